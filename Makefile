@@ -1,0 +1,40 @@
+# `make help` lists what can be made. Every target sets up what it needs in .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow check format clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedcm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## FedCM and its four baselines on real digits: a table and a picture of the curves
+	$(BIN)/fedcm compare experiments/demo.toml --runs-dir runs/demo --fresh
+
+test: $(READY)  ## the tests, on every core (minutes)
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-slow: $(READY)  ## the tests that take longer: real CIFAR-10, long kills
+	$(BIN)/python -m pytest -n auto -m slow
+
+check: $(READY)  ## ruff, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+
+format: $(READY)  ## let ruff mend and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the virtual environment and caches (runs stay)
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,18 @@
+"""The algorithms by name."""
+
+from fedcm.algorithm import Algorithm
+from fedcm.algorithms.fedadam import FedAdam
+from fedcm.algorithms.fedavg import FedAvg
+from fedcm.algorithms.fedcm import FedCM
+from fedcm.algorithms.feddyn import FedDyn
+from fedcm.algorithms.scaffold import Scaffold
+
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "fedavg": FedAvg,
+    "fedcm": FedCM,
+    "fedadam": FedAdam,
+    "scaffold": Scaffold,
+    "feddyn": FedDyn,
+}
+
+__all__ = ["ALGORITHMS", "FedAdam", "FedAvg", "FedCM", "FedDyn", "Scaffold"]

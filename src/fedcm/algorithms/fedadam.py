@@ -1,0 +1,71 @@
+"""FedAdam: plain local steps; the server takes the mean movement as a gradient and gives it to Adam.
+
+    client   y ← y − η_l·g                             K_i times from y = x
+    report   moved = x − y
+    server   m ← β1·m + (1−β1)·mean(moved)             m starts at 0
+             v ← β2·v + (1−β2)·mean(moved)²            v starts at τ², and nothing is corrected for bias
+             x ← x − s·m / (√v + τ)
+
+Both are found in the literature: v starting at 0, and bias correction as in Adam itself; the paper has neither.
+
+Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar & McMahan, "Adaptive Federated Optimization", ICLR 2021.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import torch
+
+from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
+
+
+class ServerState(NamedTuple):
+    params: Vector
+    momentum: Vector
+    second_moment: Vector
+
+
+class Broadcast(NamedTuple):
+    params: Vector
+
+
+class Report(NamedTuple):
+    moved: Vector
+
+
+@final
+@dataclass(frozen=True)
+class FedAdam(Algorithm[ServerState, Broadcast, Nothing, Report]):
+    beta1: float = 0.9  # memory of the mean movement, in [0, 1); the FedCM paper's α is 1 − β1
+    beta2: float = 0.99  # memory of its square, in [0, 1)
+    tau: float = 0.01  # added to the root, > 0: the smaller, the more adaptive
+
+    paper = "Reddi et al., ICLR 2021"
+
+    def __post_init__(self) -> None:
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
+        if not self.tau > 0:
+            raise ValueError(f"tau must be positive, got {self.tau}; the papers use 0.001 to 0.1")
+
+    def init_server(self, params: Vector) -> ServerState:
+        return ServerState(params, torch.zeros_like(params), torch.full_like(params, self.tau**2))
+
+    def init_client(self, params: Vector) -> Nothing:
+        return Nothing()
+
+    def broadcast(self, server: ServerState) -> Broadcast:
+        return Broadcast(server.params)
+
+    def direction(self, gradient: Gradient, params: Vector, sent: Broadcast, kept: Nothing) -> Vector:
+        return gradient(params)
+
+    def report(self, run: LocalRun, sent: Broadcast, kept: Nothing) -> tuple[Report, Nothing]:
+        return Report(run.moved), kept
+
+    def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
+        momentum = torch.lerp(mean.moved, server.momentum, self.beta1)
+        second_moment = torch.lerp(mean.moved.square(), server.second_moment, self.beta2)
+        params = server.params - round.server_lr * momentum / (second_moment.sqrt() + self.tau)
+        return ServerState(params, momentum, second_moment)

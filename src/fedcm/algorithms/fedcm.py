@@ -1,0 +1,63 @@
+"""FedCM: every client step mixes the client's gradient with the last round's global direction.
+
+    client   v = α·g + (1−α)·Δ,  y ← y − η_l·v                  K_i times from y = x
+    report   direction = (x − y) / (η_l·K_i)
+    server   Δ ← mean(direction),  x ← x − s·η_l·K·Δ            K = mean of the K_i; s = 1 is plain averaging
+
+Must hold: Δ_{t+1} = α·(mean minibatch gradient of the round) + (1−α)·Δ_t, whatever η_l does between rounds; with
+unequal K_i each client's own mean counts once. α = 1 is FedAvg at equal K_i.
+
+Xu, Wang, Wang & Yao, "FedCM: Federated Learning with Client-level Momentum", 2021, arXiv:2106.10874.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import torch
+
+from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
+
+
+class ServerState(NamedTuple):
+    params: Vector
+    momentum: Vector
+
+
+class Broadcast(NamedTuple):
+    params: Vector
+    momentum: Vector
+
+
+class Report(NamedTuple):
+    direction: Vector
+
+
+@final
+@dataclass(frozen=True)
+class FedCM(Algorithm[ServerState, Broadcast, Nothing, Report]):
+    alpha: float = 0.1  # weight of the client's own gradient in a step, in (0, 1]; Δ remembers about 1/α rounds
+
+    paper = "Xu et al., 2021, arXiv:2106.10874"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"alpha must lie in (0, 1], got {self.alpha}; 0.1 is a good start, 1 is FedAvg")
+
+    def init_server(self, params: Vector) -> ServerState:
+        return ServerState(params, torch.zeros_like(params))
+
+    def init_client(self, params: Vector) -> Nothing:
+        return Nothing()
+
+    def broadcast(self, server: ServerState) -> Broadcast:
+        return Broadcast(server.params, server.momentum)
+
+    def direction(self, gradient: Gradient, params: Vector, sent: Broadcast, kept: Nothing) -> Vector:
+        return torch.lerp(sent.momentum, gradient(params), self.alpha)
+
+    def report(self, run: LocalRun, sent: Broadcast, kept: Nothing) -> tuple[Report, Nothing]:
+        return Report(run.mean_direction), kept
+
+    def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
+        step = round.server_lr * round.client_lr * round.steps
+        return ServerState(server.params - step * mean.direction, mean.direction)

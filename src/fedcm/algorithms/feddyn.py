@@ -1,0 +1,69 @@
+"""FedDyn: a linear term h_i and a proximal term turn each client's loss so that its minimum is the global one.
+
+    client   y ← y − η_l·(g − h_i + a·(y − x))           K_i times from y = x
+             h_i ← h_i + a·(x − y)
+    report   moved = x − y
+    server   h ← h + a·(S/N)·mean(moved),  x ← x − s·(mean(moved) + h/a)        s = 1 is the paper
+
+Must hold: h is the mean of all N h_i, those of unseen clients being 0. Here h_i is the client's own gradient at its
+last minimum; half of the public code keeps −h_i instead.
+
+Acar, Zhao, Matas Navarro, Mattina, Whatmough & Saligrama, "Federated Learning Based on Dynamic Regularization",
+ICLR 2021.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import torch
+
+from fedcm.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
+
+
+class ServerState(NamedTuple):
+    params: Vector
+    correction: Vector
+
+
+class Broadcast(NamedTuple):
+    params: Vector
+
+
+class ClientState(NamedTuple):
+    correction: Vector
+
+
+class Report(NamedTuple):
+    moved: Vector
+
+
+@final
+@dataclass(frozen=True)
+class FedDyn(Algorithm[ServerState, Broadcast, ClientState, Report]):
+    alpha: float = 0.01  # strength of the proximal term, > 0
+
+    paper = "Acar et al., ICLR 2021"
+
+    def __post_init__(self) -> None:
+        if not self.alpha > 0:
+            raise ValueError(f"alpha must be positive, got {self.alpha}; the papers use 0.001 to 0.1")
+
+    def init_server(self, params: Vector) -> ServerState:
+        return ServerState(params, torch.zeros_like(params))
+
+    def init_client(self, params: Vector) -> ClientState:
+        return ClientState(torch.zeros_like(params))
+
+    def broadcast(self, server: ServerState) -> Broadcast:
+        return Broadcast(server.params)
+
+    def direction(self, gradient: Gradient, params: Vector, sent: Broadcast, kept: ClientState) -> Vector:
+        return gradient(params) - kept.correction + self.alpha * (params - sent.params)
+
+    def report(self, run: LocalRun, sent: Broadcast, kept: ClientState) -> tuple[Report, ClientState]:
+        return Report(run.moved), ClientState(kept.correction + self.alpha * run.moved)
+
+    def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
+        correction = server.correction + self.alpha * round.cohort / round.population * mean.moved
+        params = server.params - round.server_lr * (mean.moved + correction / self.alpha)
+        return ServerState(params, correction)

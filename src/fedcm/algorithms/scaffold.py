@@ -1,0 +1,77 @@
+"""SCAFFOLD: control variates on server (c) and clients (c_i) take the clients' drift out of every step.
+
+    client   y ← y − η_l·(g − c_i + c)                  K_i times from y = x
+             option I    c_i⁺ = full gradient of the client at x
+             option II   c_i⁺ = c_i − c + (x − y) / (η_l·K_i)
+    report   moved = x − y,  change = c_i⁺ − c_i
+    server   x ← x − s·mean(moved),  c ← c + (S/N)·mean(change)
+
+Must hold: c is the mean of all N c_i, those of unseen clients being 0. Options I and II agree at one full-batch step.
+
+Karimireddy, Kale, Mohri, Reddi, Stich & Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning",
+ICML 2020.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, final
+
+import torch
+
+from fedcm.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
+
+
+class ServerState(NamedTuple):
+    params: Vector
+    control: Vector
+
+
+class Broadcast(NamedTuple):
+    params: Vector
+    control: Vector
+
+
+class ClientState(NamedTuple):
+    control: Vector
+
+
+class Report(NamedTuple):
+    moved: Vector
+    control_change: Vector
+
+
+@final
+@dataclass(frozen=True)
+class Scaffold(Algorithm[ServerState, Broadcast, ClientState, Report]):
+    option: Literal["I", "II"] = "II"  # how c_i is renewed: I costs a pass over the client's data, II reuses the steps
+
+    paper = "Karimireddy et al., ICML 2020"
+
+    def __post_init__(self) -> None:
+        if self.option not in ("I", "II"):
+            raise ValueError(f'option must be "I" or "II", got {self.option!r}')
+
+    def init_server(self, params: Vector) -> ServerState:
+        return ServerState(params, torch.zeros_like(params))
+
+    def init_client(self, params: Vector) -> ClientState:
+        return ClientState(torch.zeros_like(params))
+
+    def broadcast(self, server: ServerState) -> Broadcast:
+        return Broadcast(server.params, server.control)
+
+    def direction(self, gradient: Gradient, params: Vector, sent: Broadcast, kept: ClientState) -> Vector:
+        return gradient(params) - kept.control + sent.control
+
+    def report(self, run: LocalRun, sent: Broadcast, kept: ClientState) -> tuple[Report, ClientState]:
+        if self.option == "I":
+            control = run.full_gradient(run.start)
+        else:
+            control = run.mean_direction + kept.control - sent.control
+        return Report(run.moved, control - kept.control), ClientState(control)
+
+    def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
+        share = round.cohort / round.population
+        return ServerState(
+            server.params - round.server_lr * mean.moved,
+            server.control + share * mean.control_change,
+        )
