@@ -1,0 +1,92 @@
+"""The mean of reports, exact whatever the order.
+
+Floating-point sums depend on their order, so a mean over workers would too. Here every report is rounded once to fixed
+point and added as integers: the total is the same for any order, any grouping into stacks and any number of machines.
+
+    total = Σ_i round(w_i · report_i · 2⁴⁰)        int64;  mean = total · 2⁻⁴⁰ / Σ_i w_i
+
+float64 reports carry a second integer for what the first rounded away, down to 2⁻⁸⁰. An entry of 2²² / S or more does
+not fit: that is a diverged client, and the error names it.
+"""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+FRACTION_BITS = 40
+_ONE = 2.0**FRACTION_BITS
+_HEADROOM = 2.0**62  # of int64's 2⁶³, so that a sum within it never wraps
+
+Report = TypeVar("Report", bound=tuple)
+
+
+class OutOfRange(ArithmeticError):  # noqa: N818
+    """A report that is not finite or too large to be added exactly."""
+
+    def __init__(self, client: int, field: str, largest: float, limit: float) -> None:
+        self.client = client
+        what = f"reaches {largest:.3g}, over {limit:.3g}" if largest == largest else "holds a nan"
+        super().__init__(f"the {field!r} that client {client} reported {what}")
+
+
+class ExactMean(Generic[Report]):
+    """Takes reports one by one, in any order, and gives their mean.
+
+    >>> from fedcm.algorithms.fedavg import Report
+    >>> mean = ExactMean(cohort=2)
+    >>> mean.add(7, Report(torch.tensor([1.0, 3.0])))
+    >>> mean.add(3, Report(torch.tensor([2.0, 4.0])))
+    >>> mean.value()
+    Report(moved=tensor([1.5000, 3.5000]))
+    """
+
+    def __init__(self, cohort: int) -> None:
+        """`cohort` is how many reports there may be in all, on every worker together."""
+        self.limit = _HEADROOM / _ONE / max(cohort, 1)
+        self.totals: list[Tensor] = []  # per field: (limbs, P) int64
+        self.weight = 0.0
+        self._kind: type | None = None
+        self._dtypes: list[torch.dtype] = []
+
+    def add(self, client: int, report: Report, weight: float = 1.0) -> None:
+        """`weight` lies in (0, 1], and is exact in few bits: a count of examples over a power of two, or 1."""
+        if self._kind is None:
+            self._kind = type(report)
+            self._dtypes = [field.dtype for field in report]
+            self.totals = [
+                torch.zeros((_limbs(field.dtype), field.numel()), dtype=torch.int64, device=field.device)
+                for field in report
+            ]
+        names: Sequence[str] = getattr(report, "_fields", ())
+        for name, field, total in zip(names, report, self.totals, strict=True):
+            self._add_field(client, name, field, weight, total)
+        self.weight += weight
+
+    def _add_field(self, client: int, name: str, field: Tensor, weight: float, total: Tensor) -> None:
+        low, high = field.aminmax()
+        largest = max(-low.item(), high.item())
+        if not largest < self.limit:  # also catches nan
+            raise OutOfRange(client, name, largest, self.limit)
+        scaled = field.to(torch.float64, copy=True).mul_(weight * _ONE)
+        rounded = scaled.round()
+        total[0] += rounded.to(torch.int64)
+        if total.shape[0] == 2:
+            total[1] += scaled.sub_(rounded).mul_(_ONE).round_().to(torch.int64)
+
+    def value(self) -> Report:
+        """The mean; the same bits for the same set of reports."""
+        if self._kind is None:
+            raise ValueError("the mean of no reports does not exist")
+        fields = []
+        for total, dtype in zip(self.totals, self._dtypes, strict=True):
+            mean = total[0].to(torch.float64).mul_(1.0 / _ONE)
+            if total.shape[0] == 2:
+                mean += total[1].to(torch.float64).mul_(1.0 / _ONE**2)
+            fields.append(mean.div_(self.weight).to(dtype))
+        return self._kind(*fields)
+
+
+def _limbs(dtype: torch.dtype) -> int:
+    return 2 if dtype == torch.float64 else 1

@@ -1,0 +1,55 @@
+"""The local steps of one client: the only SGD loop there is.
+
+    y ← y − η_l·(direction(y) + λ_step·y)      once for every minibatch, from y = sent.params
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from fedcm.algorithm import Algorithm, LocalRun
+from fedcm.data.dataset import Examples
+from fedcm.problem import Problem
+
+
+class ClientResult(NamedTuple):
+    report: tuple
+    kept: tuple
+    steps: int
+    loss: float  # mean over the steps, each before its step
+
+
+def work(
+    algorithm: Algorithm[Any, Any, Any, Any],
+    problem: Problem,
+    sent: Any,
+    kept: Any,
+    *,
+    data: Examples,
+    batches: Iterable[Examples],
+    client_lr: float,
+    step_decay: float = 0.0,
+) -> ClientResult:
+    """Take the local steps and make the report; `sent` and `kept` stay as they are."""
+    params = sent.params.clone()
+    steps, losses = 0, []
+    with torch.no_grad():
+        for batch in batches:
+            gradient = problem.gradient(batch)
+            direction = algorithm.direction(gradient, params, sent, kept)
+            if step_decay:
+                direction = direction.add(params, alpha=step_decay)
+            params.sub_(direction, alpha=client_lr)  # in place: the model's parameters are views of this vector
+            steps += 1
+            if gradient.loss is not None:
+                losses.append(gradient.loss)
+        run = LocalRun(
+            start=sent.params,
+            end=params,
+            steps=params.new_full((1,), steps),
+            client_lr=client_lr,
+            full_gradient=problem.full_gradient(data),
+        )
+        report, kept = algorithm.report(run, sent, kept)
+    return ClientResult(report, kept, steps, torch.stack(losses).double().mean().item())

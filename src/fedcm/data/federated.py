@@ -1,0 +1,104 @@
+"""Data as a federation sees them: one tensor, and for every client one range of it."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Protocol, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcm.data.dataset import Dataset, Examples, Normalisation
+
+
+class FederatedData(Protocol):
+    """What executors and evaluation ask of data; clients are numbered 0 … population − 1."""
+
+    @property
+    def population(self) -> int: ...
+
+    @property
+    def test_size(self) -> int: ...
+
+    def sizes(self, clients: np.ndarray) -> np.ndarray:
+        """How many examples each of these clients holds."""
+        ...
+
+    def client(self, client: int) -> Examples:
+        """All examples of one client, ready for the model."""
+        ...
+
+    def test(self, start: int, stop: int) -> Examples:
+        """A piece of the held-out examples, ready for the model."""
+        ...
+
+
+@final
+class ArrayData:
+    """A dataset dealt out: the training examples lie client after client, as they came (bytes stay bytes), and a
+    client's range is made ready for the model when it is asked for."""
+
+    def __init__(self, dataset: Dataset, parts: Sequence[np.ndarray], dtype: torch.dtype = torch.float32) -> None:
+        order = torch.from_numpy(np.concatenate(parts).astype(np.int64))
+        self.offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        self.train = Examples(dataset.train.features[order], dataset.train.labels[order])
+        self.held_out = dataset.test
+        self.normalisation = dataset.normalisation
+        self.dtype = dtype
+        self.classes = dataset.classes
+        self.input_shape = tuple(dataset.train.features.shape[1:])
+
+    @property
+    def population(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def test_size(self) -> int:
+        return 0 if self.held_out is None else self.held_out.size
+
+    def sizes(self, clients: np.ndarray) -> np.ndarray:
+        return self.offsets[clients + 1] - self.offsets[clients]
+
+    def client(self, client: int) -> Examples:
+        return self._ready(self.train, int(self.offsets[client]), int(self.offsets[client + 1]))
+
+    def test(self, start: int, stop: int) -> Examples:
+        assert self.held_out is not None
+        return self._ready(self.held_out, start, stop)
+
+    def _ready(self, examples: Examples, start: int, stop: int) -> Examples:
+        features = ready(examples.features[start:stop], self.normalisation, self.dtype)
+        labels = examples.labels[start:stop]
+        return Examples(features, labels.to(self.dtype if labels.is_floating_point() else torch.int64))
+
+
+def ready(features: Tensor, normalisation: Normalisation | None, dtype: torch.dtype) -> Tensor:
+    """Bytes to normalised floats; images in channels_last, which convolutions on CPUs run fastest in."""
+    if features.is_floating_point() or normalisation is not None:
+        features = features.to(dtype)  # token ids and the like stay integers
+    if features.dim() == 4:
+        features = features.contiguous(memory_format=torch.channels_last)
+    if normalisation is not None:
+        shape = (-1, *[1] * (features.dim() - 2))
+        mean = torch.tensor(normalisation.mean, dtype=dtype).reshape(shape)
+        std = torch.tensor(normalisation.std, dtype=dtype).reshape(shape)
+        features = (features / normalisation.scale - mean) / std
+    return features
+
+
+def fingerprint(dataset: Dataset, parts: Sequence[np.ndarray]) -> dict[str, str]:
+    """sha256 of everything that a run's numbers depend on: the examples as they came, and who holds which."""
+    sums = dict(dataset.checksums)
+    for name, examples in (("train", dataset.train), ("test", dataset.test)):
+        if examples is not None and f"{name}_features" not in sums:
+            sums[f"{name}_features"] = _sha256(examples.features.contiguous().numpy())
+            sums[f"{name}_labels"] = _sha256(examples.labels.contiguous().numpy())
+    sums["split"] = _sha256(*[part.astype("<i8") for part in parts], np.array([len(part) for part in parts], "<i8"))
+    return sums
+
+
+def _sha256(*arrays: np.ndarray) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

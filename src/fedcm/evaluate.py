@@ -1,0 +1,54 @@
+"""How well parameters do on held-out data, in pieces of fixed size so that the work can be shared out without a trace."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+
+from fedcm.algorithm import Vector
+from fedcm.data.federated import FederatedData
+from fedcm.problem import Problem
+
+PIECE = 500  # examples; part of the result's last bits, so a constant
+
+
+class Tally(NamedTuple):
+    """The result on one piece of the test set."""
+
+    examples: int
+    loss: float  # summed over the examples
+    labels: int  # one an example, or more where an example has several
+    correct: int | None  # of those labels; None where they are not classes
+
+
+class Score(NamedTuple):
+    loss: float
+    accuracy: float | None
+
+
+def pieces(data: FederatedData) -> range:
+    return range(0, data.test_size, PIECE)
+
+
+def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
+    model = problem.bind(params).eval()
+    try:
+        with torch.no_grad():
+            features, labels = data.test(start, min(start + PIECE, data.test_size))
+            outputs = model(features)
+            loss = problem.loss(outputs, labels).item() * len(labels)
+            classes = not labels.is_floating_point() and outputs.dim() > labels.dim()
+            correct = int((outputs.argmax(1) == labels).sum()) if classes else None
+        return Tally(len(labels), loss, labels.numel(), correct)
+    finally:
+        model.train()
+
+
+def score(tallies: Iterable[Tally]) -> Score:
+    """Exact whatever the order of the pieces."""
+    tallies = list(tallies)
+    examples = sum(t.examples for t in tallies)
+    counted = [t.correct for t in tallies if t.correct is not None]
+    accuracy = sum(counted) / sum(t.labels for t in tallies) if len(counted) == len(tallies) else None
+    return Score(math.fsum(t.loss for t in tallies) / examples, accuracy)

@@ -1,0 +1,1 @@
+"""Ways to run a round: whatever the way, the same reports and the same mean."""

@@ -1,0 +1,43 @@
+"""The seam between the training loop and whatever does the clients' work."""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from fedcm.algorithm import Round, Vector
+from fedcm.evaluate import Score
+
+
+class RoundResult(NamedTuple):
+    """What came back from a round's cohort."""
+
+    mean: Any  # the algorithm's Report, each field its mean over those who reported; None when nobody did
+    cohort: int  # how many reported
+    steps: float  # their mean local steps
+    loss: float  # the mean of their local losses
+    clients: np.ndarray  # who reported, sorted
+
+
+class Executor(Protocol):
+    def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
+        """Run the cohort's local steps and take in what the clients keep: all of it, or on an error none of it."""
+        ...
+
+    def evaluate(self, params: Vector) -> Score | None:
+        """On the held-out data; None when there are none."""
+        ...
+
+    def client_states(self) -> dict[str, Tensor]:
+        """What clients keep, for a checkpoint: `ids` and one row a client of every field."""
+        ...
+
+    def restore_client_states(self, states: dict[str, Tensor]) -> None: ...
+
+
+class Diverged(ArithmeticError):  # noqa: N818
+    """Training cannot go on: a loss, a report or the parameters are no longer finite or in range."""
+
+
+class Stopped(Exception):  # noqa: N818
+    """Somebody asked to stop; everything before this round is whole."""

@@ -1,0 +1,142 @@
+"""A torch model and loss as functions of one flat vector.
+
+The model's parameters are views of the vector that it was last called with, so a step on the vector is a step of the
+model and nothing is copied in or out. What a client does to its own gradient happens here, before any algorithm sees it:
+
+    g = ∇ loss(minibatch) + λ·params      weight decay "in the loss"
+    g ← g · min(1, clip / ‖g‖)            clipping, where asked for
+
+Weight decay "in the step" is added to the direction by the local loop instead.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedcm.algorithm import Vector
+from fedcm.data.dataset import Examples
+from fedcm.refusal import Refused
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, labels) -> mean loss, a scalar
+
+_PIECE = 500  # examples at a time where all of a client's data count
+
+
+@final
+class Problem:
+    """
+    >>> problem = Problem(nn.Linear(2, 3))
+    >>> problem.size
+    9
+    >>> batch = Examples(torch.ones(4, 2), torch.tensor([0, 1, 2, 0]))
+    >>> problem.gradient(batch)(problem.initial()).shape
+    torch.Size([9])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss = F.cross_entropy,
+        *,
+        weight_decay: float = 0.0,
+        clip: float | None = None,
+    ) -> None:
+        refuse_running_statistics(model)
+        self.model = model
+        self.loss = loss
+        self.weight_decay = weight_decay  # λ in the loss
+        self.clip = clip  # greatest norm of a client's own gradient
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        if not self._parameters:
+            raise Refused(f"the model {type(model).__name__} must have parameters to train, and has none")
+        self._shapes = [p.shape for p in self._parameters]
+        self._sizes = [p.numel() for p in self._parameters]
+        self.size = sum(self._sizes)
+        dtypes = {p.dtype for p in self._parameters}
+        if len(dtypes) > 1:
+            raise Refused(f"the model's parameters must share one dtype, got {sorted(map(str, dtypes))}; use model.float()")
+        self.dtype = dtypes.pop()
+        self.device = self._parameters[0].device
+        self._initial = torch.cat([p.detach().reshape(-1) for p in self._parameters])
+        self._bound: Vector | None = None
+
+    def initial(self) -> Vector:
+        """The parameters that the model came with."""
+        return self._initial.clone()
+
+    def bind(self, params: Vector) -> nn.Module:
+        """The model with `params` for its parameters: views of that very vector."""
+        if params is not self._bound:
+            for parameter, piece, shape in zip(self._parameters, params.split(self._sizes), self._shapes, strict=True):
+                parameter.data = piece.view(shape)
+            self._bound = params
+        return self.model
+
+    def gradient(self, batch: Examples) -> "BatchGradient":
+        return BatchGradient(self, batch)
+
+    def full_gradient(self, data: Examples) -> Callable[[Vector], Vector]:
+        """The gradient over all of a client's data, a piece at a time."""
+
+        def at(params: Vector) -> Vector:
+            total = torch.zeros_like(params)
+            for start in range(0, data.size, _PIECE):
+                piece = Examples(data.features[start : start + _PIECE], data.labels[start : start + _PIECE])
+                gradient, _ = self._loss_gradient(params, piece)
+                total.add_(gradient, alpha=piece.size / data.size)
+            return self._own(total, params)
+
+        return at
+
+    def _loss_gradient(self, params: Vector, batch: Examples) -> tuple[Vector, Tensor]:
+        model = self.bind(params)
+        with torch.enable_grad():
+            loss = self.loss(model(batch.features), batch.labels)
+            pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True, allow_unused=True)
+        return torch.cat([piece.reshape(-1) for piece in pieces]), loss.detach()
+
+    def _own(self, gradient: Vector, params: Vector) -> Vector:
+        """Decay and clipping, in place on a gradient that nobody else holds."""
+        if self.weight_decay:
+            gradient.add_(params, alpha=self.weight_decay)
+        if self.clip is not None:
+            norm = torch.linalg.vector_norm(gradient)
+            gradient.mul_((self.clip / norm).clamp(max=1.0))
+        return gradient
+
+
+@final
+class BatchGradient:
+    """The gradient of one minibatch as a function of the parameters; remembers the loss where it was first asked."""
+
+    __slots__ = ("batch", "loss", "problem")
+
+    def __init__(self, problem: Problem, batch: Examples) -> None:
+        self.problem = problem
+        self.batch = batch
+        self.loss: Tensor | None = None
+
+    def __call__(self, params: Vector) -> Vector:
+        gradient, loss = self.problem._loss_gradient(params, self.batch)
+        if self.loss is None:
+            self.loss = loss
+        return self.problem._own(gradient, params)
+
+
+def refuse_running_statistics(model: nn.Module) -> None:
+    """A mean of running statistics over clients is not a statistic of anything, and flat vectors do not carry them."""
+    for name, module in model.named_modules():
+        kind = type(module).__name__
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "running_mean", None) is not None:
+            raise Refused(
+                f"the model must be free of batch norm, got {kind} at {name or 'its root'!r}: its running statistics "
+                "differ from client to client and their mean fits none of them; use nn.GroupNorm instead "
+                "(fedcm's resnet8 and resnet18 have it)"
+            )
+        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters(recurse=False)):
+            raise Refused(
+                f"the model must know its shapes, got the lazy {kind} at {name!r}: pass one batch through the model first"
+            )
