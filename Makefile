@@ -30,7 +30,7 @@ test-slow: $(READY)  ## the tests that take longer: real CIFAR-10, long kills
 check: $(READY)  ## ruff, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 format: $(READY)  ## let ruff mend and format
 	$(BIN)/ruff check --fix .

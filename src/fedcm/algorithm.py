@@ -10,7 +10,7 @@ the last dimension and keep it, so that one client (P,), a stack of clients (C, 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_args
 
 from torch import Tensor
 
@@ -71,6 +71,7 @@ class Messages(NamedTuple):
 class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
     """Subclasses are frozen, final dataclasses: their fields are the hyperparameters, checked in `__post_init__`."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     paper: ClassVar[str] = ""  # shown by `fedcm algorithms`
 
     @abstractmethod

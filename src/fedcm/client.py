@@ -1,6 +1,6 @@
 """The local steps of one client: the only SGD loop there is.
 
-    y ← y − η_l·(direction(y) + λ_step·y)      once for every minibatch, from y = sent.params
+y ← y − η_l·(direction(y) + λ_step·y)      once for every minibatch, from y = sent.params
 """
 
 from collections.abc import Iterable

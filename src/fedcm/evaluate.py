@@ -1,4 +1,4 @@
-"""How well parameters do on held-out data, in pieces of fixed size so that the work can be shared out without a trace."""
+"""How well parameters do on held-out data, in pieces of fixed size so that work can be shared out without a trace."""
 
 import math
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """A torch model and loss as functions of one flat vector.
 
 The model's parameters are views of the vector that it was last called with, so a step on the vector is a step of the
-model and nothing is copied in or out. What a client does to its own gradient happens here, before any algorithm sees it:
+model and nothing is copied in or out. What a client does to its own gradient happens here, before an algorithm sees it:
 
     g = ∇ loss(minibatch) + λ·params      weight decay "in the loss"
     g ← g · min(1, clip / ‖g‖)            clipping, where asked for
@@ -57,7 +57,9 @@ class Problem:
         self.size = sum(self._sizes)
         dtypes = {p.dtype for p in self._parameters}
         if len(dtypes) > 1:
-            raise Refused(f"the model's parameters must share one dtype, got {sorted(map(str, dtypes))}; use model.float()")
+            raise Refused(
+                f"the model's parameters must share one dtype, got {sorted(map(str, dtypes))}; use model.float()"
+            )
         self.dtype = dtypes.pop()
         self.device = self._parameters[0].device
         self._initial = torch.cat([p.detach().reshape(-1) for p in self._parameters])
@@ -108,6 +110,11 @@ class Problem:
         return gradient
 
 
+def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
+    """For labels that are numbers rather than classes."""
+    return F.mse_loss(outputs.reshape(labels.shape), labels)
+
+
 @final
 class BatchGradient:
     """The gradient of one minibatch as a function of the parameters; remembers the loss where it was first asked."""
@@ -138,5 +145,5 @@ def refuse_running_statistics(model: nn.Module) -> None:
             )
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters(recurse=False)):
             raise Refused(
-                f"the model must know its shapes, got the lazy {kind} at {name!r}: pass one batch through the model first"
+                f"the model must know its shapes, got the lazy {kind} at {name!r}; pass one batch through it first"
             )

@@ -1,4 +1,4 @@
-"""The one exception for what a person gave that cannot work: a sentence that says what must hold, what was got, what to do.
+"""The one exception for input that cannot work: a sentence that says what must hold, what was got and what to do.
 
 The command line prints it and leaves with code 2; nothing else is ever shown for bad input.
 """

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +35,8 @@ class Plan:
     evaluate_every: int = 10  # rounds; the last round is always evaluated
 
 
-class RoundDone(NamedTuple):
+@dataclass(frozen=True)
+class RoundDone:
     index: int
     server: Any  # the algorithm's server state after the round
     metrics: Metrics  # the line for metrics.jsonl

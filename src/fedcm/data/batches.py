@@ -35,5 +35,3 @@ class LocalWork:
             for index in order.split(self.batch_size)[:remaining]:
                 yield Examples(data.features[index], data.labels[index])
                 remaining -= 1
-
-

@@ -158,4 +158,6 @@ def _shuffled_classes(labels: np.ndarray, draw: np.random.Generator) -> list[np.
 
 def _enough(labels: np.ndarray, clients: int, each: int = 1) -> None:
     if len(labels) < clients * each:
-        raise Refused(f"{clients} clients need at least {clients * each} training examples, and there are {len(labels)}")
+        raise Refused(
+            f"{clients} clients need at least {clients * each} training examples, and there are {len(labels)}"
+        )

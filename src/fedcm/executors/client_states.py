@@ -31,9 +31,7 @@ class ClientStates:
         if not self._seen:
             return {}
         ids = sorted(self._seen)
-        rows = {
-            name: torch.stack([self._seen[client][k] for client in ids]) for k, name in enumerate(self._fields)
-        }
+        rows = {name: torch.stack([self._seen[client][k] for client in ids]) for k, name in enumerate(self._fields)}
         return {"ids": torch.tensor(ids), **rows}
 
     def restore(self, saved: dict[str, Tensor]) -> None:

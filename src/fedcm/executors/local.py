@@ -106,4 +106,3 @@ class LocalExecutor:
 
     def restore_client_states(self, states: dict[str, Tensor]) -> None:
         self.states.restore(states)
-

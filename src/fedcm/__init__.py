@@ -1,0 +1,59 @@
+"""Federated learning with client-level momentum.
+
+Everything is imported when first used, so that `fedcm --help` answers without loading torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
+    from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
+    from fedcm.api import Trained, train
+    from fedcm.refusal import Refused
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Algorithm": "fedcm.algorithm",
+    "Gradient": "fedcm.algorithm",
+    "LocalRun": "fedcm.algorithm",
+    "Nothing": "fedcm.algorithm",
+    "Round": "fedcm.algorithm",
+    "Vector": "fedcm.algorithm",
+    "FedAdam": "fedcm.algorithms",
+    "FedAvg": "fedcm.algorithms",
+    "FedCM": "fedcm.algorithms",
+    "FedDyn": "fedcm.algorithms",
+    "Scaffold": "fedcm.algorithms",
+    "Refused": "fedcm.refusal",
+    "Trained": "fedcm.api",
+    "train": "fedcm.api",
+}
+
+__all__ = [
+    "Algorithm",
+    "FedAdam",
+    "FedAvg",
+    "FedCM",
+    "FedDyn",
+    "Gradient",
+    "LocalRun",
+    "Nothing",
+    "Refused",
+    "Round",
+    "Scaffold",
+    "Trained",
+    "Vector",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'fedcm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

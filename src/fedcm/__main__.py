@@ -1,0 +1,6 @@
+"""`python -m fedcm` is `fedcm`."""
+
+from fedcm.cli import main
+
+if __name__ == "__main__":
+    main()

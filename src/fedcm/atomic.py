@@ -1,0 +1,53 @@
+"""Files that are there whole or not at all: written beside their place, flushed to the disk, then renamed into it.
+
+A crash, a full disk or a second writer leaves the old file or the new one, never half of one.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path in the same folder: it becomes `path` when the block ends well and is removed when it does not.
+
+    The temporary name is hidden and keeps the suffix, so that whoever chooses a format by it chooses the right one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}{path.suffix}")
+    try:
+        yield temporary
+        flush(temporary)
+        temporary.replace(path)
+        _flush_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode("utf-8"))
+
+
+def flush(path: Path) -> None:
+    """Wait until the file's bytes are on the disk rather than in the system's memory."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return  # elsewhere a folder cannot be opened, and the rename is on the disk when it returns
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,109 @@
+"""A run's state on disk, whole or not at all: tensors as safetensors, and beside them a JSON with their checksum.
+
+The JSON is written last, so a checkpoint exists only when both are there. Nothing is ever unpickled.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fedcm.atomic import replacing, write_text
+
+FORMAT = 1
+
+
+class Checkpoint(NamedTuple):
+    next_round: int
+    server: Any  # the algorithm's server state
+    client_states: dict[str, Tensor]
+
+
+class Damaged(Exception):  # noqa: N818
+    """A checkpoint that is not what was written."""
+
+
+def write(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
+    """Add a checkpoint, then drop all but the newest `keep`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        f"server.{name}": field for name, field in zip(checkpoint.server._fields, checkpoint.server, strict=True)
+    }
+    tensors |= {f"client.{name}": field for name, field in checkpoint.client_states.items()}
+    target = folder / f"round-{checkpoint.next_round:06d}.safetensors"
+    with replacing(target) as temporary:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary)
+        digest = sha256(temporary)
+    note = {"format": FORMAT, "next_round": checkpoint.next_round, "sha256": digest}
+    write_text(target.with_suffix(".json"), json.dumps(note) + "\n")
+    for old in _notes(folder)[keep:]:
+        old.unlink(missing_ok=True)
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def newest(folder: Path, template: Any, say: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole, None if there is none; every damaged one passed over is said in a line.
+
+    `template` is a server state of the algorithm: the fields and shapes that must be found.
+    """
+    for note in _notes(folder):
+        try:
+            return _read(note, template)
+        except Damaged as damage:
+            say(f"checkpoint {note.stem} is damaged ({damage}); the one before it is used")
+    return None
+
+
+def exists(folder: Path) -> bool:
+    return bool(_notes(folder))
+
+
+def clear_leftovers(folder: Path) -> None:
+    """What a killed process was still writing."""
+    for leftover in folder.glob(".round-*"):
+        leftover.unlink(missing_ok=True)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(note: Path, template: Any) -> Checkpoint:
+    tensors_path = note.with_suffix(".safetensors")
+    try:
+        said = json.loads(note.read_text(encoding="utf-8"))
+        version, next_round, digest = said["format"], int(said["next_round"]), said["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Damaged("its JSON cannot be read") from None
+    if version != FORMAT:
+        raise Damaged(f"its format is {version!r}, this version reads {FORMAT}")
+    try:
+        if sha256(tensors_path) != digest:
+            raise Damaged("its checksum does not match")
+        tensors = load_file(tensors_path)
+    except (OSError, SafetensorError) as error:
+        raise Damaged(f"its tensors cannot be read: {error}") from None
+    return Checkpoint(next_round, _server(tensors, template), _with_prefix(tensors, "client."))
+
+
+def _server(tensors: dict[str, Tensor], template: Any) -> Any:
+    fields = _with_prefix(tensors, "server.")
+    expected = {name: field.shape for name, field in zip(template._fields, template, strict=True)}
+    if {name: field.shape for name, field in fields.items()} != expected:
+        raise Damaged("its tensors are not those of this experiment")
+    return type(template)(**{name: fields[name].to(getattr(template, name)) for name in template._fields})
+
+
+def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _notes(folder: Path) -> list[Path]:
+    """Newest first."""
+    return sorted(folder.glob("round-*.json"), reverse=True)

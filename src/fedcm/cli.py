@@ -1,0 +1,312 @@
+"""The command line. Nothing heavy is imported before a command needs it, so `fedcm --help` answers at once."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from fedcm.progress import say
+from fedcm.refusal import Refused
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="""Federated learning with client-level momentum.
+
+Try `fedcm run experiments/demo.toml`, then `fedcm runs`.""",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(no_args_is_help=True, help="Fetch data sets, and look at how they are split over clients.")
+app.add_typer(data_app, name="data")
+
+ExperimentPath = Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment to run.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change a setting, such as `client.lr=0.05`; may be repeated."),
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Short for --set seed=N.")]
+RunsDir = Annotated[Path, typer.Option(envvar="FEDCM_RUNS", help="Where the runs' folders are.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="FEDCM_DATA", help="Where data sets are; a folder in your cache unless given.", show_default=False
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
+
+
+@app.command()
+def run(
+    experiment: ExperimentPath,
+    settings: Settings = None,
+    name: Annotated[
+        str | None, typer.Option(help="The run's name; made from experiment, algorithm and seed unless given.")
+    ] = None,
+    seed: Seed = None,
+    runs_dir: RunsDir = Path("runs"),
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment.
+
+    Example: `fedcm run experiments/demo.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
+    """
+    from fedcm.experiment import override, read, read_table
+    from fedcm.running import begin
+
+    changes = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
+    chosen = read(override(read_table(experiment), changes))
+    with stop_signals() as stopping:
+        started = begin(chosen, runs_dir, name, data_dir, stopping)
+        say(f"run {started.folder.path}")
+        _drive(started, as_json)
+
+
+@app.command()
+def resume(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")], data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Go on with a run that was stopped, from its newest checkpoint: the result is the same to the last bit.
+
+    Example: `fedcm resume runs/demo-fedcm-seed1`
+    """
+    from fedcm.record import RunFolder
+    from fedcm.running import resume as resume_run
+
+    summary = RunFolder.open(run).read_summary()
+    if summary is not None and summary.get("outcome") == "finished":
+        say(f"run {run} is finished already")
+        _show_summary(summary, run, as_json)
+        return
+    with stop_signals() as stopping:
+        resumed = resume_run(run, data_dir, say, stopping)
+        say(f"run {run} goes on at round {resumed.first} of {resumed.rounds}")
+        _drive(resumed, as_json)
+
+
+@app.command()
+def compare(
+    experiment: ExperimentPath,
+    algorithms: Annotated[
+        str, typer.Option(help="Which, with commas between them; all bundled ones unless given.")
+    ] = "",
+    settings: Settings = None,
+    seed: Seed = None,
+    runs_dir: RunsDir = Path("runs"),
+    data_dir: DataDir = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment once for each algorithm, then show a table and draw the curves.
+
+    What is finished is not run again, what was stopped goes on. Settings of one algorithm stand in the experiment's
+    `[for.NAME]` table.
+
+    Example: `fedcm compare experiments/demo.toml --algorithms fedavg,fedcm`
+    """
+    from fedcm.algorithms import ALGORITHMS
+    from fedcm.comparison import compared
+    from fedcm.experiment import override, read_table
+    from fedcm.report.curves import draw_curves
+    from fedcm.report.tables import comparison_table
+
+    changes = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
+    table = override(read_table(experiment), changes)
+    names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
+    with stop_signals() as stopping:
+        folders = _saying_how_to_go_on(
+            lambda: compared(table, names, runs_dir, data_dir, fresh=fresh, stop_requested=stopping),
+            f"the same command goes on where it stopped{' (without --fresh)' if fresh else ''}",
+        )
+    summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
+    if as_json:
+        print(json.dumps(summaries, indent=2))
+    else:
+        comparison_table(summaries)
+    curves = {name: folder.read_metrics() for name, folder in folders.items()}
+    picture = draw_curves(curves, f"{table['name']}", runs_dir / f"{table['name']}.png")
+    (say if as_json else print)(f"curves: {picture}")
+
+
+@app.command()
+def runs(
+    runs_dir: RunsDir = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """List the runs: how far they are and how well they did."""
+    from fedcm.record import runs_in
+    from fedcm.report.tables import runs_table, state_of
+
+    states = [state_of(folder) for folder in runs_in(runs_dir)]
+    if as_json:
+        print(json.dumps(states, indent=2))
+    elif states:
+        runs_table(states)
+    else:
+        print(f"no runs in {runs_dir}; `fedcm run EXPERIMENT.toml` makes one")
+
+
+@app.command()
+def algorithms() -> None:
+    """List the algorithms: what each sends, keeps and reports, in vectors the size of the model, and its paper."""
+    from fedcm.report.tables import algorithms_table
+
+    algorithms_table()
+
+
+@app.command()
+def models() -> None:
+    """List the bundled models and their options."""
+    from fedcm.report.tables import models_table
+
+    models_table()
+
+
+@app.command()
+def check(
+    algorithm: Annotated[str, typer.Argument(help="A bundled name, or `package.module:Class`.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter, such as `alpha=0.1`.")
+    ] = None,
+) -> None:
+    """Check that an algorithm keeps the contract: pure, the same for a client and a stack of clients, dtype kept.
+
+    Example: `fedcm check my_methods:FedProx --set mu=0.1`
+    """
+    from fedcm.algorithms.lookup import read_algorithm
+    from fedcm.contract import violations
+    from fedcm.experiment import override
+
+    table = override({"algorithm": {"name": algorithm}}, [f"algorithm.{setting}" for setting in settings or []])
+    found = violations(read_algorithm(table["algorithm"]))
+    for violation in found:
+        print(f"✗ {violation}")
+    if found:
+        raise typer.Exit(1)
+    print(f"✓ {algorithm} keeps the contract")
+
+
+@data_app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(help="cifar10, cifar100, mnist or fashion-mnist.")],
+    archive: Annotated[
+        Path | None, typer.Option("--from", help="An archive or unpacked folder that you have already.")
+    ] = None,
+    data_dir: DataDir = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not download anything.")] = False,
+) -> None:
+    """Fetch a data set into the data folder and check it: from there, from an archive, or by download.
+
+    Example: `fedcm data prepare cifar10 --from ~/Downloads/cifar-10-python.tar.gz`
+    """
+    from fedcm.data import data_folder
+    from fedcm.data.prepare import prepare as prepare_data
+
+    print(prepare_data(name, data_folder(data_dir), archive, offline=offline, say=say))
+
+
+@data_app.command()
+def split(
+    experiment: ExperimentPath,
+    settings: Settings = None,
+    seed: Seed = None,
+    data_dir: DataDir = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to draw the picture.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how an experiment's data are split over its clients: a summary, and a picture of the clients' label mix."""
+    from fedcm.assembly import split as split_data
+    from fedcm.data import load
+    from fedcm.data.partition import label_counts
+    from fedcm.experiment import override, read, read_table
+    from fedcm.report.label_mix import draw_label_mix, spread
+    from fedcm.report.tables import split_table
+
+    changes = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
+    chosen = read(override(read_table(experiment), changes))
+    dataset = load(chosen.data.source, data_dir)
+    if dataset.classes is None:
+        raise Refused("the label mix needs labels that are classes, and these are numbers")
+    counts = label_counts(split_data(chosen, dataset), dataset.train.labels.numpy())
+    summary = spread(counts) | {"unused_examples": float(dataset.train.size - counts.sum())}
+    path = draw_label_mix(counts, f"{chosen.name}: {dataset.name}", output or Path(f"{chosen.name}-split.png"))
+    if as_json:
+        print(json.dumps(summary | {"picture": str(path)}))
+    else:
+        split_table(summary)
+        print(f"picture: {path}")
+
+
+class stop_signals:  # noqa: N801 - used as `with stop_signals() as stopping`
+    """The first Ctrl-C (or SIGTERM) asks the run to stop at the next client; a second one ends the process at once."""
+
+    def __enter__(self) -> Callable[[], bool]:
+        self.asked = False
+        self.before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return lambda: self.asked
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            os._exit(128 + number)
+        self.asked = True
+        say("stopping at the next client; once more to stop at once")
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def _drive(run: Any, as_json: bool) -> None:
+    from fedcm.progress import shown
+    from fedcm.running import drive
+
+    def go() -> None:
+        for _ in shown(drive(run), run.rounds, run.first, run.folder.name):
+            pass
+
+    _saying_how_to_go_on(go, f"go on with `fedcm resume {run.folder.path}`")
+    _show_summary(run.folder.read_summary() or {}, run.folder.path, as_json)
+
+
+def _saying_how_to_go_on(work: Callable[[], Any], how: str) -> Any:
+    from fedcm.executors.executor import Diverged, Stopped
+
+    try:
+        return work()
+    except Stopped:
+        say(f"stopped, all finished rounds are saved; {how}")
+        raise typer.Exit(130) from None
+    except Diverged as reason:
+        say(f"fedcm: training diverged: {reason}; the last checkpoint before it stays. A smaller client.lr helps most.")
+        raise typer.Exit(1) from None
+
+
+def _show_summary(summary: dict[str, Any], path: Path, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(summary, indent=2))
+        return
+    from fedcm.report.tables import comparison_table
+
+    comparison_table({summary["name"]: summary})
+    print(f"run: {path}")
+
+
+def main() -> None:
+    try:
+        app()
+    except Refused as refusal:
+        print(f"fedcm: {refusal}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:
+        print(f"fedcm: {error}; what was saved before is whole", file=sys.stderr)
+        sys.exit(1)

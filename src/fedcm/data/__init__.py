@@ -1,0 +1,51 @@
+"""Where data come from: a table of contents.
+
+digits, cifar10, cifar100, mnist, fashion-mnist     by name
+data.npz, clients/                                  the user's arrays
+package.module:function                             the user's code
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from fedcm.data import arrays, cifar, digits, imported, mnist
+from fedcm.data.dataset import Dataset, Examples, Normalisation
+from fedcm.refusal import Refused, nearest
+
+__all__ = ["SOURCES", "Dataset", "Examples", "Normalisation", "data_folder", "load"]
+
+SOURCES: dict[str, Callable[[Path], Dataset]] = {
+    "digits": digits.load,
+    "cifar10": cifar.load_cifar10,
+    "cifar100": cifar.load_cifar100,
+    "mnist": mnist.load_mnist,
+    "fashion-mnist": mnist.load_fashion_mnist,
+}
+
+
+def load(source: str, data_dir: Path | None = None) -> Dataset:
+    """The data that `source` names; a path is relative to the current folder."""
+    if source in SOURCES:
+        return SOURCES[source](data_folder(data_dir))
+    path = Path(source).expanduser()
+    if source.endswith(".npz"):
+        return arrays.load_file(path)
+    if path.is_dir():
+        return arrays.load_folder(path)
+    if ":" in source:
+        return imported.load(source)
+    raise Refused(
+        "data must be a known name, an .npz, a folder with one .npz a client, or package.module:function, "
+        f"got {source!r}; {nearest(source, SOURCES)}"
+    )
+
+
+def data_folder(given: Path | None = None) -> Path:
+    """Where the named datasets lie: as given, else $FEDCM_DATA, else the user's cache."""
+    if given is not None:
+        return given
+    if set_folder := os.environ.get("FEDCM_DATA"):
+        return Path(set_folder).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "fedcm"

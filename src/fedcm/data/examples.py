@@ -1,0 +1,122 @@
+"""Arrays that a person gives become examples, or are refused with the reason.
+
+Bytes stay bytes, and their normalisation is exact: with s = Σx and q = Σx² as integers over the m bytes of a channel
+(over all of them where there are no channels), mean = s / (255 m) and std = √(m q − s²) / (255 m). Floats go to the
+model as float32, and wider integers as int64: they are numbers of tokens, not amounts.
+"""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcm.data.dataset import Dataset, Examples, Normalisation
+from fedcm.refusal import Refused
+
+_MOST_CLASSES = 1_000_000  # a larger label is an identity number, not a class
+
+
+def examples(features: np.ndarray, labels: np.ndarray, where: str, *, channel_last: bool = True) -> Examples:
+    """Features (n, ...) and labels (n,), checked; `where` begins each refusal. Float labels are a regression's."""
+    x, y = _features(features, where, channel_last), _labels(labels, where)
+    if len(x) != len(y):
+        raise Refused(f"{where}: features and labels must have the same length, got {len(x)} and {len(y)}")
+    return Examples(x, y)
+
+
+def dataset(name: str, train: Examples, test: Examples | None = None, **split: Any) -> Dataset:
+    """A user's examples as a whole; what a split brings (`owners`, `client_names`) goes through."""
+    if test is not None:
+        same_kind(train, test, f"{name}: the training set", "the test set")
+    labels = [train.labels] if test is None else [train.labels, test.labels]
+    return Dataset(name, train, test, _classes(name, labels), _normalisation(train.features), **split)
+
+
+def same_kind(one: Examples, other: Examples, one_name: str, other_name: str) -> None:
+    """Refuse two sets that one model could not take."""
+    for what, a, b in (("features", one.features[0], other.features[0]), ("labels", one.labels[0], other.labels[0])):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise Refused(
+                f"{one_name} and {other_name} must have {what} of one shape and kind, "
+                f"got {_described(a)} and {_described(b)}"
+            )
+
+
+def _described(example: Tensor) -> str:
+    return f"{tuple(example.shape)} {str(example.dtype).removeprefix('torch.')}"
+
+
+def _features(array: np.ndarray, where: str, channel_last: bool) -> Tensor:
+    if array.dtype.kind not in "fiub":
+        raise Refused(f"{where}: features must be numbers, got an array of {array.dtype}")
+    if array.ndim < 2:
+        raise Refused(f"{where}: features must be (examples, ...), got shape {array.shape}")
+    if 0 in array.shape:
+        raise Refused(f"{where}: there must be at least one example, got features of shape {array.shape}")
+    if channel_last and array.ndim == 4 and array.shape[3] in (1, 3, 4) and min(array.shape[1:3]) > 4:
+        array = array.transpose(0, 3, 1, 2)
+    if array.dtype == np.uint8 and array.ndim == 3:
+        array = array[:, None]
+    if array.dtype.kind in "iu":
+        return torch.from_numpy(np.array(array, np.uint8 if array.dtype == np.uint8 else np.int64, order="C"))
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
+        numbers = np.array(array, np.float32, order="C")
+    _finite(numbers, "features", where)
+    return torch.from_numpy(numbers)
+
+
+def _labels(array: np.ndarray, where: str) -> Tensor:
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise Refused(
+            f"{where}: labels must be one number an example, got shape {array.shape}"
+            + ("; for one-hot labels give their argmax" if array.ndim == 2 else "")
+        )
+    if array.dtype.kind == "f":
+        numbers = array.astype(np.float32)
+        _finite(numbers, "labels", where)
+        return torch.from_numpy(numbers)
+    if array.dtype.kind not in "iub":
+        raise Refused(f"{where}: labels must be integers (or floats for a regression), got an array of {array.dtype}")
+    if array.size and array.min() < 0:
+        raise Refused(f"{where}: labels must be 0 or more, got {array.min()} at index {int(array.argmin())}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _finite(numbers: np.ndarray, what: str, where: str) -> None:
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        index = np.argwhere(bad)[0]
+        raise Refused(
+            f"{where}: {what} must be finite as float32, got {numbers[tuple(index)]} in example {index[0]} "
+            f"({int(bad.sum())} such values in all)"
+        )
+
+
+def _classes(name: str, labels: list[Tensor]) -> int | None:
+    if labels[0].is_floating_point():
+        return None
+    largest = max(int(part.max()) for part in labels)
+    if largest >= _MOST_CLASSES:
+        raise Refused(f"{name}: labels must be the classes' numbers 0, 1, 2, …, got {largest}")
+    return largest + 1
+
+
+def _normalisation(features: Tensor) -> Normalisation | None:
+    if features.dtype != torch.uint8:
+        return None
+    channels = features.unbind(1) if features.dim() > 2 else [features]
+    moments = [_moments(channel) for channel in channels]
+    return Normalisation(tuple(mean for mean, _ in moments), tuple(std for _, std in moments))
+
+
+def _moments(values: Tensor) -> tuple[float, float]:
+    counts = np.zeros(256, np.int64)
+    for some in values.split(4096):  # counting makes 8 bytes of each
+        counts += np.bincount(some.numpy().ravel(), minlength=256)
+    m, s, q = (int((counts * np.arange(256) ** power).sum()) for power in range(3))
+    # a channel of one colour has std 0: dividing by 1 leaves it at 0
+    return s / (255 * m), sqrt(m * q - s * s) / (255 * m) or 1.0

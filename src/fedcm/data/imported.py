@@ -1,0 +1,137 @@
+"""Data from the user's own code: `package.module:function`, called without arguments.
+
+    a Dataset                          as it is
+    (train, test)                      each a torch dataset of (x, y), or a pair (features, labels)
+    [client, client, …]                a natural split: each client a torch dataset or a pair
+    ([client, client, …], test)        the same, with a test set
+
+A lone torch dataset or pair is a training set without a test set. Each example is asked for once, so a random transform
+inside a torch dataset is drawn once.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import TensorDataset
+
+from fedcm.data.arrays import joined
+from fedcm.data.dataset import Dataset, Examples
+from fedcm.data.examples import dataset, examples
+from fedcm.imports import import_path
+from fedcm.refusal import Refused
+
+
+def load(path: str) -> Dataset:
+    """Call what `package.module:function` names and take what it gives."""
+    function = import_path(path)
+    if not callable(function):
+        raise Refused(f"{path} must be a function without arguments that gives data, got {type(function).__name__}")
+    try:
+        given = function()
+    except Refused:
+        raise
+    except Exception as error:  # the user's own code: anything can come out of it
+        raise Refused(f"{path}() must give data, got {type(error).__name__}: {error}") from error
+    return from_given(given, name=path)
+
+
+def from_given(given: Any, *, name: str = "data") -> Dataset:
+    """Any of the forms this module's docstring lists."""
+    if isinstance(given, Dataset):
+        return given
+    if isinstance(given, list):
+        return from_clients(given, name=name)
+    if isinstance(given, Examples) or _is_pair(given) or _is_torch_dataset(given):
+        return dataset(name, as_examples(given, where=name))
+    if isinstance(given, tuple) and len(given) == 2:
+        first, test = given
+        if isinstance(first, list):
+            return from_clients(first, test, name=name)
+        held_out = None if test is None else as_examples(test, where=f"{name}, the test set")
+        return dataset(name, as_examples(first, where=f"{name}, the training set"), held_out)
+    raise Refused(
+        f"{name} must give a fedcm Dataset, (train, test), a list of clients or (clients, test), "
+        f"got {_described(given)}"
+    )
+
+
+def from_clients(
+    clients: Sequence[Any], test: Any | None = None, *, names: Sequence[str] | None = None, name: str = "clients"
+) -> Dataset:
+    """Data that bring their own split: one torch dataset or pair (features, labels) a client."""
+    if not clients:
+        raise Refused(f"{name}: there must be at least one client, got an empty list")
+    names = [str(number) for number in range(len(clients))] if names is None else list(names)
+    if len(names) != len(clients) or len(set(names)) != len(names):
+        raise Refused(f"{name}: each client must have one name of its own, got {len(names)} for {len(clients)} clients")
+    parts = [
+        as_examples(client, where=f"{name}, client {client_name}")
+        for client, client_name in zip(clients, names, strict=True)
+    ]
+    held_out = None if test is None else as_examples(test, where=f"{name}, the test set")
+    return joined(name, parts, names, held_out)
+
+
+def as_examples(given: Any, *, where: str = "data") -> Examples:
+    """A map-style torch dataset of (x, y), or a pair (features, labels) of tensors or arrays, checked."""
+    if isinstance(given, TensorDataset) and len(given.tensors) == 2:
+        given = given.tensors
+    if isinstance(given, tuple) and _is_pair(given):
+        features, labels = given
+        # a tensor is channel-first by torch's custom; an array may be either
+        return examples(_array(features), _array(labels), where, channel_last=not isinstance(features, torch.Tensor))
+    if _is_torch_dataset(given):
+        return _collected(given, where)
+    raise Refused(
+        f"{where} must be a torch dataset with a length and examples (x, y), or a pair (features, labels) of tensors "
+        f"or arrays, got {_described(given)}"
+    )
+
+
+def _collected(given: Any, where: str) -> Examples:
+    size = len(given)
+    if size == 0:
+        raise Refused(f"{where}: there must be at least one example, got an empty dataset")
+    features, labels, shape, tensors = [], [], None, True
+    for index in range(size):
+        example = given[index]
+        if not isinstance(example, tuple | list) or len(example) != 2:
+            raise Refused(f"{where}: an example must be a pair (x, y), got {_described(example)} at index {index}")
+        x, y = example
+        tensors = tensors and isinstance(x, torch.Tensor)
+        features.append(np.atleast_1d(_array(x)))
+        labels.append(_array(y))
+        shape = shape or features[0].shape
+        if features[-1].shape != shape or labels[-1].shape != labels[0].shape:
+            raise Refused(
+                f"{where}: examples must have one shape, got x {shape}, y {labels[0].shape} at index 0 and "
+                f"x {features[-1].shape}, y {labels[-1].shape} at index {index}"
+            )
+    return examples(np.stack(features), np.stack(labels), where, channel_last=not tensors)
+
+
+def _array(value: Any) -> np.ndarray:
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    return np.asarray(value)
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and all(isinstance(x, torch.Tensor | np.ndarray) for x in given)
+
+
+def _is_torch_dataset(given: Any) -> bool:
+    """Any object with a length and examples by number will do: torch's own class is only the usual one."""
+    sized = hasattr(given, "__len__") and hasattr(given, "__getitem__")
+    builtin = isinstance(given, list | tuple | dict | str | bytes | np.ndarray | torch.Tensor)
+    return sized and (isinstance(given, TorchDataset) or not builtin)
+
+
+def _described(given: Any) -> str:
+    if isinstance(given, tuple | list):
+        return f"a {type(given).__name__} of {len(given)}: {', '.join(type(x).__name__ for x in given[:4])}"
+    return type(given).__name__

@@ -1,0 +1,61 @@
+"""The models by name; any other is named by its import path, `package.module:factory`."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from fedcm.imports import import_path
+from fedcm.models.cnn import cnn, lenet
+from fedcm.models.linear import linear
+from fedcm.models.mlp import mlp
+from fedcm.models.resnet import resnet8, resnet18, resnet18_imagenet_stem
+from fedcm.refusal import Refused, nearest
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "linear": linear,
+    "mlp": mlp,
+    "lenet": lenet,
+    "cnn": cnn,
+    "resnet8": resnet8,
+    "resnet18": resnet18,
+    "resnet18-imagenet-stem": resnet18_imagenet_stem,
+}
+
+
+def build_model(
+    name: str, input_shape: tuple[int, ...], classes: int | None, options: dict[str, Any], torch_seed: int
+) -> nn.Module:
+    """The model with its initial parameters, a function of the seed; torch's own generator stays as it was.
+
+    A factory of the user's is called with the experiment's options, and with `input_shape` and `classes` where it has
+    parameters of these names.
+    """
+    if name not in MODELS and ":" not in name:
+        raise Refused(f"there is no model {name!r}; {nearest(name, MODELS)} Your own is named 'package.module:factory'")
+    factory = MODELS[name] if name in MODELS else import_path(name)
+    if not callable(factory):
+        raise Refused(f"the model {name!r} must be a function or class that returns an nn.Module, got {factory!r}")
+    given = {"input_shape": input_shape, "classes": classes if classes is not None else 1}
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        parameters = {}
+    known = [key for key in parameters if key not in given]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for key in options:
+        if key not in known and not takes_any:
+            raise Refused(f"the model {name!r} has no option {key!r}; {nearest(key, known)}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed)
+        try:
+            model = factory(**{key: value for key, value in given.items() if key in parameters}, **options)
+        except Refused:
+            raise
+        except Exception as error:
+            raise Refused(f"the model {name!r} could not be made: {type(error).__name__}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise Refused(f"the model {name!r} must return an nn.Module, got {type(model).__name__}")
+    return model

@@ -1,0 +1,175 @@
+"""A run's folder.
+
+experiment.toml    the experiment with every default filled in; `fedcm run` takes it as it is
+provenance.json    versions, checksums of the data, when and where
+metrics.jsonl      one line a round
+checkpoints/       the last few states
+summary.json       when the run is over
+model.safetensors  the trained model, by its parameters' names
+"""
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, final
+
+from fedcm.atomic import flush, replacing, write_text
+from fedcm.refusal import Refused, nearest
+
+_LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
+
+
+@final
+class RunFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self.experiment = path / "experiment.toml"
+        self.provenance = path / "provenance.json"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.summary = path / "summary.json"
+        self.model = path / "model.safetensors"
+
+    @classmethod
+    def create(cls, path: Path, experiment: str, provenance: dict[str, Any]) -> "RunFolder":
+        """Appears whole or not at all; a folder that is there already is refused."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            raise Refused(
+                f"the run {str(path)!r} exists already; go on with it by `fedcm resume {path}`, or give another --name"
+            )
+        making = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            write_text(making / "experiment.toml", experiment)
+            write_text(making / "provenance.json", json.dumps(provenance, indent=2) + "\n")
+            making.chmod(0o755)
+            making.rename(path)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        folder = cls(path)
+        if not folder.experiment.is_file():
+            siblings = [run.name for run in runs_in(path.parent)] if path.parent.is_dir() else []
+            raise Refused(f"there is no run {str(path)!r}; {nearest(path.name, siblings)}")
+        return folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time; the lock goes with its process, however that ends."""
+        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"the run {str(self.path)!r} is in progress in another process") from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def is_locked(self) -> bool:
+        try:
+            with self.locked():
+                return False
+        except Refused:
+            return True
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """The whole lines; a last one that was cut off is passed over."""
+        if not self.metrics.is_file():
+            return []
+        lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            lines.pop()
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError:
+            raise Refused(
+                f"{str(self.metrics)!r} is damaged: line by line it must be JSON; start the run anew"
+            ) from None
+
+    def keep_metrics(self, rounds: int) -> None:
+        """Cut back to what a checkpoint stands on."""
+        lines = self.read_metrics()[:rounds]
+        if [line.get("round") for line in lines] != list(range(rounds)):
+            raise Refused(
+                f"{str(self.metrics)!r} must hold rounds 0 to {rounds - 1}, which the checkpoint stands on, and does "
+                "not; start the run anew"
+            )
+        write_text(self.metrics, "".join(map(_line, lines)))
+
+    def append(self, metrics: dict[str, Any]) -> None:
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(_line(metrics))
+
+    def flush_metrics(self) -> None:
+        flush(self.metrics)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        write_text(self.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+    def read_summary(self) -> dict[str, Any] | None:
+        try:
+            return json.loads(self.summary.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def write_model(self, tensors: dict[str, Any]) -> None:
+        from safetensors.torch import save_file
+
+        with replacing(self.model) as temporary:
+            save_file(tensors, temporary)
+
+    def read_provenance(self) -> dict[str, Any]:
+        try:
+            return json.loads(self.provenance.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise Refused(f"{str(self.provenance)!r} cannot be read ({error}); start the run anew") from None
+
+
+def runs_in(folder: Path) -> list[RunFolder]:
+    """The runs in a folder, oldest first."""
+    found = [
+        RunFolder(path.parent) for path in folder.glob("*/experiment.toml") if not path.parent.name.startswith(".")
+    ]
+    return sorted(found, key=lambda run: (run.experiment.stat().st_mtime, run.name))
+
+
+def free_name(folder: Path, name: str) -> str:
+    """`name`, or `name-2`, `name-3`, … where that is taken."""
+    taken = (name if k == 1 else f"{name}-{k}" for k in range(1, 1_000_000))
+    return next(candidate for candidate in taken if not (folder / candidate).exists())
+
+
+def provenance(checksums: dict[str, str]) -> dict[str, Any]:
+    return {
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}},
+        "platform": platform.platform(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(Path(part).name if k == 0 else part for k, part in enumerate(sys.argv)),
+        "data_sha256": checksums,
+    }
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _line(metrics: dict[str, Any]) -> str:
+    return json.dumps(metrics, allow_nan=False) + "\n"

@@ -1,0 +1,133 @@
+"""Tables for the terminal."""
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from fedcm.record import RunFolder
+
+
+def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
+    """One row a run; the best mean accuracy in bold."""
+    targets = sorted({target for summary in summaries.values() for target in summary.get("rounds_to_accuracy", {})})
+    targets = [t for t in targets if any(s["rounds_to_accuracy"].get(t) for s in summaries.values())][-2:]
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("run", no_wrap=True)
+    for heading in ("last", "mean₁₀₀", "best", *[f"to {float(t):.0%}" for t in targets], "down", "up", "time"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    means = {name: (s.get("accuracy") or {}).get("mean_last_100", -1.0) for name, s in summaries.items()}
+    for name, summary in summaries.items():
+        accuracy = summary.get("accuracy") or {}
+        table.add_row(
+            name,
+            *[_percent(accuracy.get(key)) for key in ("last", "mean_last_100", "best")],
+            *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
+            _bytes(summary.get("bytes_down", 0)),
+            _bytes(summary.get("bytes_up", 0)),
+            f"{summary.get('seconds', 0):.1f} s",
+            style="bold" if len(summaries) > 1 and means[name] == max(means.values()) else None,
+        )
+    _print(table)
+    print("accuracy: of the last round, mean over the last 100 rounds, best; to x%: rounds until x% was first reached")
+
+
+def state_of(folder: RunFolder) -> dict[str, Any]:
+    """One run in a few words."""
+    from fedcm.experiment import read_table
+
+    experiment = read_table(folder.experiment)
+    metrics = folder.read_metrics()
+    summary = folder.read_summary() or {}
+    evaluated = [line["test_accuracy"] for line in metrics if line.get("test_accuracy") is not None]
+    return {
+        "name": folder.name,
+        "algorithm": experiment.get("algorithm", {}).get("name"),
+        "state": summary.get("outcome") or ("running" if folder.is_locked() else "stopped"),
+        "done": len(metrics),
+        "rounds": experiment.get("rounds"),
+        "last_accuracy": evaluated[-1] if evaluated else None,
+        "best_accuracy": max(evaluated) if evaluated else None,
+        "path": str(folder.path),
+    }
+
+
+def runs_table(states: Sequence[dict[str, Any]]) -> None:
+    table = Table("run", "algorithm", "state", "rounds", "last", "best")
+    colours = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red"}
+    for state in states:
+        table.add_row(
+            state["name"],
+            state["algorithm"],
+            f"[{colours.get(state['state'], 'default')}]{state['state']}[/]",
+            f"{state['done']}/{state['rounds']}",
+            _percent(state["last_accuracy"]),
+            _percent(state["best_accuracy"]),
+        )
+    _print(table)
+    for state in states:
+        if state["state"] == "stopped":
+            print(f"go on: fedcm resume {state['path']}")
+
+
+def algorithms_table() -> None:
+    from fedcm.algorithm import messages
+    from fedcm.algorithms import ALGORITHMS
+
+    table = Table("algorithm", "sends down", "clients keep", "reports up", "vectors", "settings", "paper")
+    for name, kind in ALGORITHMS.items():
+        types = messages(kind)
+        sent, kept, reported = (t.__annotations__ for t in (types.sent, types.kept, types.reported))
+        settings = ", ".join(f"{field.name} = {field.default}" for field in dataclasses.fields(kind))
+        vectors = f"{len(sent)} ↓ {len(reported)} ↑"
+        table.add_row(
+            name, ", ".join(sent), ", ".join(kept) or "–", ", ".join(reported), vectors, settings or "–", kind.paper
+        )
+    _print(table)
+
+
+def models_table() -> None:
+    from fedcm.models import MODELS
+
+    table = Table("model", "what it is", "options")
+    for name, factory in MODELS.items():
+        about = inspect.getdoc(factory) or (inspect.getdoc(inspect.getmodule(factory)) or "").split("\n")[0]
+        options = [p for p in inspect.signature(factory).parameters.values() if p.default is not p.empty]
+        table.add_row(name, about, ", ".join(f"{p.name} = {p.default}" for p in options) or "–")
+    _print(table)
+    print('Your own: model.name = "package.module:factory"; its keywords are the model\'s options.')
+
+
+def split_table(summary: Mapping[str, float]) -> None:
+    table = Table(show_header=False)
+    rows = {
+        "clients": f"{summary['clients']:.0f}",
+        "examples": f"{summary['examples']:.0f} dealt out, {summary['unused_examples']:.0f} unused",
+        "examples a client": f"{summary['least_examples']:.0f} to {summary['most_examples']:.0f}",
+        "classes a client": f"{summary['mean_classes']:.1f} on average",
+        "distance from the whole's label mix": f"{summary['mean_distance']:.3f} (0 = the same, 1 = apart)",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    Console(width=None if sys.stdout.isatty() else 160).print(table)  # a file or a pipe has no width of its own
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2%}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

@@ -1,0 +1,93 @@
+"""A TOML table read as a typed record, or refused in one sentence that names the key."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from fedcm.refusal import Refused, nearest
+
+Record = TypeVar("Record")
+
+
+class Section(BaseModel):
+    """A table with a fixed set of keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def read_section(kind: type[Record], table: Mapping[str, Any], where: str = "") -> Record:
+    """A `Section` from a table."""
+    if not isinstance(table, Mapping):
+        raise Refused(f"{where or 'the experiment'} must be a table, got {table!r}")
+    try:
+        return kind.model_validate(dict(table))  # pyright: ignore[reportAttributeAccessIssue]
+    except ValidationError as error:
+        raise Refused(_sentence(error, kind, where)) from None
+
+
+def read_choice(kinds: Mapping[str, type], table: Mapping[str, Any], key: str, where: str) -> Any:
+    """A frozen dataclass chosen by `table[key]`, its fields from the other keys."""
+    if not isinstance(table, Mapping):
+        raise Refused(f"{where} must be a table, got {table!r}")
+    name = table.get(key)
+    if not isinstance(name, str):
+        raise Refused(f"{where}.{key} must be one of {', '.join(kinds)}, got {name!r}")
+    if name not in kinds:
+        raise Refused(f"there is no {where} {name!r}; {nearest(name, kinds)}")
+    return read_dataclass(kinds[name], {k: v for k, v in table.items() if k != key}, where, name)
+
+
+def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) -> Any:
+    """A frozen dataclass from a table; what its `__post_init__` refuses is refused here."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for key in table:
+        if key not in fields:
+            hint = nearest(key, fields) if fields else "it has none"
+            raise Refused(f"{where} {name!r} has no setting {key!r}; {hint}")
+    hints = get_type_hints(kind)
+    values = {key: _read_value(hints[key], value, f"{where}.{key}") for key, value in table.items()}
+    for key, field in fields.items():
+        if key not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise Refused(f"{where}.{key} must be given for {name!r}")
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise Refused(f"{where} {name!r}: {error}") from None
+
+
+def _read_value(hint: Any, value: Any, where: str) -> Any:
+    try:
+        value = TypeAdapter(hint).validate_python(value, strict=hint in (int, float, bool, str))
+    except ValidationError as error:
+        raise Refused(_sentence(error, hint, where)) from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Refused(f"{where} must be finite, got {value}")
+    return value
+
+
+def _sentence(error: ValidationError, kind: Any, where: str) -> str:
+    problem = error.errors()[0]
+    path = ".".join(str(part) for part in ([where] if where else []) + list(problem["loc"]))
+    match problem["type"]:
+        case "extra_forbidden":
+            return (
+                f"there is no setting {path!r}; {nearest(str(problem['loc'][-1]), _keys_at(kind, problem['loc'][:-1]))}"
+            )
+        case "missing":
+            return f"{path} must be given"
+        case "value_error":
+            return f"{path}: {problem.get('ctx', {}).get('error')}"
+        case _:
+            return f"{path} {problem['msg'].replace('Input should', 'must', 1)}, got {problem['input']!r}"
+
+
+def _keys_at(kind: Any, path: tuple[int | str, ...]) -> list[str]:
+    for part in path:
+        fields = getattr(kind, "model_fields", {})
+        kind = fields[part].annotation if part in fields else None
+    fields = getattr(kind, "model_fields", {})
+    return [field.alias or name for name, field in fields.items()]

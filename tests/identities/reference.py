@@ -1,0 +1,166 @@
+"""The papers' pseudocode, transcribed line by line: slow, plain, and without a line of the library's rules in it.
+
+Only the draws come from outside: `world.cohort(t)` and `world.minibatches(t, i)`, the same that the simulator sees.
+Every function yields the server's variables after each round, under the paper's letters; `world.clients` holds what the
+clients keep. Where a paper's symbol is a difference y − x the sign stays as the paper has it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Batch = tuple[Tensor, Tensor]  # features, labels
+
+
+class Shape(NamedTuple):
+    """A multilayer perceptron: logits = W2·tanh(W1·z + b1) + b2."""
+
+    inputs: int
+    hidden: int
+    classes: int
+
+
+@dataclass
+class World:
+    """What the pseudocode takes for granted: data, chance, learning rates, and a loss with its gradient."""
+
+    shape: Shape
+    population: int  # N
+    cohort: Callable[[int], list[int]]  # round -> S_t
+    minibatches: Callable[[int, int], Sequence[Batch]]  # round, client -> one batch a local step
+    all_data: Callable[[int], Batch]  # client -> everything it holds
+    client_lr: Callable[[int], float]  # round -> η_l
+    server_lr: float = 1.0  # 1 = plain averaging
+    weight_decay: float = 0.0  # in the loss
+    step_decay: float = 0.0  # added to the step instead, outside the papers
+    clip: float | None = None  # of a client's own gradient, outside the papers
+    clients: dict[int, Tensor] = field(
+        default_factory=dict
+    )  # what each client keeps, for algorithms that keep anything
+
+    def loss(self, theta: Tensor, batch: Batch) -> Tensor:
+        inputs, hidden, classes = self.shape
+        sizes = [hidden * inputs, hidden, classes * hidden, classes]
+        w1, b1, w2, b2 = torch.split(theta, sizes)
+        features, labels = batch
+        logits = torch.tanh(features @ w1.reshape(hidden, inputs).T + b1) @ w2.reshape(classes, hidden).T + b2
+        chosen = logits[range(len(labels)), labels]
+        return (logits.exp().sum(1).log() - chosen).mean() + self.weight_decay / 2 * (theta * theta).sum()
+
+    def gradient(self, theta: Tensor, batch: Batch) -> Tensor:
+        theta = theta.clone().requires_grad_()
+        (g,) = torch.autograd.grad(self.loss(theta, batch), theta)
+        if self.clip is not None and g.norm() > self.clip:
+            g = self.clip * g / g.norm()
+        return g
+
+
+def fedavg(world: World, x: Tensor, rounds: int) -> Iterator[dict[str, Tensor]]:
+    """McMahan et al. 2017, with Reddi et al.'s server learning rate."""
+    for t in range(rounds):
+        cohort, eta = world.cohort(t), world.client_lr(t)
+        if cohort:
+            total = torch.zeros_like(x)
+            for i in cohort:
+                y = x
+                for batch in world.minibatches(t, i):
+                    g = world.gradient(y, batch)
+                    y = y - eta * (g + world.step_decay * y)
+                total = total + (y - x)
+            x = x + world.server_lr * total / len(cohort)
+        yield {"x": x}
+
+
+def fedcm(world: World, x: Tensor, rounds: int, alpha: float) -> Iterator[dict[str, Tensor]]:
+    """FedCM's algorithm; each client's change is divided by its own K, η_g = s·η_l·(mean K)."""
+    delta = torch.zeros_like(x)
+    for t in range(rounds):
+        cohort, eta = world.cohort(t), world.client_lr(t)
+        if cohort:
+            total, steps = torch.zeros_like(x), 0
+            for i in cohort:
+                y, k = x, 0
+                for batch in world.minibatches(t, i):
+                    g = world.gradient(y, batch)
+                    v = alpha * g + (1 - alpha) * delta
+                    y = y - eta * (v + world.step_decay * y)
+                    k = k + 1
+                delta_i = y - x
+                total = total + delta_i / (eta * k)
+                steps = steps + k
+            delta = -total / len(cohort)
+            eta_g = world.server_lr * eta * steps / len(cohort)
+            x = x - eta_g * delta
+        yield {"x": x, "delta": delta}
+
+
+def fedadam(
+    world: World, x: Tensor, rounds: int, beta1: float, beta2: float, tau: float
+) -> Iterator[dict[str, Tensor]]:
+    """Reddi et al. 2021, Algorithm 2 with line 11's FedAdam."""
+    m, v = torch.zeros_like(x), torch.full_like(x, tau**2)
+    for t in range(rounds):
+        cohort, eta = world.cohort(t), world.client_lr(t)
+        if cohort:
+            total = torch.zeros_like(x)
+            for i in cohort:
+                y = x
+                for batch in world.minibatches(t, i):
+                    g = world.gradient(y, batch)
+                    y = y - eta * (g + world.step_decay * y)
+                total = total + (y - x)
+            delta = total / len(cohort)
+            m = beta1 * m + (1 - beta1) * delta
+            v = beta2 * v + (1 - beta2) * delta**2
+            x = x + world.server_lr * m / (v.sqrt() + tau)
+        yield {"x": x, "-m": -m, "v": v}
+
+
+def scaffold(world: World, x: Tensor, rounds: int, option: str) -> Iterator[dict[str, Tensor]]:
+    """Karimireddy et al. 2020, Algorithm 1; option I takes the gradient over all the client's data."""
+    c = torch.zeros_like(x)
+    world.clients = {i: torch.zeros_like(x) for i in range(world.population)}
+    for t in range(rounds):
+        cohort, eta = world.cohort(t), world.client_lr(t)
+        if cohort:
+            total_y, total_c = torch.zeros_like(x), torch.zeros_like(x)
+            for i in cohort:
+                y, k, c_i = x, 0, world.clients[i]
+                for batch in world.minibatches(t, i):
+                    g = world.gradient(y, batch)
+                    y = y - eta * (g - c_i + c + world.step_decay * y)
+                    k = k + 1
+                c_plus = world.gradient(x, world.all_data(i)) if option == "I" else c_i - c + (x - y) / (k * eta)
+                total_y = total_y + (y - x)
+                total_c = total_c + (c_plus - c_i)
+                world.clients[i] = c_plus
+            x = x + world.server_lr * total_y / len(cohort)
+            c = c + len(cohort) / world.population * (total_c / len(cohort))
+        yield {"x": x, "c": c}
+
+
+def feddyn(world: World, x: Tensor, rounds: int, alpha: float) -> Iterator[dict[str, Tensor]]:
+    """Acar et al. 2021, Algorithm 1; the local minimisation is the given minibatch steps on
+
+    L_i(θ) − ⟨∇L_i(θ_i), θ⟩ + α/2 ‖θ − x‖², where ∇L_i(θ_i) is what the client keeps.
+    """
+    h = torch.zeros_like(x)
+    world.clients = {i: torch.zeros_like(x) for i in range(world.population)}
+    for t in range(rounds):
+        cohort, eta = world.cohort(t), world.client_lr(t)
+        if cohort:
+            total_theta, total_change = torch.zeros_like(x), torch.zeros_like(x)
+            for i in cohort:
+                theta, kept = x, world.clients[i]
+                for batch in world.minibatches(t, i):
+                    g = world.gradient(theta, batch) - kept + alpha * (theta - x)
+                    theta = theta - eta * (g + world.step_decay * theta)
+                world.clients[i] = kept - alpha * (theta - x)
+                total_theta = total_theta + theta
+                total_change = total_change + (theta - x)
+            h = h - alpha / world.population * total_change
+            x = total_theta / len(cohort) - h / alpha
+        yield {"x": x, "h": h}
