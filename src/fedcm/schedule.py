@@ -17,5 +17,9 @@ class Schedule:
     decay: float = 1.0  # per round
     server_lr: float = 1.0  # 1.0 = plain averaging
 
+    def __post_init__(self) -> None:
+        if not (self.client_lr > 0 and self.server_lr > 0 and 0 < self.decay <= 1):
+            raise ValueError(f"lr and server_lr must be positive and lr_decay in (0, 1], got {self}")
+
     def client(self, round: int) -> float:
         return self.client_lr * self.decay**round

@@ -34,6 +34,11 @@ class Plan:
     seed: int = 0
     evaluate_every: int = 10  # rounds; the last round is always evaluated
 
+    def __post_init__(self) -> None:
+        for name in ("rounds", "population", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
 
 @dataclass(frozen=True)
 class RoundDone:

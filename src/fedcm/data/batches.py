@@ -20,6 +20,12 @@ class LocalWork:
     epochs: int = 1
     steps: int | None = None  # instead of epochs: exactly so many, going round the data as often as that takes
 
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs", "steps"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}")
+
     def count(self, examples: int) -> int:
         """
         >>> LocalWork(batch_size=50, epochs=5).count(120)

@@ -25,6 +25,9 @@ class IID:
 
     clients: int
 
+    def __post_init__(self) -> None:
+        _at_least_1(clients=self.clients)
+
     def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
         _enough(labels, self.clients)
         return np.array_split(draw.permutation(len(labels)), self.clients)
@@ -42,6 +45,10 @@ class Dirichlet:
 
     clients: int
     concentration: float = 0.6
+
+    def __post_init__(self) -> None:
+        _at_least_1(clients=self.clients)
+        _positive(self.concentration)
 
     def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
         _enough(labels, self.clients)
@@ -74,6 +81,10 @@ class DirichletByLabel:
     concentration: float = 0.6
     least: int = 1
 
+    def __post_init__(self) -> None:
+        _at_least_1(clients=self.clients, least=self.least)
+        _positive(self.concentration)
+
     def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
         _enough(labels, self.clients, self.least)
         owned: list[list[np.ndarray]] = [[] for _ in range(self.clients)]
@@ -101,6 +112,9 @@ class Shards:
 
     clients: int
     per_client: int = 2
+
+    def __post_init__(self) -> None:
+        _at_least_1(clients=self.clients, per_client=self.per_client)
 
     def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
         _enough(labels, self.clients, self.per_client)
@@ -154,6 +168,19 @@ def _shuffled_classes(labels: np.ndarray, draw: np.random.Generator) -> list[np.
     order = draw.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+
+
+def _at_least_1(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
+
+
+def _positive(concentration: float) -> None:
+    if not concentration > 0:
+        raise ValueError(
+            f"concentration must be positive, got {concentration}; 0.1 makes clients differ much, 100 hardly at all"
+        )
 
 
 def _enough(labels: np.ndarray, clients: int, each: int = 1) -> None:

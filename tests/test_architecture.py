@@ -1,0 +1,77 @@
+"""The house rules that a machine can hold: imports point one way, and start-up stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "fedcm"
+
+# what a part of the house may import of the rest of it
+MAY_IMPORT = {
+    "algorithm": set(),
+    "algorithms": {"algorithm", "algorithms", "imports", "refusal", "tables"},
+    "aggregate": {"algorithm", "algorithms"},
+    "problem": {"algorithm", "data", "refusal"},
+    "client": {"algorithm", "data", "problem"},
+    "data": {"atomic", "chance", "data", "imports", "refusal"},
+    "models": {"imports", "models", "refusal"},
+    "executors": {
+        *("aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "problem", "threads"),
+    },
+    "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
+    "report": {"algorithm", "algorithms", "atomic", "experiment", "models", "record", "report"},
+}
+
+
+def imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fedcm."):
+            found.add(node.module.split(".")[1])
+        if isinstance(node, ast.Import):
+            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("fedcm.")}
+    return found
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_imports_point_one_way(part: str) -> None:
+    files = list((SOURCE / part).rglob("*.py")) if (SOURCE / part).is_dir() else [SOURCE / f"{part}.py"]
+    assert files
+    for path in files:
+        assert imported(path) <= MAY_IMPORT[part], path
+
+
+def test_an_algorithms_file_imports_nothing_but_the_contract() -> None:
+    for path in (SOURCE / "algorithms").glob("*.py"):
+        if path.stem not in ("__init__", "lookup"):
+            assert imported(path) == {"algorithm"}, path
+            assert len(path.read_text().splitlines()) <= 80, path
+
+
+def test_help_and_import_do_not_load_torch() -> None:
+    code = (
+        "import sys, fedcm, fedcm.cli\n"
+        "sys.argv = ['fedcm', '--help']\n"
+        "try: fedcm.cli.main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'sklearn', 'matplotlib', 'pydantic'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_nothing_is_unpickled_but_the_checked_cifar_files() -> None:
+    users = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if any(word in path.read_text() for word in ("import pickle", "torch.load(", "allow_pickle=True"))
+    }
+    assert users <= {"contract.py", "data/cifar_official.py"}
+
+
+def test_names_that_say_nothing_are_not_used() -> None:
+    banned = {"utils", "helpers", "common", "base", "manager", "handler", "wrapper", "misc"}
+    assert not banned & {path.stem for path in SOURCE.rglob("*.py")}

@@ -1,0 +1,112 @@
+"""Experiments are read whole, changed by overrides, and read back as themselves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import small_experiment
+
+from fedcm.algorithms import FedAvg, FedCM, FedDyn
+from fedcm.data.partition import Dirichlet
+from fedcm.experiment import override, read, read_table, resolved, to_toml, with_algorithm
+from fedcm.refusal import Refused
+from fedcm.sampling import Independent
+
+
+def table(**changes: Any) -> dict[str, Any]:
+    return small_experiment("digits", **changes)
+
+
+def test_an_experiment_holds_the_chosen_records() -> None:
+    experiment = read(table())
+    assert experiment.algorithm == FedCM(alpha=0.1)
+    assert experiment.split == Dirichlet(clients=12, concentration=0.6)
+    assert experiment.participation == Independent(0.3)
+    assert experiment.model.options == {"hidden": [8]}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"])
+def test_a_resolved_experiment_reads_back_as_itself(tmp_path: Path, algorithm: str) -> None:
+    experiment = read(table(algorithm={"name": algorithm}))
+    path = tmp_path / "again.toml"
+    path.write_text(to_toml(experiment))
+    assert read(read_table(path)) == experiment
+    assert resolved(read(read_table(path))) == resolved(experiment)
+
+
+def test_steps_instead_of_epochs_read_back_too(tmp_path: Path) -> None:
+    experiment = read(table(client={"steps": 7, "clip": 10.0}))
+    path = tmp_path / "again.toml"
+    path.write_text(to_toml(experiment))
+    assert read(read_table(path)) == experiment
+
+
+def test_settings_are_overridden_by_path() -> None:
+    changed = override(table(), ["client.lr=0.5", "algorithm.alpha=0.3", "data.source=cifar10", "model.hidden=[3, 4]"])
+    experiment = read(changed)
+    assert experiment.client.lr == 0.5
+    assert experiment.algorithm == FedCM(alpha=0.3)
+    assert experiment.data.source == "cifar10"
+    assert experiment.model.options["hidden"] == [3, 4]
+
+
+def test_another_algorithm_brings_its_own_settings() -> None:
+    given = table() | {"for": {"feddyn": {"algorithm": {"alpha": 0.5}, "client": {"lr_decay": 0.9}}}}
+    assert read(override(given, ["algorithm.name=fedavg"])).algorithm == FedAvg()
+    feddyn = read(with_algorithm(given, "feddyn"))
+    assert feddyn.algorithm == FedDyn(alpha=0.5)
+    assert feddyn.client.lr_decay == 0.9
+    assert feddyn.client.lr == 0.1
+    assert read(with_algorithm(given, "fedcm")).algorithm == FedCM(alpha=0.1), "the experiment's own stays as it was"
+
+
+def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "called-so.toml"
+    path.write_text("rounds = 1")
+    assert read_table(path)["name"] == "called-so"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"round": 3}, "no setting 'round'; did you mean 'rounds'"),
+        ({"rounds": 0}, "rounds must be greater than or equal to 1, got 0"),
+        ({"rounds": "many"}, "rounds must be a valid integer, got 'many'"),
+        ({"seed": -1}, "seed must be greater than or equal to 0"),
+        ({"client": {"learning_rate": 0.1}}, "no setting 'client.learning_rate'"),
+        ({"client": {"epoch": 2}}, "did you mean 'epochs'"),
+        ({"client": {"lr": -0.1}}, "client.lr must be greater than 0, got -0.1"),
+        ({"client": {"lr": float("nan")}}, "client.lr must be"),
+        ({"client": {"steps": 3, "epochs": 2}}, "exclude each other"),
+        ({"client": {"weight_decay_at": "optimizer"}}, "'loss' or 'step'"),
+        ({"client": 3}, "client must be a table"),
+        ({"algorithm": {"name": "fedmc"}}, "no algorithm 'fedmc'; did you mean 'fedcm'"),
+        ({"algorithm": {"name": "fedcm", "aplha": 0.1}}, "no setting 'aplha'; did you mean 'alpha'"),
+        ({"algorithm": {"name": "fedcm", "alpha": 0}}, r"alpha must lie in \(0, 1\]"),
+        ({"algorithm": {"name": "fedcm", "alpha": "big"}}, "algorithm.alpha must be a valid number, got 'big'"),
+        ({"algorithm": {"name": "fedcm", "alpha": True}}, "algorithm.alpha must be a valid number"),
+        ({"algorithm": {"name": "fedavg", "alpha": 0.1}}, "'fedavg' has no setting 'alpha'; it has none"),
+        ({"algorithm": {"name": "scaffold", "option": "III"}}, "'I' or 'II'"),
+        ({"algorithm": {"alpha": 0.1}}, "algorithm.name must be given"),
+        ({"algorithm": {"name": "no.such.module:Algorithm"}}, "cannot be imported"),
+        ({"algorithm": {"name": "math:sqrt"}}, "must be a frozen dataclass"),
+        ({"split": {"kind": "dirichlet"}}, "split.clients must be given"),
+        ({"split": {"kind": "dirichelt", "clients": 3}}, "did you mean 'dirichlet'"),
+        ({"split": {"kind": "dirichlet", "clients": 0}}, "clients must be at least 1"),
+        ({"split": {"kind": "dirichlet", "clients": 3, "concentration": 0.0}}, "concentration must be positive"),
+        ({"participation": {"kind": "independent", "probability": 1.5}}, r"\(0, 1\]"),
+        ({"participation": {"kind": "independent", "p": 0.5}}, "no setting 'p'"),
+        ({"model": {"hidden": [3]}}, "model.name must be given"),
+        ({"server": {"weights": "examples"}, "algorithm": {"name": "scaffold"}}, "must weigh clients equally"),
+        ({"evaluation": {"targets": [50]}}, "must be less than 1, got 50"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_sentence(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        read(table(**changes))
+
+
+@pytest.mark.parametrize("setting", ["client.lr", "=3", "client..lr=3", "rounds.more=3"])
+def test_an_override_that_is_none_is_refused(setting: str) -> None:
+    with pytest.raises(Refused, match="--set"):
+        override(table(), [setting])

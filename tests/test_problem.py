@@ -1,0 +1,144 @@
+"""A model and loss as functions of one flat vector."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fedcm.data.dataset import Examples
+from fedcm.problem import Problem
+from fedcm.refusal import Refused
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 4, 5)).double()
+
+
+BATCH = Examples(
+    torch.randn(6, 1, 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64),
+    torch.tensor([0, 1, 2, 3, 4, 0]),
+)
+
+
+def plain_gradient(model: nn.Module, batch: Examples) -> torch.Tensor:
+    loss = F.cross_entropy(model(batch.features), batch.labels)
+    return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(model.parameters()))])
+
+
+def test_the_gradient_is_the_models_gradient() -> None:
+    problem = Problem(network())
+    assert torch.equal(problem.gradient(BATCH)(problem.initial()), plain_gradient(network(), BATCH))
+
+
+def test_the_models_parameters_are_views_of_the_vector() -> None:
+    problem = Problem(network())
+    params = problem.initial()
+    first = next(problem.bind(params).parameters())
+    assert first.data_ptr() == params.data_ptr()
+    params.add_(1.0)
+    assert torch.equal(first.detach().reshape(-1), params[: first.numel()])
+
+
+def test_asking_for_the_gradient_elsewhere_leaves_the_vector_alone() -> None:
+    problem = Problem(network())
+    params = problem.initial()
+    gradient = problem.gradient(BATCH)
+    here, before = gradient(params), params.clone()
+    elsewhere = gradient(params + 0.5)
+    assert torch.equal(params, before)
+    assert torch.equal(gradient(params), here)
+    assert not torch.equal(elsewhere, here)
+
+
+def test_gradients_of_two_calls_do_not_share_memory() -> None:
+    problem = Problem(network())
+    params = problem.initial()
+    gradient = problem.gradient(BATCH)
+    first = gradient(params)
+    kept = first.clone()
+    gradient(params + 1.0)
+    assert torch.equal(first, kept)
+
+
+def test_weight_decay_in_the_loss_is_part_of_the_gradient() -> None:
+    problem = Problem(network(), weight_decay=0.1)
+    params = problem.initial()
+    torch.testing.assert_close(problem.gradient(BATCH)(params), plain_gradient(network(), BATCH) + 0.1 * params)
+
+
+def test_clipping_bounds_the_clients_own_gradient_decay_included() -> None:
+    problem = Problem(network(), weight_decay=0.1, clip=0.01)
+    params = problem.initial()
+    whole = plain_gradient(network(), BATCH) + 0.1 * params
+    torch.testing.assert_close(problem.gradient(BATCH)(params), whole * 0.01 / whole.norm())
+
+
+def test_a_gradient_within_the_bound_is_not_touched() -> None:
+    problem = Problem(network(), clip=1e6)
+    assert torch.equal(problem.gradient(BATCH)(problem.initial()), plain_gradient(network(), BATCH))
+
+
+def test_the_full_gradient_is_the_mean_over_all_data_however_many_pieces_it_takes() -> None:
+    many = Examples(BATCH.features.repeat(200, 1, 1, 1)[:1111], BATCH.labels.repeat(200)[:1111])
+    problem = Problem(network(), weight_decay=0.01)
+    params = problem.initial()
+    expected = plain_gradient(network(), many) + 0.01 * params
+    torch.testing.assert_close(problem.full_gradient(many)(params), expected)
+
+
+def test_the_loss_is_remembered_where_it_was_first_asked() -> None:
+    problem = Problem(network())
+    gradient = problem.gradient(BATCH)
+    gradient(problem.initial())
+    first = gradient.loss
+    gradient(problem.initial() + 3.0)
+    assert first is not None
+    assert gradient.loss is first
+
+
+def test_frozen_parameters_stay_out_of_the_vector() -> None:
+    model = network()
+    model[0].requires_grad_(False)  # pyright: ignore[reportIndexIssue, reportCallIssue, reportArgumentType]
+    assert Problem(model).size == 3 * 4 * 5 + 5
+
+
+def test_a_parameter_that_the_loss_does_not_use_has_gradient_zero() -> None:
+    class Unused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.used(x)
+
+    problem = Problem(Unused())
+    gradient = problem.gradient(Examples(torch.ones(1, 2), torch.tensor([1])))(problem.initial())
+    assert torch.equal(gradient[6:], torch.zeros(6))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)),
+        nn.BatchNorm1d(4),
+        nn.SyncBatchNorm(4),
+        nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
+    ],
+)
+def test_batch_norm_is_refused_with_the_reason_and_the_remedy(model: nn.Module) -> None:
+    with pytest.raises(Refused, match=r"running statistics differ from client to client.*GroupNorm"):
+        Problem(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (nn.ReLU(), "must have parameters"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()), "one dtype"),
+        (nn.LazyLinear(3), "know its shapes"),
+    ],
+)
+def test_models_that_cannot_be_trained_are_refused(model: nn.Module, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        Problem(model)

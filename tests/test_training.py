@@ -1,0 +1,166 @@
+"""The round loop and the local executor, on made data."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedcm.algorithm import Algorithm
+from fedcm.algorithms import FedAvg, FedCM, Scaffold
+from fedcm.data.batches import LocalWork
+from fedcm.data.dataset import Dataset, Examples
+from fedcm.data.federated import ArrayData
+from fedcm.executors.executor import Diverged
+from fedcm.executors.local import LocalExecutor
+from fedcm.problem import Problem
+from fedcm.sampling import Everyone, FixedSize, Independent, Participation
+from fedcm.schedule import Schedule
+from fedcm.training import Plan, RoundDone, training
+
+SIZES = (3, 9, 4, 8, 16)
+
+
+def federated(poison: int | None = None) -> ArrayData:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(sum(SIZES), 5, generator=draw)
+    y = (x[:, 0] > 0).long()
+    parts = np.split(np.arange(sum(SIZES)), np.cumsum(SIZES)[:-1])
+    if poison is not None:
+        x[parts[poison]] = 1e30
+    return ArrayData(Dataset("made", Examples(x, y), Examples(x[:20], y[:20]), 2), parts)
+
+
+def run(
+    algorithm: Algorithm[Any, Any, Any, Any],
+    participation: Participation,
+    data: ArrayData | None = None,
+    model: nn.Module | None = None,
+    rounds: int = 6,
+    lr: float = 0.1,
+    **executor: Any,
+) -> list[RoundDone]:
+    data = data or federated()
+    torch.manual_seed(0)
+    problem = Problem(model or nn.Linear(5, 2))
+    local = LocalExecutor(algorithm, problem, data, LocalWork(4, epochs=2), seed=1, **executor)
+    plan = Plan(rounds, data.population, participation, Schedule(lr, 0.9), seed=1, evaluate_every=4)
+    return list(training(algorithm, local, plan, algorithm.init_server(problem.initial())))
+
+
+def test_an_empty_round_passes_changes_nothing_and_says_so() -> None:
+    done = run(FedCM(0.1), Independent(0.1), rounds=20)
+    empty = [k for k, d in enumerate(done) if d.metrics["cohort"] == 0]
+    assert empty
+    assert empty[-1] > 0
+    for k in empty:
+        metrics = done[k].metrics
+        assert metrics["loss"] is None
+        assert metrics["update_norm"] == 0.0
+        assert metrics["bytes_up"] == metrics["bytes_down"] == 0
+        if k:
+            assert torch.equal(done[k].server.momentum, done[k - 1].server.momentum)
+
+
+def test_a_round_records_steps_bytes_norms_and_rates() -> None:
+    done = run(FedCM(0.1), Everyone())
+    metrics = done[2].metrics
+    assert metrics["cohort"] == 5
+    assert metrics["clients"] == [0, 1, 2, 3, 4]
+    assert metrics["steps"] == pytest.approx(np.mean([2, 6, 2, 4, 8]))
+    assert metrics["client_lr"] == pytest.approx(0.1 * 0.9**2)
+    assert metrics["bytes_down"] == 5 * 2 * 12 * 4
+    assert metrics["bytes_up"] == 5 * 1 * 12 * 4
+    assert metrics["momentum_norm"] == pytest.approx(done[2].server.momentum.norm().item(), rel=1e-6)
+    moved = done[2].server.params - done[1].server.params
+    assert metrics["update_norm"] == pytest.approx(moved.norm().item(), rel=1e-6)
+
+
+def test_evaluation_comes_when_due_and_at_the_end() -> None:
+    done = run(FedAvg(), Everyone(), rounds=6)
+    assert [k for k, d in enumerate(done) if "test_accuracy" in d.metrics] == [3, 5]
+
+
+def test_examples_as_weights_weigh_by_examples() -> None:
+    """The weighted mean of what each moved alone."""
+    weights = np.array(SIZES) / sum(SIZES)
+    together = run(FedAvg(), Everyone(), rounds=1, weigh_by_examples=True)[0]
+    start = _fresh().initial()
+    moved = []
+    for client in range(5):
+
+        class Only:
+            def cohort(self, population: int, seed: int, round: int, client: int = client) -> np.ndarray:
+                return np.array([client])
+
+        moved.append(start - run(FedAvg(), Only(), rounds=1)[0].server.params)
+    expected = start - sum(w * m for w, m in zip(weights, moved, strict=True))
+    torch.testing.assert_close(together.server.params, expected)
+    assert together.metrics["steps"] == pytest.approx(np.average([2, 6, 2, 4, 8], weights=SIZES))
+
+
+def _fresh() -> Problem:
+    torch.manual_seed(0)
+    return Problem(nn.Linear(5, 2))
+
+
+def test_a_diverged_client_is_named_with_its_round() -> None:
+    with pytest.raises(Diverged, match=r"client 3 .* in round \d"):
+        run(FedAvg(), Everyone(), federated(poison=3))
+
+
+def test_a_report_out_of_range_names_its_client() -> None:
+    with pytest.raises(Diverged, match=r"client \d .*round 0"):
+        run(FedAvg(), Everyone(), lr=1e12, rounds=2)
+
+
+def test_dropout_is_a_function_of_seed_round_and_client() -> None:
+    def once() -> list[RoundDone]:
+        torch.manual_seed(0)
+        return run(FedAvg(), FixedSize(2), model=nn.Sequential(nn.Linear(5, 30), nn.Dropout(0.5), nn.Linear(30, 2)))
+
+    first = once()
+    torch.rand(7)
+    second = once()
+    assert torch.equal(first[-1].server.params, second[-1].server.params)
+
+
+def test_training_leaves_torchs_generator_and_threads_alone() -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    threads = torch.get_num_threads()
+    data, problem = federated(), _fresh()
+    local = LocalExecutor(FedAvg(), problem, data, LocalWork(4), seed=1)
+    plan = Plan(3, data.population, Everyone(), Schedule(0.1), seed=1)
+    torch.manual_seed(3)
+    list(training(FedAvg(), local, plan, FedAvg().init_server(problem.initial())))
+    assert torch.equal(torch.rand(1), expected)
+    assert torch.get_num_threads() == threads
+
+
+def test_weight_decay_in_the_step_shrinks_after_the_mix() -> None:
+    """With gradient 0 and momentum 0 a step is y ← (1 − η_l·λ)·y, whatever α is."""
+
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.zeros(len(x), 2) * self.weight
+
+    data = federated()
+    problem = Problem(Constant())
+    local = LocalExecutor(FedCM(0.1), problem, data, LocalWork(100), seed=1, step_decay=0.5)
+    plan = Plan(1, data.population, Everyone(), Schedule(0.1), seed=1)
+    (done,) = training(FedCM(0.1), local, plan, FedCM(0.1).init_server(problem.initial()))
+    torch.testing.assert_close(done.server.params, torch.full((2,), 0.95))
+
+
+def test_only_clients_that_took_part_have_a_state() -> None:
+    data, problem = federated(), _fresh()
+    local = LocalExecutor(Scaffold(), problem, data, LocalWork(4), seed=1)
+    plan = Plan(1, data.population, FixedSize(2), Schedule(0.1), seed=1)
+    (done,) = training(Scaffold(), local, plan, Scaffold().init_server(problem.initial()))
+    assert local.client_states()["ids"].tolist() == done.metrics["clients"]
