@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import small_experiment
+from scenes import small_experiment
 
 from fedcm.algorithms import FedAvg, FedCM, FedDyn
 from fedcm.data.partition import Dirichlet

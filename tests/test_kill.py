@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_running import go_on, lines_of, summary_of, whole
+from scenes import go_on, lines_of, summary_of, whole
 
 MOMENTS = 10
 

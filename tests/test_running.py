@@ -3,57 +3,17 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import Answer
 from safetensors.torch import load_file
+from scenes import Answer, go_on, lines_of, stopped_after, summary_of, whole
 
-from fedcm.executors.executor import Stopped
 from fedcm.experiment import read, read_table
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
 from fedcm.running import begin, drive, resume
 
 ALGORITHMS = ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"]
-
-
-def lines_of(folder: Path) -> list[dict[str, Any]]:
-    """The metrics, times aside."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-
-
-def whole(path: Path, runs: Path, name: str = "whole") -> Path:
-    for _ in drive(begin(read(read_table(path)), runs, name)):
-        pass
-    return runs / name
-
-
-def stopped_after(rounds: int, path: Path, runs: Path, name: str) -> Path:
-    """As Ctrl-C would do it: in the middle of a round."""
-    asked = 0
-
-    def stop() -> bool:
-        nonlocal asked
-        asked += 1
-        return len(done) >= rounds and asked % 2 == 0
-
-    done: list[Any] = []
-    run = begin(read(read_table(path)), runs, name, stop_requested=stop)
-    with pytest.raises(Stopped):
-        for metrics in drive(run):
-            done.append(metrics)
-    return runs / name
-
-
-def summary_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "summary.json").read_text())
-
-
-def go_on(folder: Path, say: Callable[[str], None] = print) -> None:
-    for _ in drive(resume(folder, say=say)):
-        pass
 
 
 def test_a_run_leaves_everything_that_was_promised(experiment: Callable[..., Path], tmp_path: Path) -> None:
@@ -147,7 +107,7 @@ def test_when_no_checkpoint_is_whole_nothing_is_overwritten(experiment: Callable
     for tensors in (folder / "checkpoints").glob("*.safetensors"):
         tensors.write_bytes(b"junk")
     before = (folder / "metrics.jsonl").read_text()
-    with pytest.raises(Refused, match="no checkpoint of .* is whole"):
+    with pytest.raises(Refused, match=r"no checkpoint of .* is whole"):
         resume(folder)
     assert (folder / "metrics.jsonl").read_text() == before
 

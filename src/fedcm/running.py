@@ -1,7 +1,7 @@
 """An experiment run into a folder, from the start or from its newest checkpoint: the same bits either way."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def resume(
     return Run(folder, assembly, found.server, found.next_round, folder.read_metrics()[: found.next_round])
 
 
-def drive(run: Run) -> Iterator[Metrics]:
+def drive(run: Run) -> Generator[Metrics, None, None]:
     """Run the rounds that are left, writing everything down; gives each round's metrics when it is done."""
     with run.folder.locked():
         checkpoint.clear_leftovers(run.folder.checkpoints)
