@@ -131,7 +131,7 @@ def compare(
     else:
         comparison_table(summaries)
     curves = {name: folder.read_metrics() for name, folder in folders.items()}
-    picture = draw_curves(curves, f"{table['name']}", runs_dir / f"{table['name']}.png")
+    picture = draw_curves(curves, f"{table['name']}: {table.get('data', {}).get('source', 'digits')}", runs_dir / f"{table['name']}.png")
     (say if as_json else print)(f"curves: {picture}")
 
 

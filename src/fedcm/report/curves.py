@@ -17,7 +17,7 @@ def draw_curves(runs: Mapping[str, Sequence[dict[str, Any]]], title: str, path: 
             left.plot([x["round"] + 1 for x in tested], [100 * x["test_accuracy"] for x in tested], label=name, **look)
             right.plot([x["round"] + 1 for x in trained], smoothed([x["loss"] for x in trained]), label=name, **look)
         left.set(xlabel="round", ylabel="test accuracy, %")
-        right.set(xlabel="round", ylabel="clients' training loss (running mean of 10 rounds)", yscale="log")
+        right.set(xlabel="round", ylabel="training loss, mean of 10 rounds", yscale="log")
         left.legend(loc="lower right", frameon=False)
         for axes in (left, right):
             axes.grid(alpha=0.25)

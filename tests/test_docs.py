@@ -1,0 +1,52 @@
+"""What the documents show is run: their code, and the commands that need no download."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scenes import small_experiment, write_npz
+from tomli_w import dumps
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def in_folder(folder: Path, *command: str) -> str:
+    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def test_the_walk_through_of_a_new_algorithm_works_as_written(tmp_path: Path) -> None:
+    for code in blocks("docs/new-algorithm.md", "python"):
+        name = re.match(r"# (\w+\.py)\n", code)
+        assert name
+        (tmp_path / name.group(1)).write_text(code)
+    assert "✓" in in_folder(tmp_path, "-m", "fedcm", "check", "my_methods:MimeLite", "--set", "beta=0.9")
+    in_folder(tmp_path, "-m", "pytest", "-q", "test_my_methods.py")
+    experiment = tmp_path / "demo.toml"
+    (special,) = blocks("docs/new-algorithm.md", "toml")
+    experiment.write_text(dumps(small_experiment(write_npz(tmp_path / "made.npz"), rounds=3)) + special)
+    names = "fedavg,fedcm,my_methods:MimeLite"
+    out = in_folder(tmp_path, "-m", "fedcm", "compare", "demo.toml", "--algorithms", names, "--runs-dir", "runs")
+    assert "my_methods:MimeLite" in out
+    resolved = (tmp_path / "runs" / "small-mimelite-seed3" / "experiment.toml").read_text()
+    assert "beta = 0.8" in resolved
+    assert "lr = 0.05" in resolved
+
+
+@pytest.mark.parametrize("document", ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+def test_links_between_documents_lead_somewhere(document: str) -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / document).read_text()):
+        assert ((ROOT / document).parent / target).exists(), target
+
+
+def test_the_readmes_python_runs_as_written(tmp_path: Path) -> None:
+    for number, code in enumerate(blocks("README.md", "python")):
+        (tmp_path / f"example{number}.py").write_text(code)
+        in_folder(tmp_path, f"example{number}.py")
