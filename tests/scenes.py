@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedcm.executors.executor import Stopped
-from fedcm.experiment import read, read_table
+from fedcm.experiment import read
+from fedcm.overrides import read_table
 from fedcm.running import begin, drive, resume
 
 

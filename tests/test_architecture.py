@@ -22,7 +22,7 @@ MAY_IMPORT = {
         *("aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "problem", "threads"),
     },
     "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
-    "report": {"algorithm", "algorithms", "atomic", "experiment", "models", "record", "report"},
+    "report": {"algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "record", "refusal", "report"},
 }
 
 

@@ -35,7 +35,7 @@ def test_the_walk_through_of_a_new_algorithm_works_as_written(tmp_path: Path) ->
     names = "fedavg,fedcm,my_methods:MimeLite"
     out = in_folder(tmp_path, "-m", "fedcm", "compare", "demo.toml", "--algorithms", names, "--runs-dir", "runs")
     assert "my_methods:MimeLite" in out
-    resolved = (tmp_path / "runs" / "small-mimelite-seed3" / "experiment.toml").read_text()
+    resolved = (tmp_path / "runs" / "small-my_methods-mimelite-seed3" / "experiment.toml").read_text()
     assert "beta = 0.8" in resolved
     assert "lr = 0.05" in resolved
 

@@ -8,7 +8,8 @@ from scenes import small_experiment
 
 from fedcm.algorithms import FedAvg, FedCM, FedDyn
 from fedcm.data.partition import Dirichlet
-from fedcm.experiment import override, read, read_table, resolved, to_toml, with_algorithm
+from fedcm.experiment import read, resolved, to_toml
+from fedcm.overrides import for_algorithm, override, read_table
 from fedcm.refusal import Refused
 from fedcm.sampling import Independent
 
@@ -53,11 +54,11 @@ def test_settings_are_overridden_by_path() -> None:
 def test_another_algorithm_brings_its_own_settings() -> None:
     given = table() | {"for": {"feddyn": {"algorithm": {"alpha": 0.5}, "client": {"lr_decay": 0.9}}}}
     assert read(override(given, ["algorithm.name=fedavg"])).algorithm == FedAvg()
-    feddyn = read(with_algorithm(given, "feddyn"))
+    feddyn = read(for_algorithm(given, "feddyn"))
     assert feddyn.algorithm == FedDyn(alpha=0.5)
     assert feddyn.client.lr_decay == 0.9
     assert feddyn.client.lr == 0.1
-    assert read(with_algorithm(given, "fedcm")).algorithm == FedCM(alpha=0.1), "the experiment's own stays as it was"
+    assert read(for_algorithm(given, "fedcm")).algorithm == FedCM(alpha=0.1), "the experiment's own stays as it was"
 
 
 def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:

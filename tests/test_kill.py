@@ -45,7 +45,7 @@ def rounds_in(folder: Path) -> int:
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(experiment: Callable[..., Path], tmp_path: Path) -> None:
-    path = experiment(rounds=100_000, checkpoints={"every": 50_000})
+    path = experiment(rounds=100_000, client={"lr": 0.01}, checkpoints={"every": 50_000})
     folder = tmp_path / "runs" / "interrupted"
     command = [sys.executable, "-m", "fedcm", "run", str(path), "--runs-dir", str(folder.parent), "--name", folder.name]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -8,7 +8,8 @@ import pytest
 from safetensors.torch import load_file
 from scenes import Answer, go_on, lines_of, stopped_after, summary_of, whole
 
-from fedcm.experiment import read, read_table
+from fedcm.experiment import read
+from fedcm.overrides import read_table
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
 from fedcm.running import begin, drive, resume

@@ -16,6 +16,7 @@ from fedcm.executors.local import LocalExecutor
 from fedcm.problem import Loss, Problem, squared_error
 from fedcm.progress import shown
 from fedcm.refusal import Refused
+from fedcm.rehearsal import rehearse
 from fedcm.sampling import Everyone, FixedSize, Independent, Participation
 from fedcm.schedule import Schedule
 from fedcm.training import Metrics, Plan, training
@@ -75,6 +76,7 @@ def train(
         raise Refused(f'{type(algorithm).__name__} keeps state at clients and must have weights="clients"')
     assert dataset.owners is not None
     data = ArrayData(dataset, by_owner(dataset.owners), problem.dtype)
+    rehearse(problem, data.client(0), data.classes if loss is None else None)
     executor = LocalExecutor(
         algorithm,
         problem,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 
 from fedcm.algorithm import Algorithm
@@ -22,6 +21,7 @@ from fedcm.experiment import Experiment
 from fedcm.models import build_model
 from fedcm.problem import Problem, squared_error
 from fedcm.refusal import Refused
+from fedcm.rehearsal import rehearse
 from fedcm.schedule import Schedule
 from fedcm.training import Plan
 
@@ -42,8 +42,9 @@ def assemble(
 ) -> Assembly:
     dataset = load(experiment.data.source, data_dir)
     parts = split(experiment, dataset)
-    data = ArrayData(dataset, parts)
-    problem = _problem(experiment, data)
+    problem = _problem(experiment, dataset)
+    data = ArrayData(dataset, parts, problem.dtype)
+    rehearse(problem, data.client(0), data.classes)
     client = experiment.client
     executor = LocalExecutor(
         experiment.algorithm,
@@ -73,38 +74,20 @@ def split(experiment: Experiment, dataset: Dataset) -> Parts:
     labels = dataset.train.labels.numpy()
     if dataset.classes is None:
         if type(experiment.split).__name__ != "IID":
-            raise Refused("labels that are not classes can only be split 'iid' or 'natural'")
+            raise Refused(
+                "labels that are floats can only be split 'iid' or 'natural'; if they are classes, make them integers"
+            )
         labels = np.zeros(len(labels), np.int64)
     return experiment.split.parts(labels, generator(experiment.seed, Purpose.SPLIT))
 
 
-def _problem(experiment: Experiment, data: ArrayData) -> Problem:
+def _problem(experiment: Experiment, dataset: Dataset) -> Problem:
     seed = torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
-    model = build_model(experiment.model.name, data.input_shape, data.classes, experiment.model.options, seed)
+    shape = tuple(dataset.train.features.shape[1:])
     client = experiment.client
-    problem = Problem(
-        model,
-        F.cross_entropy if data.classes is not None else squared_error,
+    return Problem(
+        build_model(experiment.model.name, shape, dataset.classes, experiment.model.options, seed),
+        F.cross_entropy if dataset.classes is not None else squared_error,
         weight_decay=client.weight_decay if client.weight_decay_at == "loss" else 0.0,
         clip=client.clip,
     )
-    _try_once(problem, data, experiment.model.name)
-    return problem
-
-
-def _try_once(problem: Problem, data: ArrayData, model: str) -> None:
-    """One example through the model: shapes that do not fit are a sentence now, not a traceback in round 0."""
-    features, labels = data.client(0)
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            outputs = problem.bind(problem.initial())(features[:1])
-            problem.loss(outputs, labels[:1])
-    except Exception as error:
-        raise Refused(
-            f"the model {model!r} must take data of shape {data.input_shape} and give {data.classes or 1} outputs, "
-            f"and failed on one example: {type(error).__name__}: {error}"
-        ) from None
-    if data.classes is not None and outputs.shape[1] < data.classes:
-        raise Refused(
-            f"the model {model!r} must give {data.classes} outputs, one a class, and gives {outputs.shape[1]}"
-        )

@@ -20,6 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}{path.suffix}")
     try:
         yield temporary
+        temporary.chmod(0o666 & ~_umask())  # some writers make their files private
         flush(temporary)
         temporary.replace(path)
         _flush_folder(path.parent)
@@ -41,6 +42,12 @@ def flush(path: Path) -> None:
     """Wait until the file's bytes are on the disk rather than in the system's memory."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _flush_folder(folder: Path) -> None:

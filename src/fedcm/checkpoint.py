@@ -5,12 +5,12 @@ The JSON is written last, so a checkpoint exists only when both are there. Nothi
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from fedcm.atomic import replacing, write_text
@@ -37,13 +37,21 @@ def write(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     tensors |= {f"client.{name}": field for name, field in checkpoint.client_states.items()}
     target = folder / f"round-{checkpoint.next_round:06d}.safetensors"
     with replacing(target) as temporary:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary)
+        save_tensors(tensors, temporary, {"next_round": str(checkpoint.next_round)})
         digest = sha256(temporary)
-    note = {"format": FORMAT, "next_round": checkpoint.next_round, "sha256": digest}
+    note = {"format": FORMAT, "sha256": digest}
     write_text(target.with_suffix(".json"), json.dumps(note) + "\n")
     for old in _notes(folder)[keep:]:
         old.unlink(missing_ok=True)
         old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """safetensors, whose own error for a full disk is turned into the usual one."""
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, metadata)
+    except SafetensorError as error:
+        raise OSError(f"{path.parent} cannot be written: {error}") from None
 
 
 def newest(folder: Path, template: Any, say: Callable[[str], None]) -> Checkpoint | None:
@@ -78,7 +86,7 @@ def _read(note: Path, template: Any) -> Checkpoint:
     tensors_path = note.with_suffix(".safetensors")
     try:
         said = json.loads(note.read_text(encoding="utf-8"))
-        version, next_round, digest = said["format"], int(said["next_round"]), said["sha256"]
+        version, digest = said["format"], said["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
         raise Damaged("its JSON cannot be read") from None
     if version != FORMAT:
@@ -86,9 +94,13 @@ def _read(note: Path, template: Any) -> Checkpoint:
     try:
         if sha256(tensors_path) != digest:
             raise Damaged("its checksum does not match")
-        tensors = load_file(tensors_path)
-    except (OSError, SafetensorError) as error:
+        with safe_open(tensors_path, "pt") as file:
+            next_round = int(file.metadata()["next_round"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is not a dict
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"its tensors cannot be read: {error}") from None
+    if next_round != _round_of(note):
+        raise Damaged(f"it holds the state after {next_round} rounds")
     return Checkpoint(next_round, _server(tensors, template), _with_prefix(tensors, "client."))
 
 
@@ -106,4 +118,9 @@ def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _notes(folder: Path) -> list[Path]:
     """Newest first."""
-    return sorted(folder.glob("round-*.json"), reverse=True)
+    found = [note for note in folder.glob("round-*.json") if note.stem.removeprefix("round-").isdecimal()]
+    return sorted(found, key=_round_of, reverse=True)
+
+
+def _round_of(note: Path) -> int:
+    return int(note.stem.removeprefix("round-"))

@@ -2,9 +2,12 @@
 
 import json
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -58,15 +61,16 @@ def run(
 
     Example: `fedcm run experiments/demo.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
     """
-    from fedcm.experiment import override, read, read_table
+    from fedcm.experiment import read
+    from fedcm.overrides import override, read_table
     from fedcm.running import begin
 
-    changes = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
-    chosen = read(override(read_table(experiment), changes))
-    with stop_signals() as stopping:
+    with stop_signals() as stopping, only_results_on_stdout(as_json):
+        chosen = read(override(read_table(experiment), _changes(settings, seed)))
         started = begin(chosen, runs_dir, name, data_dir, stopping)
         say(f"run {started.folder.path}")
-        _drive(started, as_json)
+        _drive(started)
+    _show_summary(started.folder, as_json)
 
 
 @app.command()
@@ -80,15 +84,15 @@ def resume(
     from fedcm.record import RunFolder
     from fedcm.running import resume as resume_run
 
-    summary = RunFolder.open(run).read_summary()
-    if summary is not None and summary.get("outcome") == "finished":
-        say(f"run {run} is finished already")
-        _show_summary(summary, run, as_json)
-        return
-    with stop_signals() as stopping:
-        resumed = resume_run(run, data_dir, say, stopping)
-        say(f"run {run} goes on at round {resumed.first} of {resumed.rounds}")
-        _drive(resumed, as_json)
+    folder = RunFolder.open(run)
+    if (folder.read_summary() or {}).get("outcome") == "finished":
+        say(f"run {run} has finished already")
+    else:
+        with stop_signals() as stopping, only_results_on_stdout(as_json):
+            resumed = resume_run(run, data_dir, say, stopping)
+            say(f"run {run} goes on at round {resumed.first} of {resumed.rounds}")
+            _drive(resumed)
+    _show_summary(folder, as_json)
 
 
 @app.command()
@@ -113,26 +117,26 @@ def compare(
     """
     from fedcm.algorithms import ALGORITHMS
     from fedcm.comparison import compared
-    from fedcm.experiment import override, read_table
+    from fedcm.overrides import read_table
     from fedcm.report.curves import draw_curves
     from fedcm.report.tables import comparison_table
 
-    changes = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
-    table = override(read_table(experiment), changes)
     names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
-    with stop_signals() as stopping:
-        folders = _saying_how_to_go_on(
-            lambda: compared(table, names, runs_dir, data_dir, fresh=fresh, stop_requested=stopping),
-            f"the same command goes on where it stopped{' (without --fresh)' if fresh else ''}",
-        )
+    how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
+    with stop_signals() as stopping, only_results_on_stdout(as_json), going_on_by(how):
+        table = read_table(experiment)
+        changes = _changes(settings, seed)
+        folders = compared(table, names, changes, runs_dir, data_dir, fresh=fresh, stop_requested=stopping)
     summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
     if as_json:
         print(json.dumps(summaries, indent=2))
     else:
         comparison_table(summaries)
     curves = {name: folder.read_metrics() for name, folder in folders.items()}
-    picture = draw_curves(curves, f"{table['name']}: {table.get('data', {}).get('source', 'digits')}", runs_dir / f"{table['name']}.png")
+    picture = draw_curves(curves, table["name"], runs_dir / f"{table['name']}.png")
     (say if as_json else print)(f"curves: {picture}")
+    if any(summary.get("outcome") != "finished" for summary in summaries.values()):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -182,7 +186,7 @@ def check(
     """
     from fedcm.algorithms.lookup import read_algorithm
     from fedcm.contract import violations
-    from fedcm.experiment import override
+    from fedcm.overrides import override
 
     table = override({"algorithm": {"name": algorithm}}, [f"algorithm.{setting}" for setting in settings or []])
     found = violations(read_algorithm(table["algorithm"]))
@@ -225,12 +229,12 @@ def split(
     from fedcm.assembly import split as split_data
     from fedcm.data import load
     from fedcm.data.partition import label_counts
-    from fedcm.experiment import override, read, read_table
+    from fedcm.experiment import read
+    from fedcm.overrides import override, read_table
     from fedcm.report.label_mix import draw_label_mix, spread
     from fedcm.report.tables import split_table
 
-    changes = [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
-    chosen = read(override(read_table(experiment), changes))
+    chosen = read(override(read_table(experiment), _changes(settings, seed)))
     dataset = load(chosen.data.source, data_dir)
     if dataset.classes is None:
         raise Refused("the label mix needs labels that are classes, and these are numbers")
@@ -263,50 +267,66 @@ class stop_signals:  # noqa: N801 - used as `with stop_signals() as stopping`
             signal.signal(number, handler)
 
 
-def _drive(run: Any, as_json: bool) -> None:
-    from fedcm.progress import shown
-    from fedcm.running import drive
-
-    def go() -> None:
-        for _ in shown(drive(run), run.rounds, run.first, run.folder.name):
-            pass
-
-    _saying_how_to_go_on(go, f"go on with `fedcm resume {run.folder.path}`")
-    _show_summary(run.folder.read_summary() or {}, run.folder.path, as_json)
+def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
+    """What a user's own code prints goes to stderr, so that stdout is JSON alone."""
+    return redirect_stdout(sys.stderr) if wanted else nullcontext()
 
 
-def _saying_how_to_go_on(work: Callable[[], Any], how: str) -> Any:
+@contextmanager
+def going_on_by(how: str) -> Iterator[None]:
+    """An end before the end is told with how to go on."""
     from fedcm.executors.executor import Diverged, Stopped
 
     try:
-        return work()
+        yield
     except Stopped:
         say(f"stopped, all finished rounds are saved; {how}")
         raise typer.Exit(130) from None
     except Diverged as reason:
-        say(f"fedcm: training diverged: {reason}; the last checkpoint before it stays. A smaller client.lr helps most.")
+        say(f"fedcm: training diverged: {reason}; what was saved before it stays. A smaller client.lr helps most.")
         raise typer.Exit(1) from None
 
 
-def _show_summary(summary: dict[str, Any], path: Path, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(summary, indent=2))
-        return
+def _drive(run: Any) -> None:
+    from fedcm.progress import shown
+    from fedcm.running import drive
+
+    how = f"go on with `fedcm resume {shlex.quote(str(run.folder.path))}`"
+    with going_on_by(how):
+        try:
+            for _ in shown(drive(run), run.rounds, run.first, run.folder.name):
+                pass
+        except OSError as error:  # a full disk, most often
+            say(f"fedcm: {error}; what was saved before is whole: {how}")
+            raise typer.Exit(1) from None
+
+
+def _changes(settings: list[str] | None, seed: int | None) -> list[str]:
+    return [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
+
+
+def _show_summary(folder: Any, as_json: bool) -> None:
     from fedcm.report.tables import comparison_table
 
-    comparison_table({summary["name"]: summary})
-    print(f"run: {path}")
+    summary = folder.read_summary() or {}
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    else:
+        comparison_table({summary["name"]: summary})
+        print(f"run: {folder.path}")
 
 
 def main() -> None:
+    if sys.stdout is None:  # closed by whoever started this
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without these letters still gets the rest
     try:
+        Path.cwd()
         app()
-    except Refused as refusal:
-        print(f"fedcm: {refusal}", file=sys.stderr)
+    except (Refused, OSError) as refusal:
+        print(f"fedcm: {' '.join(str(refusal).split())}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:  # the reader of a pipe has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except OSError as error:
-        print(f"fedcm: {error}; what was saved before is whole", file=sys.stderr)
-        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

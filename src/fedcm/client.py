@@ -3,6 +3,7 @@
 y ← y − η_l·(direction(y) + λ_step·y)      once for every minibatch, from y = sent.params
 """
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -52,4 +53,5 @@ def work(
             full_gradient=problem.full_gradient(data),
         )
         report, kept = algorithm.report(run, sent, kept)
-    return ClientResult(report, kept, steps, torch.stack(losses).double().mean().item())
+    loss = torch.stack(losses).double().mean().item() if losses else math.nan
+    return ClientResult(report, kept, steps, loss)

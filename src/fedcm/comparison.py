@@ -1,11 +1,12 @@
 """One experiment, several algorithms: what is missing is run, what was stopped goes on, what is done is left alone."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcm.experiment import Experiment, read, read_table, resolved, with_algorithm
+from fedcm.executors.executor import Diverged
+from fedcm.experiment import Experiment, read, resolved
+from fedcm.overrides import override, read_table
 from fedcm.progress import say, shown
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
@@ -15,31 +16,47 @@ from fedcm.running import begin, default_name, drive, resume
 def compared(
     table: dict[str, Any],
     algorithms: Sequence[str],
+    settings: Sequence[str],
     runs_dir: Path,
     data_dir: Path | None = None,
     *,
     fresh: bool = False,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> dict[str, RunFolder]:
-    """The finished runs by algorithm. All experiments are read before the first one runs."""
-    experiments = {name: read(with_algorithm(table, name)) for name in algorithms}
+    """The runs by algorithm, finished or diverged. All experiments are read before the first one runs."""
+    experiments = {name: read(override(table, settings, name)) for name in algorithms}
     paths = {name: runs_dir / default_name(experiment) for name, experiment in experiments.items()}
-    for name, path in paths.items():
-        if fresh and RunFolder(path).experiment.is_file():
-            shutil.rmtree(path)
-        _refuse_other_settings(path, experiments[name])
+    if len(set(paths.values())) < len(paths):
+        raise Refused("the algorithms of a comparison must differ, and --set algorithm.name makes them the same")
+    if not fresh:
+        for name, path in paths.items():
+            _refuse_other_settings(path, experiments[name])
     for position, (name, experiment) in enumerate(experiments.items(), 1):
-        summary = RunFolder(paths[name]).read_summary()
-        if summary is not None and summary.get("outcome") == "finished":
-            say(f"{name} is finished already")
-            continue
-        if paths[name].exists():
-            run = resume(paths[name], data_dir, say, stop_requested)
-        else:
-            run = begin(experiment, runs_dir, paths[name].name, data_dir, stop_requested)
-        for _ in shown(drive(run), run.rounds, run.first, f"{name} ({position} of {len(experiments)})"):
-            pass
+        _run(experiment, paths[name], data_dir, fresh, stop_requested, f"{name} ({position} of {len(experiments)})")
     return {name: RunFolder(path) for name, path in paths.items()}
+
+
+def _run(
+    experiment: Experiment,
+    path: Path,
+    data_dir: Path | None,
+    fresh: bool,
+    stop_requested: Callable[[], bool],
+    title: str,
+) -> None:
+    summary = RunFolder(path).read_summary()
+    if summary is not None and not fresh:
+        say(f"{title} has {summary['outcome']} already")
+        return
+    if path.exists() and not fresh:
+        run = resume(path, data_dir, say, stop_requested)
+    else:
+        run = begin(experiment, path.parent, path.name, data_dir, stop_requested, replace=fresh)
+    try:
+        for _ in shown(drive(run), run.rounds, run.first, title):
+            pass
+    except Diverged as reason:
+        say(f"{title} diverged: {reason}")
 
 
 def _refuse_other_settings(path: Path, experiment: Experiment) -> None:

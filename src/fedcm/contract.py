@@ -2,6 +2,7 @@
 
 pure             no function changes what it was given, and the same input gives the same output
 typed            each function returns the message that the class names, with vectors of the model's shape
+learning         a step's direction asks for the gradient
 stackable        a stack of clients (C, P) moves as its rows do one by one
 dtype            float32 stays float32, float64 stays float64
 picklable        the algorithm and its messages travel between processes
@@ -30,7 +31,7 @@ def violations(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
     []
     """
     found: list[str] = []
-    for check in (_frozen, _picklable, _pure_and_typed, _stackable):
+    for check in (_frozen, _picklable, _pure_and_typed, _asks_for_gradients, _stackable):
         try:
             found += check(algorithm)
         except Exception as error:
@@ -84,6 +85,13 @@ def _pure_and_typed(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
                     found.append(f"{name} must give vectors of shape ({_P},), got {tuple(tensor.shape)}")
         del kept
     return list(dict.fromkeys(found))
+
+
+def _asks_for_gradients(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
+    scene = _Scene(algorithm, torch.float64)
+    asked: list[Tensor] = []
+    algorithm.direction(lambda x: asked.append(x) or x, scene.here[0], scene.sent, scene.kept[0])
+    return [] if asked else ["direction must call gradient: without it a step learns nothing from the client's data"]
 
 
 def _stackable(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:

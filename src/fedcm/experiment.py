@@ -1,29 +1,31 @@
-"""An experiment: its schema, read from TOML, changed by overrides, refused in a sentence where it cannot work."""
+"""An experiment: its schema, read from a table, refused in a sentence where it cannot work."""
 
-import copy
 import dataclasses
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field, PlainSerializer
 
-from fedcm.algorithm import messages
+from fedcm.algorithm import Algorithm, messages
+from fedcm.algorithms import ALGORITHMS
 from fedcm.algorithms.lookup import algorithm_name, read_algorithm
+from fedcm.contract import violations
+from fedcm.data import SOURCES
 from fedcm.data.partition import SPLITS
 from fedcm.refusal import Refused, nearest
 from fedcm.sampling import PARTICIPATION
 from fedcm.tables import Section, read_choice, read_section
 
-Rate = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
 Table = dict[str, Any]
 
 
 class Data(Section):
-    source: str = "digits"  # a known name, an .npz, a folder with one .npz a client, or package.module:function
+    # a known name, an .npz, a folder with one .npz a client, or package.module:function
+    source: Annotated[str, Field(min_length=1)] = "digits"
 
 
 class Client(Section):
@@ -32,7 +34,7 @@ class Client(Section):
     batch_size: Count = 50
     lr: Rate = 0.1  # η_l of round 0
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # η_l is multiplied by this after every round
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     weight_decay_at: Literal["loss", "step"] = "loss"  # inside the client's gradient, or after the algorithm's mix
     clip: Rate | None = None  # greatest norm of the client's own gradient
 
@@ -60,7 +62,7 @@ class Model(Section):
 class Experiment(Section):
     """What `fedcm run` runs. Tables with a choice in them hold the chosen record."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
+    name: Annotated[str, Field(pattern=r"^\w[\w .+=-]*$", max_length=100)]  # also part of file names
     rounds: Count
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     data: Data = Data()
@@ -81,60 +83,9 @@ SECTIONS: dict[str, type[Section]] = {
     "evaluation": Evaluation,
     "checkpoints": Checkpoints,
 }
+_LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _CHOICES = ("split", "participation", "model", "algorithm")
 _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
-
-
-def read_table(path: Path) -> Table:
-    """The TOML file as it stands."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Refused(f"there is no experiment {str(path)!r}") from None
-    except IsADirectoryError:
-        raise Refused(f"{str(path)!r} is a folder; give an experiment's .toml file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{str(path)!r} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise Refused(f"{str(path)!r} is not valid TOML: {error}") from None
-    table.setdefault("name", path.stem)
-    return table
-
-
-def override(table: Table, settings: Iterable[str]) -> Table:
-    """`path=value` settings put in, in their order; a value is TOML, or else a plain string.
-
-    Another `algorithm.name` brings its own settings and those of its `[for.NAME]` table.
-
-    >>> override({"client": {"lr": 0.1}}, ["client.lr=0.05", "data.source=cifar10"])
-    {'client': {'lr': 0.05}, 'data': {'source': 'cifar10'}}
-    """
-    table = copy.deepcopy(table)
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        keys = path.strip().split(".")
-        if not equals or not all(keys):
-            raise Refused(f"--set takes path=value, such as client.lr=0.05, got {setting!r}")
-        value = _value(text.strip())
-        if keys == ["algorithm", "name"]:
-            table = with_algorithm(table, value)
-            continue
-        inner = table
-        for key in keys[:-1]:
-            inner = inner.setdefault(key, {})
-            if not isinstance(inner, dict):
-                raise Refused(f"--set {path}: {key!r} is a value, not a table")
-        inner[keys[-1]] = value
-    return table
-
-
-def with_algorithm(table: Table, name: str) -> Table:
-    """The same experiment with another algorithm: its defaults, and what `[for.NAME]` says of any setting."""
-    table = copy.deepcopy(table)
-    if table.get("algorithm", {}).get("name") != name:
-        table["algorithm"] = {"name": name}
-    _merge(table, table.get("for", {}).get(name, {}))
-    return table
 
 
 def read(table: Mapping[str, Any]) -> Experiment:
@@ -145,12 +96,13 @@ def read(table: Mapping[str, Any]) -> Experiment:
     fields: Table = {key: table[key] for key in ("name", "rounds", "seed") if key in table}
     for key, kind in SECTIONS.items():
         fields[key] = read_section(kind, table.get(key, {}), key)
+    fields["data"] = Data(source=_in_full(fields["data"].source))
     fields["split"] = read_choice(SPLITS, table.get("split", {"kind": "natural"}), "kind", "split")
     fields["participation"] = read_choice(
         PARTICIPATION, table.get("participation", {"kind": "everyone"}), "kind", "participation"
     )
     fields["model"] = _read_model(table.get("model"))
-    fields["algorithm"] = read_algorithm(table.get("algorithm"))
+    fields["algorithm"] = _sound(read_algorithm(table.get("algorithm")))
     experiment = read_section(Experiment, fields)
     _refuse_contradictions(experiment)
     return experiment
@@ -171,7 +123,18 @@ def resolved(experiment: Experiment) -> Table:
 
 
 def to_toml(experiment: Experiment) -> str:
-    return tomli_w.dumps(resolved(experiment))
+    try:
+        return tomli_w.dumps(resolved(experiment))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refused(f"every setting must be a value that TOML has: {error}") from None
+
+
+def _sound(algorithm: Algorithm[Any, Any, Any, Any]) -> Algorithm[Any, Any, Any, Any]:
+    """An algorithm of the user's own is checked before it runs; the bundled ones are by their tests."""
+    if type(algorithm) not in ALGORITHMS.values() and (broken := violations(algorithm)):
+        name = algorithm_name(algorithm)
+        raise Refused(f"the algorithm {name!r} breaks the contract: {broken[0]}; `fedcm check {name}` tells all")
+    return algorithm
 
 
 def _read_model(table: Any) -> Model:
@@ -183,27 +146,27 @@ def _read_model(table: Any) -> Model:
     return read_section(Model, {"name": table["name"], "options": options}, "model")
 
 
+def _in_full(source: str) -> str:
+    """A path that holds from every folder, so that a run can be resumed from another one."""
+    try:
+        path = Path(source).expanduser()
+        return str(path.absolute()) if source not in SOURCES and path.exists() else source
+    except (OSError, RuntimeError, ValueError):  # no path at all: whoever loads it says so
+        return source
+
+
 def _refuse_contradictions(experiment: Experiment) -> None:
     if experiment.client.steps is not None and experiment.client.epochs is not None:
         raise Refused("client.steps and client.epochs exclude each other; give one of them")
+    client, last = experiment.client, experiment.rounds - 1
+    if client.lr * client.lr_decay**last < _LEAST_RATE:
+        raise Refused(
+            f"client.lr must stay above {_LEAST_RATE:g} to the last round, and {client.lr} · {client.lr_decay}^{last} "
+            "does not; raise client.lr_decay or take fewer rounds"
+        )
     keeps = getattr(messages(type(experiment.algorithm)).kept, "_fields", ())
     if experiment.server.weights == "examples" and keeps:
         raise Refused(
             f"the algorithm {algorithm_name(experiment.algorithm)!r} must weigh clients equally, because its server "
             'tracks the plain mean of what clients keep; set server.weights = "clients"'
         )
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _merge(table: Table, changes: Mapping[str, Any]) -> None:
-    for key, value in changes.items():
-        if isinstance(value, Mapping) and isinstance(table.get(key), dict):
-            _merge(table[key], value)
-        else:
-            table[key] = copy.deepcopy(value)

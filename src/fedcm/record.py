@@ -8,10 +8,13 @@ summary.json       when the run is over
 model.safetensors  the trained model, by its parameters' names
 """
 
+import errno
 import fcntl
+import itertools
 import json
 import os
 import platform
+import shlex
 import shutil
 import sys
 import tempfile
@@ -23,9 +26,18 @@ from pathlib import Path
 from typing import Any, final
 
 from fedcm.atomic import flush, replacing, write_text
+from fedcm.checkpoint import save_tensors
 from fedcm.refusal import Refused, nearest
 
 _LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
+
+
+class Exists(Refused):
+    """A run of this name is there already."""
+
+    def __init__(self, path: Path) -> None:
+        go_on = f"`fedcm resume {shlex.quote(str(path))}`"
+        super().__init__(f"the run {str(path)!r} exists already; go on with it by {go_on}, or give another --name")
 
 
 @final
@@ -39,63 +51,95 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.summary = path / "summary.json"
         self.model = path / "model.safetensors"
+        self._lock: int | None = None
 
     @classmethod
-    def create(cls, path: Path, experiment: str, provenance: dict[str, Any]) -> "RunFolder":
-        """Appears whole or not at all; a folder that is there already is refused."""
+    def create(cls, path: Path, experiment: str, provenance: dict[str, Any], *, replace: bool = False) -> "RunFolder":
+        """Appears whole and locked, or not at all. One that is there already is refused, or replaced if so asked."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            raise Refused(
-                f"the run {str(path)!r} exists already; go on with it by `fedcm resume {path}`, or give another --name"
-            )
         making = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        folder = cls(making)
+        old = making / ".old"
         try:
-            write_text(making / "experiment.toml", experiment)
-            write_text(making / "provenance.json", json.dumps(provenance, indent=2) + "\n")
+            write_text(folder.experiment, experiment)
+            write_text(folder.provenance, json.dumps(provenance, indent=2) + "\n")
             making.chmod(0o755)
-            making.rename(path)
-        except BaseException:
+            folder.lock()
+            if replace and RunFolder(path).experiment.is_file():
+                with RunFolder(path).locked():
+                    path.rename(old)
+            making.rename(path)  # fails where a folder with anything in it is
+        except BaseException as error:
+            folder.unlock()
+            if old.exists():
+                old.rename(path)
             shutil.rmtree(making, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise Exists(path) from None
             raise
-        return cls(path)
+        shutil.rmtree(path / ".old", ignore_errors=True)
+        created = cls(path)
+        created._lock = folder._lock
+        return created
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         folder = cls(path)
-        if not folder.experiment.is_file():
+        try:
+            there = folder.experiment.is_file()
+        except OSError:  # such as a name too long for a file
+            there = False
+        if not there:
             siblings = [run.name for run in runs_in(path.parent)] if path.parent.is_dir() else []
             raise Refused(f"there is no run {str(path)!r}; {nearest(path.name, siblings)}")
         return folder
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> None:
         """One process at a time; the lock goes with its process, however that ends."""
         descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(f"the run {str(self.path)!r} is in progress in another process") from None
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise Refused(f"the run {str(self.path)!r} is in progress in another process") from None
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        self.lock()
+        try:
             yield
         finally:
-            os.close(descriptor)
+            self.unlock()
 
     def is_locked(self) -> bool:
+        """Asks without leaving a trace."""
         try:
-            with self.locked():
-                return False
-        except Refused:
+            with (self.path / ".lock").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return True
+        except OSError:
+            return False
+        return False
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The whole lines; a last one that was cut off is passed over."""
         if not self.metrics.is_file():
             return []
-        lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-        if lines and not lines[-1].endswith("\n"):
-            lines.pop()
         try:
-            return [json.loads(line) for line in lines]
+            lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+            if lines and not lines[-1].endswith("\n"):
+                lines.pop()
+            read = [json.loads(line) for line in lines]
+            if not all(isinstance(line, dict) and "round" in line for line in read):
+                raise ValueError
+            return read
         except ValueError:
             raise Refused(
                 f"{str(self.metrics)!r} is damaged: line by line it must be JSON; start the run anew"
@@ -122,20 +166,24 @@ class RunFolder:
         write_text(self.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def read_summary(self) -> dict[str, Any] | None:
+        """None where there is none, or none that can be read: a resume then writes it again."""
         try:
-            return json.loads(self.summary.read_text(encoding="utf-8"))
+            summary = json.loads(self.summary.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
+        whole = isinstance(summary, dict) and {"name", "outcome", "params_sha256"} <= set(summary)
+        return summary if whole else None
 
     def write_model(self, tensors: dict[str, Any]) -> None:
-        from safetensors.torch import save_file
-
         with replacing(self.model) as temporary:
-            save_file(tensors, temporary)
+            save_tensors(tensors, temporary)
 
     def read_provenance(self) -> dict[str, Any]:
         try:
-            return json.loads(self.provenance.read_text(encoding="utf-8"))
+            provenance = json.loads(self.provenance.read_text(encoding="utf-8"))
+            if not (isinstance(provenance, dict) and isinstance(provenance.get("data_sha256"), dict)):
+                raise ValueError("it has no checksums of the data")
+            return provenance
         except (OSError, ValueError) as error:
             raise Refused(f"{str(self.provenance)!r} cannot be read ({error}); start the run anew") from None
 
@@ -150,8 +198,8 @@ def runs_in(folder: Path) -> list[RunFolder]:
 
 def free_name(folder: Path, name: str) -> str:
     """`name`, or `name-2`, `name-3`, … where that is taken."""
-    taken = (name if k == 1 else f"{name}-{k}" for k in range(1, 1_000_000))
-    return next(candidate for candidate in taken if not (folder / candidate).exists())
+    names = (name if k == 1 else f"{name}-{k}" for k in itertools.count(1))
+    return next(candidate for candidate in names if not (folder / candidate).exists())
 
 
 def provenance(checksums: dict[str, str]) -> dict[str, Any]:

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from fedcm import checkpoint
 from fedcm.algorithms.lookup import algorithm_name
 from fedcm.assembly import Assembly, assemble
 from fedcm.checkpoint import Checkpoint
 from fedcm.executors.executor import Diverged, Stopped
-from fedcm.experiment import Experiment, read, read_table, to_toml
-from fedcm.record import RunFolder, free_name, provenance
+from fedcm.experiment import Experiment, read, to_toml
+from fedcm.overrides import read_table
+from fedcm.record import Exists, RunFolder, free_name, provenance
 from fedcm.refusal import Refused
 from fedcm.summary import params_sha256, summarise
 from fedcm.training import Metrics, training
@@ -22,13 +25,12 @@ Say = Callable[[str], None]
 
 @dataclass
 class Run:
-    """A run about to go on."""
+    """A run about to go on; its folder is locked until `drive` is done with it."""
 
     folder: RunFolder
     assembly: Assembly
     server: Any
     first: int
-    past: list[Metrics]
 
     @property
     def rounds(self) -> int:
@@ -41,14 +43,23 @@ def begin(
     name: str | None = None,
     data_dir: Path | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
+    *,
+    replace: bool = False,
 ) -> Run:
-    """A new run: everything is made and checked before its folder appears."""
-    if name is not None and not re.fullmatch(r"[\w][\w.+=-]{0,150}", name):
-        raise Refused(f"a run's name must be letters, digits and . _ + = -, got {name!r}")
+    """A new run: everything is made and checked before its folder appears (or replaces one of the same name)."""
+    if name is not None and not (re.fullmatch(r"\w[\w.+=-]*", name) and len(name.encode()) <= 200):
+        raise Refused(f"a run's name must be up to 200 letters, digits and . _ + = -, got {name!r}")
     assembly = assemble(experiment, data_dir, stop_requested)
-    name = name or free_name(runs_dir, default_name(experiment))
-    folder = RunFolder.create(runs_dir / name, to_toml(experiment), provenance(assembly.checksums))
-    return Run(folder, assembly, assembly.algorithm.init_server(assembly.problem.initial()), 0, [])
+    texts = to_toml(experiment), provenance(assembly.checksums)
+    while True:
+        path = runs_dir / (name or free_name(runs_dir, default_name(experiment)))
+        try:
+            folder = RunFolder.create(path, *texts, replace=replace)
+            break
+        except Exists:
+            if name is not None:
+                raise  # otherwise another process took the free name first
+    return Run(folder, assembly, assembly.algorithm.init_server(assembly.problem.initial()), 0)
 
 
 def resume(
@@ -56,8 +67,17 @@ def resume(
 ) -> Run:
     """A run that was stopped, at its newest whole checkpoint."""
     folder = RunFolder.open(path)
+    folder.lock()
+    try:
+        return _resumed(folder, data_dir, say, stop_requested)
+    except BaseException:
+        folder.unlock()
+        raise
+
+
+def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested: Callable[[], bool]) -> Run:
     assembly = assemble(read(read_table(folder.experiment)), data_dir, stop_requested)
-    for part, digest in folder.read_provenance().get("data_sha256", {}).items():
+    for part, digest in folder.read_provenance()["data_sha256"].items():
         if assembly.checksums.get(part) != digest:
             raise Refused(
                 f"the data must be those that the run {folder.name!r} began with, and {part!r} has another checksum; "
@@ -67,21 +87,29 @@ def resume(
     found = checkpoint.newest(folder.checkpoints, server, say)
     if found is None and checkpoint.exists(folder.checkpoints):
         raise Refused(
-            f"no checkpoint of {str(path)!r} is whole; start the run anew with `fedcm run {folder.experiment}`"
+            f"no checkpoint of {str(folder.path)!r} is whole; start the run anew with `fedcm run {folder.experiment}`"
         )
     if found is None:
-        return Run(folder, assembly, server, 0, [])
+        return Run(folder, assembly, server, 0)
+    if found.next_round > assembly.plan.rounds:
+        raise Refused(
+            f"the run {folder.name!r} must be resumed with at least the {found.next_round} rounds that are done, "
+            f"and its experiment has {assembly.plan.rounds}"
+        )
     assembly.executor.restore_client_states(found.client_states)
-    return Run(folder, assembly, found.server, found.next_round, folder.read_metrics()[: found.next_round])
+    return Run(folder, assembly, found.server, found.next_round)
 
 
 def drive(run: Run) -> Generator[Metrics, None, None]:
     """Run the rounds that are left, writing everything down; gives each round's metrics when it is done."""
-    with run.folder.locked():
+    try:
+        run.folder.summary.unlink(missing_ok=True)  # of an end that it comes to again
         checkpoint.clear_leftovers(run.folder.checkpoints)
         run.folder.keep_metrics(run.first)
         yield from _rounds(run)
         _finish(run)
+    finally:
+        run.folder.unlock()
 
 
 def _rounds(run: Run) -> Iterator[Metrics]:
@@ -90,7 +118,6 @@ def _rounds(run: Run) -> Iterator[Metrics]:
     try:
         for done in training(assembly.algorithm, assembly.executor, assembly.plan, run.server, run.first):
             run.folder.append(done.metrics)
-            run.past.append(done.metrics)
             run.server, run.first = done.server, done.index + 1
             if run.first % settings.every == 0 or run.first == run.rounds:
                 _save(run, settings.keep)
@@ -113,7 +140,8 @@ def _save(run: Run, keep: int) -> None:
 
 def _finish(run: Run) -> None:
     model = run.assembly.problem.bind(run.server.params)
-    run.folder.write_model({name: tensor.detach().clone() for name, tensor in model.state_dict().items()})
+    tensors = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    run.folder.write_model({name: tensor.detach().clone() for name, tensor in tensors.items()})
     run.folder.write_summary(_summary(run, "finished"))
 
 
@@ -125,11 +153,12 @@ def _summary(run: Run, outcome: str) -> dict[str, Any]:
         "algorithm": algorithm_name(experiment.algorithm),
         "seed": experiment.seed,
         "parameters": run.assembly.problem.size,
-        **summarise(run.past, experiment.evaluation.targets),
+        **summarise(run.folder.read_metrics(), experiment.evaluation.targets),
         "params_sha256": params_sha256(run.server.params),
     }
 
 
 def default_name(experiment: Experiment) -> str:
-    words = f"{experiment.name}-{algorithm_name(experiment.algorithm).split(':')[-1]}-seed{experiment.seed}"
+    """Of experiment, algorithm and seed."""
+    words = f"{experiment.name}-{algorithm_name(experiment.algorithm)}-seed{experiment.seed}"
     return re.sub(r"[^\w.+=-]+", "-", words).strip("-.").lower()

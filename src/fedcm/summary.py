@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 LAST = 100  # rounds whose evaluations are averaged
@@ -35,7 +36,7 @@ def rounds_to(evaluated: Sequence[dict[str, Any]], target: float) -> int | None:
 
 
 def params_sha256(params: Tensor) -> str:
-    return hashlib.sha256(params.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+    return hashlib.sha256(params.detach().cpu().contiguous().view(torch.uint8).numpy().data).hexdigest()
 
 
 def _accuracy(evaluated: Sequence[dict[str, Any]], rounds: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any, TypeVar, get_type_hints
@@ -48,14 +49,17 @@ def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) 
         if key not in fields:
             hint = nearest(key, fields) if fields else "it has none"
             raise Refused(f"{where} {name!r} has no setting {key!r}; {hint}")
-    hints = get_type_hints(kind)
+    try:
+        hints = get_type_hints(kind)
+    except Exception as error:
+        raise Refused(f"{where} {name!r}: the types of its settings cannot be read: {error}") from None
     values = {key: _read_value(hints[key], value, f"{where}.{key}") for key, value in table.items()}
     for key, field in fields.items():
         if key not in values and field.default is MISSING and field.default_factory is MISSING:
             raise Refused(f"{where}.{key} must be given for {name!r}")
     try:
         return kind(**values)
-    except ValueError as error:
+    except Exception as error:  # the user's own code, in __post_init__; or functions that are missing
         raise Refused(f"{where} {name!r}: {error}") from None
 
 
@@ -82,7 +86,16 @@ def _sentence(error: ValidationError, kind: Any, where: str) -> str:
         case "value_error":
             return f"{path}: {problem.get('ctx', {}).get('error')}"
         case _:
-            return f"{path} {problem['msg'].replace('Input should', 'must', 1)}, got {problem['input']!r}"
+            must = re.sub(r"^\w+ should", "must", problem["msg"])
+            return f"{path} {must}, got {_shortened(problem['input'])}"
+
+
+def _shortened(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # an integer too long to print
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _keys_at(kind: Any, path: tuple[int | str, ...]) -> list[str]:

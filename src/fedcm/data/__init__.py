@@ -28,10 +28,14 @@ def load(source: str, data_dir: Path | None = None) -> Dataset:
     """The data that `source` names; a path is relative to the current folder."""
     if source in SOURCES:
         return SOURCES[source](data_folder(data_dir))
-    path = Path(source).expanduser()
+    try:
+        path = Path(source).expanduser()
+        folder = path.is_dir()
+    except (OSError, RuntimeError, ValueError):  # too long, ~somebody who is not there, a letter that no path has
+        path, folder = Path(source), False
     if source.endswith(".npz"):
         return arrays.load_file(path)
-    if path.is_dir():
+    if folder:
         return arrays.load_folder(path)
     if ":" in source:
         return imported.load(source)

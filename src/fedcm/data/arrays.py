@@ -77,7 +77,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             raise Refused(f"{path} must be an .npz with named arrays, got a single array; write it with numpy.savez")
         with loaded:
             return {key: _member(loaded, key, path) for key in loaded.files}
-    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, MemoryError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, Refused):
             raise
         raise Refused(f"{path} cannot be read as an .npz; write it with numpy.savez ({_first_line(error)})") from error

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
+from fedcm.refusal import Refused
+
 
 class Examples(NamedTuple):
     """Features (n, ...) and labels (n,): images are (n, channels, height, width)."""
@@ -39,3 +41,15 @@ class Dataset:
     owners: np.ndarray | None = None  # (n,) the client 0..N−1 of each training example, where the data bring a split
     client_names: tuple[str, ...] = ()  # what those clients are called
     checksums: dict[str, str] = field(default_factory=dict)  # name of a part -> sha256 of its raw array
+
+    def __post_init__(self) -> None:
+        for part, examples in (("train", self.train), ("test", self.test)):
+            if examples is not None and not 0 < len(examples.features) == len(examples.labels):
+                lengths = f"{len(examples.features)} and {len(examples.labels)}"
+                raise Refused(f"{self.name}: the {part} features and labels must have the same length, got {lengths}")
+        if self.owners is not None:
+            if len(self.owners) != self.train.size:
+                raise Refused(f"{self.name}: every training example must have one owner, got {len(self.owners)} owners")
+            held = np.bincount(self.owners, minlength=1)
+            if not held.all():
+                raise Refused(f"{self.name}: every client must hold an example, and client {held.argmin()} holds none")

@@ -60,6 +60,7 @@ def _features(array: np.ndarray, where: str, channel_last: bool) -> Tensor:
     if array.dtype == np.uint8 and array.ndim == 3:
         array = array[:, None]
     if array.dtype.kind in "iu":
+        _fits(array, "features", where)
         return torch.from_numpy(np.array(array, np.uint8 if array.dtype == np.uint8 else np.int64, order="C"))
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
         numbers = np.array(array, np.float32, order="C")
@@ -83,7 +84,13 @@ def _labels(array: np.ndarray, where: str) -> Tensor:
         raise Refused(f"{where}: labels must be integers (or floats for a regression), got an array of {array.dtype}")
     if array.size and array.min() < 0:
         raise Refused(f"{where}: labels must be 0 or more, got {array.min()} at index {int(array.argmin())}")
+    _fits(array, "labels", where)
     return torch.from_numpy(array.astype(np.int64))
+
+
+def _fits(array: np.ndarray, what: str, where: str) -> None:
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise Refused(f"{where}: {what} must be less than 2**63, got {array.max()}")
 
 
 def _finite(numbers: np.ndarray, what: str, where: str) -> None:

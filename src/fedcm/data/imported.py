@@ -31,11 +31,11 @@ def load(path: str) -> Dataset:
         raise Refused(f"{path} must be a function without arguments that gives data, got {type(function).__name__}")
     try:
         given = function()
-    except Refused:
-        raise
-    except Exception as error:  # the user's own code: anything can come out of it
+        return from_given(given, name=path)
+    except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
+        if isinstance(error, Refused):
+            raise
         raise Refused(f"{path}() must give data, got {type(error).__name__}: {error}") from error
-    return from_given(given, name=path)
 
 
 def from_given(given: Any, *, name: str = "data") -> Dataset:

@@ -46,6 +46,8 @@ class LocalExecutor:
         self.states = ClientStates(algorithm, problem.initial())
 
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
+        if self.stop_requested():
+            raise Stopped
         mean: ExactMean[Any] = ExactMean(len(cohort))
         weights = self._weights(cohort)
         results: list[tuple[int, ClientResult]] = []

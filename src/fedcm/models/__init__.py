@@ -52,9 +52,9 @@ def build_model(
         torch.manual_seed(torch_seed)
         try:
             model = factory(**{key: value for key, value in given.items() if key in parameters}, **options)
-        except Refused:
-            raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
+            if isinstance(error, Refused):
+                raise
             raise Refused(f"the model {name!r} could not be made: {type(error).__name__}: {error}") from error
     if not isinstance(model, nn.Module):
         raise Refused(f"the model {name!r} must return an nn.Module, got {type(model).__name__}")

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.atomic import replacing
+from fedcm.refusal import Refused
 
 # Okabe & Ito's palette, in an order that puts the most different ones first
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
 DASHES = ("--", "-", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")
+_FORMATS = (".png", ".pdf", ".svg")
 _FIXED = {"fedcm": 1, "fedavg": 0, "fedadam": 2, "scaffold": 3, "feddyn": 4}
 
 
@@ -25,6 +27,8 @@ def style_of(name: str, among: Sequence[str]) -> dict[str, Any]:
 @contextmanager
 def figure(path: Path, width: float = 8.0, height: float = 4.5, **grid: Any) -> Iterator[tuple[Any, Any]]:
     """(figure, axes), written to `path` when the block ends well."""
+    if path.suffix.lower() not in _FORMATS or path.is_dir():
+        raise Refused(f"a picture must be a file that ends in {', '.join(_FORMATS)}, got {str(path)!r}")
     import matplotlib
 
     matplotlib.use("Agg")

@@ -2,15 +2,23 @@
 
 import dataclasses
 import inspect
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from fedcm.algorithm import messages
+from fedcm.algorithms import ALGORITHMS
+from fedcm.algorithms.lookup import algorithm_name
+from fedcm.experiment import read
+from fedcm.overrides import read_table
 from fedcm.record import RunFolder
+from fedcm.refusal import Refused
 
 
 def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
@@ -25,7 +33,7 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
     for name, summary in summaries.items():
         accuracy = summary.get("accuracy") or {}
         table.add_row(
-            name,
+            escape(name) + (" (diverged)" if summary.get("outcome") == "diverged" else ""),
             *[_percent(accuracy.get(key)) for key in ("last", "mean_last_100", "best")],
             *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
             _bytes(summary.get("bytes_down", 0)),
@@ -38,47 +46,45 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
 
 
 def state_of(folder: RunFolder) -> dict[str, Any]:
-    """One run in a few words."""
-    from fedcm.experiment import read_table
-
-    experiment = read_table(folder.experiment)
-    metrics = folder.read_metrics()
+    """One run in a few words; a damaged one is told as such."""
+    state: dict[str, Any] = dict.fromkeys(("algorithm", "done", "rounds", "last_accuracy", "best_accuracy"))
+    state |= {"name": folder.name, "state": "damaged", "path": str(folder.path)}
+    try:
+        experiment = read(read_table(folder.experiment))
+        metrics = folder.read_metrics()
+    except (Refused, OSError):
+        return state
     summary = folder.read_summary() or {}
     evaluated = [line["test_accuracy"] for line in metrics if line.get("test_accuracy") is not None]
-    return {
-        "name": folder.name,
-        "algorithm": experiment.get("algorithm", {}).get("name"),
+    return state | {
+        "algorithm": algorithm_name(experiment.algorithm),
         "state": summary.get("outcome") or ("running" if folder.is_locked() else "stopped"),
         "done": len(metrics),
-        "rounds": experiment.get("rounds"),
+        "rounds": experiment.rounds,
         "last_accuracy": evaluated[-1] if evaluated else None,
         "best_accuracy": max(evaluated) if evaluated else None,
-        "path": str(folder.path),
     }
 
 
 def runs_table(states: Sequence[dict[str, Any]]) -> None:
     table = Table("run", "algorithm", "state", "rounds", "last", "best")
-    colours = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red"}
+    colours = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red", "damaged": "red"}
     for state in states:
         table.add_row(
-            state["name"],
-            state["algorithm"],
+            escape(state["name"]),
+            escape(state["algorithm"] or "–"),
             f"[{colours.get(state['state'], 'default')}]{state['state']}[/]",
-            f"{state['done']}/{state['rounds']}",
+            "–" if state["done"] is None else f"{state['done']}/{state['rounds']}",
             _percent(state["last_accuracy"]),
             _percent(state["best_accuracy"]),
         )
     _print(table)
     for state in states:
         if state["state"] == "stopped":
-            print(f"go on: fedcm resume {state['path']}")
+            print(f"go on: fedcm resume {shlex.quote(state['path'])}")
 
 
 def algorithms_table() -> None:
-    from fedcm.algorithm import messages
-    from fedcm.algorithms import ALGORITHMS
-
     table = Table("algorithm", "sends down", "clients keep", "reports up", "vectors", "settings", "paper")
     for name, kind in ALGORITHMS.items():
         types = messages(kind)

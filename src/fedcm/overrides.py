@@ -1,0 +1,98 @@
+"""An experiment's TOML file as a table, and what is put over it: another algorithm, settings of the command line."""
+
+import copy
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcm.algorithms import ALGORITHMS
+from fedcm.refusal import Refused, nearest
+
+Table = dict[str, Any]
+
+
+def read_table(path: Path) -> Table:
+    """The TOML file as it stands."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Refused(f"there is no experiment {str(path)!r}") from None
+    except IsADirectoryError:
+        raise Refused(f"{str(path)!r} is a folder; give an experiment's .toml file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{str(path)!r} cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{str(path)!r} is not valid TOML: {error}") from None
+    table.setdefault("name", path.stem)
+    return table
+
+
+def override(table: Table, settings: Iterable[str], algorithm: str | None = None) -> Table:
+    """The table for this algorithm (`--set algorithm.name=…`, or else its own), then `path=value` settings put in.
+
+    A value is TOML, or else a plain string.
+
+    >>> override({"client": {"lr": 0.1}}, ["client.lr=0.05", "data.source=cifar10"])
+    {'client': {'lr': 0.05}, 'data': {'source': 'cifar10'}}
+    """
+    changes = [_parsed(setting) for setting in settings]
+    for keys, value in changes:
+        if keys == ["algorithm", "name"]:
+            algorithm = value
+    table = for_algorithm(table, algorithm)
+    for keys, value in changes:
+        inner = table
+        for key in keys[:-1]:
+            inner = inner.setdefault(key, {})
+            if not isinstance(inner, dict):
+                raise Refused(f"--set {'.'.join(keys)}: {key!r} is a value, not a table")
+        inner[keys[-1]] = value
+    return table
+
+
+def for_algorithm(table: Table, name: str | None = None) -> Table:
+    """The table with this algorithm (its own unless given), and what `[for.NAME]` says of any setting.
+
+    Another algorithm than the table's own has its defaults, not the settings that stand there for the own one.
+    """
+    table = copy.deepcopy(table)
+    own, special = table.get("algorithm", {}), table.pop("for", {})
+    if not isinstance(own, dict):
+        raise Refused(f"algorithm must be a table, got {own!r}")
+    if not isinstance(special, dict) or not all(isinstance(changes, dict) for changes in special.values()):
+        raise Refused(f"for must be a table of tables, such as [for.fedadam], got {special!r}")
+    for known in special:
+        if known not in ALGORITHMS and ":" not in known:
+            raise Refused(f"[for.{known}]: there is no algorithm {known!r}; {nearest(known, ALGORITHMS)}")
+    if name is not None and own.get("name") != name:
+        table["algorithm"] = {"name": name}
+    else:
+        name = own.get("name")
+    _merge(table, special.get(name, {}) if isinstance(name, str) else {})
+    return table
+
+
+def _parsed(setting: str) -> tuple[list[str], Any]:
+    path, equals, text = setting.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise Refused(f"--set takes path=value, such as client.lr=0.05, got {setting!r}")
+    return keys, _value(text.strip())
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"--set takes path=value, and the value cannot be read: {error}") from None
+
+
+def _merge(table: Table, changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        if isinstance(value, Mapping) and isinstance(table.get(key), dict):
+            _merge(table[key], value)
+        else:
+            table[key] = copy.deepcopy(value)
