@@ -24,7 +24,7 @@ demo: $(READY)  ## FedCM and its four baselines on real digits: a table and a pi
 test: $(READY)  ## the tests, on every core (minutes)
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-test-slow: $(READY)  ## the tests that take longer: real CIFAR-10, long kills
+test-slow: $(READY)  ## the tests on real CIFAR: FEDCM_DATA names a prepared data folder
 	$(BIN)/python -m pytest -n auto -m slow
 
 check: $(READY)  ## ruff, formatting and types

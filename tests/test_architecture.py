@@ -11,27 +11,50 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedcm"
 
 # what a part of the house may import of the rest of it
 MAY_IMPORT = {
+    "refusal": set(),
+    "chance": set(),
+    "threads": set(),
+    "signals": set(),
+    "atomic": set(),
+    "imports": {"refusal"},
+    "settings": {"refusal"},
     "algorithm": set(),
-    "algorithms": {"algorithm", "algorithms", "imports", "refusal", "tables"},
-    "aggregate": {"algorithm", "algorithms"},
-    "problem": {"algorithm", "data", "refusal"},
-    "client": {"algorithm", "data", "problem"},
+    "algorithms": {"algorithm", "algorithms", "imports", "refusal", "settings"},
+    "contract": {"algorithm"},
     "data": {"atomic", "chance", "data", "imports", "refusal"},
     "models": {"imports", "models", "refusal"},
-    "executors": {
-        *("aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "problem", "threads"),
-    },
+    "problem": {"algorithm", "data", "refusal"},
+    "client": {"algorithm", "data", "problem"},
+    "aggregate": set(),
+    "sampling": {"chance"},
+    "schedule": set(),
+    "evaluate": {"algorithm", "chance", "data", "problem"},
+    "executors": {"aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "problem"},
     "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
-    "report": {"algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "record", "refusal", "report"},
+    "rehearsal": {"data", "problem", "refusal"},
+    "overrides": {"algorithms", "refusal"},
+    "experiment": {
+        *("algorithm", "algorithms", "contract", "data", "models", "overrides", "refusal", "sampling", "settings"),
+    },
+    "checkpoint": {"atomic"},
+    "record": {"atomic", "checkpoint", "refusal"},
+    "summary": set(),
+    "progress": set(),
+    "report": {
+        *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "record", "refusal", "report"),
+    },
 }
 
 
 def imported(path: Path) -> set[str]:
+    """The parts of the house that a file imports, wherever in it; not those in a docstring's example."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fedcm."):
+        if isinstance(node, ast.ImportFrom) and node.module == "fedcm":
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fedcm."):
             found.add(node.module.split(".")[1])
-        if isinstance(node, ast.Import):
+        elif isinstance(node, ast.Import):
             found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("fedcm.")}
     return found
 
@@ -44,11 +67,18 @@ def test_imports_point_one_way(part: str) -> None:
         assert imported(path) <= MAY_IMPORT[part], path
 
 
+def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
+    """These put the others together, and nobody but the command line imports them."""
+    last = {"api", "assembly", "cli", "comparison", "running", "wiring"}
+    parts = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert parts - {"__init__", "__main__"} == set(MAY_IMPORT) | last
+
+
 def test_an_algorithms_file_imports_nothing_but_the_contract() -> None:
     for path in (SOURCE / "algorithms").glob("*.py"):
         if path.stem not in ("__init__", "lookup"):
             assert imported(path) == {"algorithm"}, path
-            assert len(path.read_text().splitlines()) <= 80, path
+            assert len(path.read_text().splitlines()) <= 75, path
 
 
 def test_help_and_import_do_not_load_torch() -> None:

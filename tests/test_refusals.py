@@ -850,10 +850,10 @@ ROUNDS_AS_LISTS = b"[0]\n[1]\n[2]\n[3]\n[4]\n[5]\n"
         ("all tensors empty", all_checkpoints(b"", ".safetensors"), "start the run anew with `fedcm run"),
         ("all notes junk", all_checkpoints(b"\xff", ".json"), "no checkpoint of"),
         ("a note far ahead", a_note_far_ahead, "no checkpoint of"),
-        ("another model", reworded("experiment.toml", "    8,\n", "    9,\n"), "no checkpoint of"),
+        ("another model", reworded("experiment.toml", "    8,\n", "    9,\n"), "and was changed"),
         ("data changed", changed_data, "has another checksum; bring the old data back or start a new run"),
         ("data gone", no_data, "there must be an .npz file"),
-        ("another seed", reworded("experiment.toml", "seed = 3", "seed = 4"), "'split' has another checksum"),
+        ("another seed", reworded("experiment.toml", "seed = 3", "seed = 4"), "and was changed"),
     ),
 )
 def test_a_damaged_run_is_refused_and_left_as_it_is(

@@ -1,5 +1,6 @@
 """The round loop and the local executor, on made data."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ def run(
     model: nn.Module | None = None,
     rounds: int = 6,
     lr: float = 0.1,
+    before_training: Callable[[], object] = lambda: None,
     **executor: Any,
 ) -> list[RoundDone]:
     data = data or federated()
@@ -46,6 +48,7 @@ def run(
     problem = Problem(model or nn.Linear(5, 2))
     local = LocalExecutor(algorithm, problem, data, LocalWork(4, epochs=2), seed=1, **executor)
     plan = Plan(rounds, data.population, participation, Schedule(lr, 0.9), seed=1, evaluate_every=4)
+    before_training()
     return list(training(algorithm, local, plan, algorithm.init_server(problem.initial())))
 
 
@@ -116,14 +119,71 @@ def test_a_report_out_of_range_names_its_client() -> None:
 
 
 def test_dropout_is_a_function_of_seed_round_and_client() -> None:
-    def once() -> list[RoundDone]:
-        torch.manual_seed(0)
-        return run(FedAvg(), FixedSize(2), model=nn.Sequential(nn.Linear(5, 30), nn.Dropout(0.5), nn.Linear(30, 2)))
+    """Whatever torch's own generator did before; and it is not the same in every round or for every client."""
 
-    first = once()
-    torch.rand(7)
-    second = once()
-    assert torch.equal(first[-1].server.params, second[-1].server.params)
+    class Spying(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(5, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.training:
+                drawn.append(torch.rand(1).item())
+            return self.linear(x)
+
+    drawn: list[float] = []
+    whole: list[list[float]] = []
+    for disturbance in (0, 7):
+        model = Spying()
+        torch.rand(disturbance + 1)
+        run(FedAvg(), FixedSize(2), model=model, rounds=3, before_training=lambda: torch.rand(disturbance + 1))  # noqa: B023
+        whole.append(drawn.copy())
+        drawn.clear()
+    assert whole[0] == whole[1]
+    assert len(set(whole[0])) == len(whole[0]) > 6
+
+
+def test_clients_train_and_are_evaluated_on_one_thread() -> None:
+    class Spying(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(5, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            threads.add((self.training, torch.get_num_threads()))
+            return self.linear(x)
+
+    threads: set[tuple[bool, int]] = set()
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run(FedAvg(), Everyone(), model=Spying(), rounds=2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == {(True, 1), (False, 1)}
+
+
+def test_the_loss_is_the_mean_of_the_clients_mean_losses() -> None:
+    """At a rate that moves nothing, every loss is the initial model's own."""
+    data, problem = federated(), _fresh()
+    done = run(FedAvg(), Everyone(), rounds=1, lr=1e-12)[0]
+    expected = []
+    for client in range(5):
+        batches = LocalWork(4, epochs=2).batches(data.client(client), 1, 0, client)
+        losses = [problem.loss(problem.bind(problem.initial())(x), y).item() for x, y in batches]
+        expected.append(np.mean(losses))
+    assert done.metrics["loss"] == pytest.approx(np.mean(expected), rel=1e-6)
+
+
+def test_a_momentum_that_is_no_longer_finite_stops_the_training() -> None:
+    algorithm = FedCM(0.1)
+    data, problem = federated(), _fresh()
+    local = LocalExecutor(algorithm, problem, data, LocalWork(4), seed=1)
+    plan = Plan(1, data.population, Independent(1e-9), Schedule(0.1), seed=1)
+    server = algorithm.init_server(problem.initial())._replace(momentum=torch.full((12,), torch.inf))
+    with pytest.raises(Diverged, match="momentum_norm became inf in round 0"):
+        list(training(algorithm, local, plan, server))
 
 
 def test_training_leaves_torchs_generator_and_threads_alone() -> None:
@@ -163,4 +223,4 @@ def test_only_clients_that_took_part_have_a_state() -> None:
     local = LocalExecutor(Scaffold(), problem, data, LocalWork(4), seed=1)
     plan = Plan(1, data.population, FixedSize(2), Schedule(0.1), seed=1)
     (done,) = training(Scaffold(), local, plan, Scaffold().init_server(problem.initial()))
-    assert local.client_states()["ids"].tolist() == done.metrics["clients"]
+    assert local.client_states()["@clients"].tolist() == done.metrics["clients"]

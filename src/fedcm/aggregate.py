@@ -6,18 +6,19 @@ point and added as integers: the total is the same for any order, any grouping i
     total = Σ_i round(w_i · report_i · 2⁴⁰)        int64;  mean = total · 2⁻⁴⁰ / Σ_i w_i
 
 float64 reports carry a second integer for what the first rounded away, down to 2⁻⁸⁰. An entry of 2²² / S or more does
-not fit: that is a diverged client, and the error names it.
+not fit: that is a diverged client, and the error names it. Past S = 4096 the fraction has one bit less for every
+doubling of S, so that entries up to 2¹⁰ always fit.
 """
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, final
 
 import torch
 from torch import Tensor
 
 FRACTION_BITS = 40
-_ONE = 2.0**FRACTION_BITS
-_HEADROOM = 2.0**62  # of int64's 2⁶³, so that a sum within it never wraps
+_HEADROOM_BITS = 62  # of int64's 63, so that a sum within them never wraps
+_LEAST_RANGE_BITS = 10
 
 Report = TypeVar("Report", bound=tuple)
 
@@ -27,10 +28,11 @@ class OutOfRange(ArithmeticError):  # noqa: N818
 
     def __init__(self, client: int, field: str, largest: float, limit: float) -> None:
         self.client = client
-        what = f"reaches {largest:.3g}, over {limit:.3g}" if largest == largest else "holds a nan"
+        what = f"reaches {largest:.3g}, where less than {limit:.3g} fits" if largest == largest else "holds a nan"
         super().__init__(f"the {field!r} that client {client} reported {what}")
 
 
+@final
 class ExactMean(Generic[Report]):
     """Takes reports one by one, in any order, and gives their mean.
 
@@ -44,7 +46,10 @@ class ExactMean(Generic[Report]):
 
     def __init__(self, cohort: int) -> None:
         """`cohort` is how many reports there may be in all, on every worker together."""
-        self.limit = _HEADROOM / _ONE / max(cohort, 1)
+        cohort_bits = max(cohort - 1, 0).bit_length()
+        fraction_bits = min(FRACTION_BITS, _HEADROOM_BITS - _LEAST_RANGE_BITS - cohort_bits)
+        self.one = 2.0**fraction_bits
+        self.limit = 2.0 ** (_HEADROOM_BITS - fraction_bits - cohort_bits)
         self.totals: list[Tensor] = []  # per field: (limbs, P) int64
         self.weight = 0.0
         self._kind: type | None = None
@@ -69,11 +74,11 @@ class ExactMean(Generic[Report]):
         largest = max(-low.item(), high.item())
         if not largest < self.limit:  # also catches nan
             raise OutOfRange(client, name, largest, self.limit)
-        scaled = field.to(torch.float64, copy=True).mul_(weight * _ONE)
+        scaled = field.to(torch.float64, copy=True).mul_(weight * self.one)
         rounded = scaled.round()
         total[0] += rounded.to(torch.int64)
         if total.shape[0] == 2:
-            total[1] += scaled.sub_(rounded).mul_(_ONE).round_().to(torch.int64)
+            total[1] += scaled.sub_(rounded).mul_(self.one).round_().to(torch.int64)
 
     def value(self) -> Report:
         """The mean; the same bits for the same set of reports."""
@@ -81,9 +86,9 @@ class ExactMean(Generic[Report]):
             raise ValueError("the mean of no reports does not exist")
         fields = []
         for total, dtype in zip(self.totals, self._dtypes, strict=True):
-            mean = total[0].to(torch.float64).mul_(1.0 / _ONE)
+            mean = total[0].to(torch.float64).mul_(1.0 / self.one)
             if total.shape[0] == 2:
-                mean += total[1].to(torch.float64).mul_(1.0 / _ONE**2)
+                mean += total[1].to(torch.float64).mul_(1.0 / self.one**2)
             fields.append(mean.div_(self.weight).to(dtype))
         return self._kind(*fields)
 

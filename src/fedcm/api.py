@@ -2,24 +2,22 @@
 
 import copy
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
 
-import torch.nn.functional as F
 from torch import nn
 
-from fedcm.algorithm import Algorithm, messages
-from fedcm.data.batches import LocalWork
-from fedcm.data.federated import ArrayData
+from fedcm.algorithm import Algorithm
 from fedcm.data.imported import from_clients
 from fedcm.data.partition import by_owner
-from fedcm.executors.local import LocalExecutor
-from fedcm.problem import Loss, Problem, squared_error
+from fedcm.experiment import Client, Server
+from fedcm.problem import Loss
 from fedcm.progress import shown
 from fedcm.refusal import Refused
-from fedcm.rehearsal import rehearse
 from fedcm.sampling import Everyone, FixedSize, Independent, Participation
-from fedcm.schedule import Schedule
-from fedcm.training import Metrics, Plan, training
+from fedcm.settings import read_section
+from fedcm.training import Metrics, training
+from fedcm.wiring import wire
 
 
 class Trained(NamedTuple):
@@ -35,7 +33,7 @@ def train(
     rounds: int,
     test: Any | None = None,
     participation: float | int | Participation = 1.0,
-    epochs: int = 1,
+    epochs: int | None = None,
     steps: int | None = None,
     batch_size: int = 50,
     lr: float = 0.1,
@@ -54,8 +52,9 @@ def train(
 
     `clients` holds one torch dataset of (x, y), or one pair of tensors (features, labels), a client; `test` is one
     more. `participation` is a probability (each client independently, 1.0 = everyone), a number of clients a round, or
-    a `Participation`. The loss is cross-entropy for integer labels and squared error for float ones unless given.
-    The model passed in is not changed. The same arguments give the same bits.
+    a `Participation`. A client makes `epochs` passes over its data (1 unless given), or takes `steps` steps. The loss
+    is cross-entropy for integer labels and squared error for float ones unless given. The model passed in is not
+    changed. The same arguments give the same bits.
 
     >>> import torch, fedcm
     >>> x = torch.linspace(-1, 1, 200).reshape(20, 10, 1)              # 20 clients with 10 examples each
@@ -66,40 +65,36 @@ def train(
     1.0
     """
     dataset = from_clients(list(clients), test)
-    problem = Problem(
-        copy.deepcopy(model),
-        loss or (F.cross_entropy if dataset.classes is not None else squared_error),
-        weight_decay=weight_decay if weight_decay_at == "loss" else 0.0,
-        clip=clip,
-    )
-    if weights == "examples" and getattr(messages(type(algorithm)).kept, "_fields", ()):
-        raise Refused(f'{type(algorithm).__name__} keeps state at clients and must have weights="clients"')
     assert dataset.owners is not None
-    data = ArrayData(dataset, by_owner(dataset.owners), problem.dtype)
-    rehearse(problem, data.client(0), data.classes if loss is None else None)
-    executor = LocalExecutor(
+    local = {"epochs": epochs, "steps": steps, "batch_size": batch_size, "lr": lr, "lr_decay": lr_decay, "clip": clip}
+    local |= {"weight_decay": weight_decay, "weight_decay_at": weight_decay_at}
+    wired = wire(
         algorithm,
-        problem,
-        data,
-        LocalWork(batch_size, epochs, steps),
+        copy.deepcopy(model),
+        dataset,
+        by_owner(dataset.owners),
+        read_section(Client, local),
+        read_section(Server, {"lr": server_lr, "weights": weights}),
+        participation=_participation(participation),
+        rounds=rounds,
         seed=seed,
-        step_decay=weight_decay if weight_decay_at == "step" else 0.0,
-        weigh_by_examples=weights == "examples",
+        evaluate_every=evaluate_every,
+        loss=loss,
     )
-    schedule = Schedule(lr, lr_decay, server_lr)
-    plan = Plan(rounds, data.population, _participation(participation), schedule, seed, evaluate_every)
-    server, history = algorithm.init_server(problem.initial()), []
-    for done in shown(training(algorithm, executor, plan, server), total=rounds, hidden=not progress):
+    server, history = algorithm.init_server(wired.problem.initial()), []
+    for done in shown(training(algorithm, wired.executor, wired.plan, server), total=rounds, hidden=not progress):
         server = done.server
         history.append(done.metrics)
-    return Trained(copy.deepcopy(problem.bind(server.params)), history)
+    return Trained(copy.deepcopy(wired.problem.bind(server.params)), history)
 
 
 def _participation(given: float | int | Participation) -> Participation:
     if isinstance(given, bool):
         raise Refused("participation must be a probability, a number of clients or a Participation, got a bool")
-    if isinstance(given, int):
-        return FixedSize(given)
-    if isinstance(given, float):
-        return Everyone() if given == 1.0 else Independent(given)
+    if isinstance(given, Integral):
+        return FixedSize(int(given))
+    if isinstance(given, Real):
+        return Everyone() if given == 1.0 else Independent(float(given))
+    if isinstance(given, float | int) or not hasattr(given, "cohort"):
+        raise Refused(f"participation must be a probability, a number of clients or a Participation, got {given!r}")
     return given

@@ -23,7 +23,7 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~_umask())  # some writers make their files private
         flush(temporary)
         temporary.replace(path)
-        _flush_folder(path.parent)
+        flush_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -50,9 +50,8 @@ def _umask() -> int:
     return mask
 
 
-def _flush_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return  # elsewhere a folder cannot be opened, and the rename is on the disk when it returns
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -17,6 +17,7 @@ class Purpose(IntEnum):
     COHORT = 3
     BATCHES = 4
     MODEL = 5  # dropout and the like, inside a client's local steps
+    EVALUATION = 6  # the same, where a model takes chances in evaluation too
 
 
 def generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -48,8 +48,14 @@ def write(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """safetensors, whose own error for a full disk is turned into the usual one."""
+    apart: dict[str, Tensor] = {}
+    memories: set[int] = set()
+    for name, tensor in tensors.items():  # the format has no two names for one memory
+        memory = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.detach().clone() if memory in memories else tensor.detach().cpu().contiguous()
+        memories.add(memory)
     try:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path, metadata)
+        save_file(apart, path, metadata)
     except SafetensorError as error:
         raise OSError(f"{path.parent} cannot be written: {error}") from None
 
@@ -71,10 +77,14 @@ def exists(folder: Path) -> bool:
     return bool(_notes(folder))
 
 
-def clear_leftovers(folder: Path) -> None:
-    """What a killed process was still writing."""
-    for leftover in folder.glob(".round-*"):
-        leftover.unlink(missing_ok=True)
+def clear_after(folder: Path, next_round: int) -> None:
+    """What a killed process was still writing or deleting, and checkpoints passed over as damaged."""
+    for note in _notes(folder):
+        if _round_of(note) > next_round:
+            note.unlink()
+    for file in [*folder.glob(".round-*"), *folder.glob("round-*.safetensors")]:
+        if not file.with_suffix(".json").exists():
+            file.unlink()
 
 
 def sha256(path: Path) -> str:

@@ -3,19 +3,18 @@
 import json
 import os
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from io import TextIOWrapper
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from fedcm.progress import say
 from fedcm.refusal import Refused
+from fedcm.signals import StopSignals
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -61,16 +60,16 @@ def run(
 
     Example: `fedcm run experiments/demo.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
     """
-    from fedcm.experiment import read
-    from fedcm.overrides import override, read_table
+    from fedcm.experiment import load
     from fedcm.running import begin
 
-    with stop_signals() as stopping, only_results_on_stdout(as_json):
-        chosen = read(override(read_table(experiment), _changes(settings, seed)))
+    with StopSignals() as stopping, only_results_on_stdout(as_json):
+        chosen = load(experiment, _changes(settings, seed))
         started = begin(chosen, runs_dir, name, data_dir, stopping)
         say(f"run {started.folder.path}")
-        _drive(started)
+        code = _drive(started)
     _show_summary(started.folder, as_json)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -84,15 +83,16 @@ def resume(
     from fedcm.record import RunFolder
     from fedcm.running import resume as resume_run
 
-    folder = RunFolder.open(run)
+    folder, code = RunFolder.open(run), 0
     if (folder.read_summary() or {}).get("outcome") == "finished":
         say(f"run {run} has finished already")
     else:
-        with stop_signals() as stopping, only_results_on_stdout(as_json):
+        with StopSignals() as stopping, only_results_on_stdout(as_json):
             resumed = resume_run(run, data_dir, say, stopping)
             say(f"run {run} goes on at round {resumed.first} of {resumed.rounds}")
-            _drive(resumed)
+            code = _drive(resumed)
     _show_summary(folder, as_json)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -117,23 +117,21 @@ def compare(
     """
     from fedcm.algorithms import ALGORITHMS
     from fedcm.comparison import compared
-    from fedcm.overrides import read_table
     from fedcm.report.curves import draw_curves
     from fedcm.report.tables import comparison_table
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
     how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
-    with stop_signals() as stopping, only_results_on_stdout(as_json), going_on_by(how):
-        table = read_table(experiment)
+    with StopSignals() as stopping, only_results_on_stdout(as_json), going_on_by(how):
         changes = _changes(settings, seed)
-        folders = compared(table, names, changes, runs_dir, data_dir, fresh=fresh, stop_requested=stopping)
+        folders = compared(experiment, names, changes, runs_dir, data_dir, fresh=fresh, stop_requested=stopping)
     summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
     if as_json:
         print(json.dumps(summaries, indent=2))
     else:
         comparison_table(summaries)
     curves = {name: folder.read_metrics() for name, folder in folders.items()}
-    picture = draw_curves(curves, table["name"], runs_dir / f"{table['name']}.png")
+    picture = draw_curves(curves, experiment.stem, runs_dir / f"{experiment.stem}.png")
     (say if as_json else print)(f"curves: {picture}")
     if any(summary.get("outcome") != "finished" for summary in summaries.values()):
         raise typer.Exit(1)
@@ -229,12 +227,11 @@ def split(
     from fedcm.assembly import split as split_data
     from fedcm.data import load
     from fedcm.data.partition import label_counts
-    from fedcm.experiment import read
-    from fedcm.overrides import override, read_table
+    from fedcm.experiment import load as load_experiment
     from fedcm.report.label_mix import draw_label_mix, spread
     from fedcm.report.tables import split_table
 
-    chosen = read(override(read_table(experiment), _changes(settings, seed)))
+    chosen = load_experiment(experiment, _changes(settings, seed))
     dataset = load(chosen.data.source, data_dir)
     if dataset.classes is None:
         raise Refused("the label mix needs labels that are classes, and these are numbers")
@@ -248,25 +245,6 @@ def split(
         print(f"picture: {path}")
 
 
-class stop_signals:  # noqa: N801 - used as `with stop_signals() as stopping`
-    """The first Ctrl-C (or SIGTERM) asks the run to stop at the next client; a second one ends the process at once."""
-
-    def __enter__(self) -> Callable[[], bool]:
-        self.asked = False
-        self.before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        return lambda: self.asked
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            os._exit(128 + number)
-        self.asked = True
-        say("stopping at the next client; once more to stop at once")
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
-
-
 def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
     """What a user's own code prints goes to stderr, so that stdout is JSON alone."""
     return redirect_stdout(sys.stderr) if wanted else nullcontext()
@@ -275,19 +253,18 @@ def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
 @contextmanager
 def going_on_by(how: str) -> Iterator[None]:
     """An end before the end is told with how to go on."""
-    from fedcm.executors.executor import Diverged, Stopped
+    from fedcm.executors.executor import Stopped
 
     try:
         yield
     except Stopped:
         say(f"stopped, all finished rounds are saved; {how}")
         raise typer.Exit(130) from None
-    except Diverged as reason:
-        say(f"fedcm: training diverged: {reason}; what was saved before it stays. A smaller client.lr helps most.")
-        raise typer.Exit(1) from None
 
 
-def _drive(run: Any) -> None:
+def _drive(run: Any) -> int:
+    """The exit code: 0, or 1 for a run that diverged."""
+    from fedcm.executors.executor import Diverged
     from fedcm.progress import shown
     from fedcm.running import drive
 
@@ -296,9 +273,13 @@ def _drive(run: Any) -> None:
         try:
             for _ in shown(drive(run), run.rounds, run.first, run.folder.name):
                 pass
+        except Diverged as reason:
+            say(f"fedcm: training diverged: {reason}; what was saved before it stays. A smaller client.lr helps most.")
+            return 1
         except OSError as error:  # a full disk, most often
             say(f"fedcm: {error}; what was saved before is whole: {how}")
             raise typer.Exit(1) from None
+    return 0
 
 
 def _changes(settings: list[str] | None, seed: int | None) -> list[str]:

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fedcm.executors.executor import Diverged
-from fedcm.experiment import Experiment, read, resolved
-from fedcm.overrides import override, read_table
+from fedcm.experiment import Experiment, load, read, resolved
+from fedcm.overrides import read_table
 from fedcm.progress import say, shown
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
@@ -14,7 +13,7 @@ from fedcm.running import begin, default_name, drive, resume
 
 
 def compared(
-    table: dict[str, Any],
+    experiment: Path,
     algorithms: Sequence[str],
     settings: Sequence[str],
     runs_dir: Path,
@@ -24,15 +23,15 @@ def compared(
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> dict[str, RunFolder]:
     """The runs by algorithm, finished or diverged. All experiments are read before the first one runs."""
-    experiments = {name: read(override(table, settings, name)) for name in algorithms}
-    paths = {name: runs_dir / default_name(experiment) for name, experiment in experiments.items()}
+    experiments = {name: load(experiment, settings, name) for name in algorithms}
+    paths = {name: runs_dir / default_name(chosen) for name, chosen in experiments.items()}
     if len(set(paths.values())) < len(paths):
         raise Refused("the algorithms of a comparison must differ, and --set algorithm.name makes them the same")
     if not fresh:
         for name, path in paths.items():
             _refuse_other_settings(path, experiments[name])
-    for position, (name, experiment) in enumerate(experiments.items(), 1):
-        _run(experiment, paths[name], data_dir, fresh, stop_requested, f"{name} ({position} of {len(experiments)})")
+    for position, (name, chosen) in enumerate(experiments.items(), 1):
+        _run(chosen, paths[name], data_dir, fresh, stop_requested, f"{name} ({position} of {len(experiments)})")
     return {name: RunFolder(path) for name, path in paths.items()}
 
 

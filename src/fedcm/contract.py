@@ -58,7 +58,7 @@ def _pure_and_typed(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
     found: list[str] = []
     for dtype in (torch.float32, torch.float64):
         scene = _Scene(algorithm, dtype)
-        report, kept = scene.report(0)
+        report, _ = scene.report(0)
         calls: list[tuple[str, Callable[[], Any], tuple[type, ...]]] = [
             ("init_server", lambda s=scene: algorithm.init_server(s.params), (types.server,)),
             ("init_client", lambda s=scene: algorithm.init_client(s.params), (types.kept,)),
@@ -83,7 +83,6 @@ def _pure_and_typed(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
                     found.append(f"{name} must keep {dtype}, got {tensor.dtype}")
                 if tensor.shape != (_P,):
                     found.append(f"{name} must give vectors of shape ({_P},), got {tuple(tensor.shape)}")
-        del kept
     return list(dict.fromkeys(found))
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from fedcm.algorithm import Vector
+from fedcm.chance import Purpose, torch_seed
 from fedcm.data.federated import FederatedData
 from fedcm.problem import Problem
 
@@ -32,9 +33,11 @@ def pieces(data: FederatedData) -> range:
 
 
 def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
+    """Whatever chance the model takes in evaluation is the same for the same piece, every time."""
     model = problem.bind(params).eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(torch_seed(0, Purpose.EVALUATION, client=start))
             features, labels = data.test(start, min(start + PIECE, data.test_size))
             outputs = model(features)
             loss = problem.loss(outputs, labels).item() * len(labels)

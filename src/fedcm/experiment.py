@@ -1,12 +1,12 @@
 """An experiment: its schema, read from a table, refused in a sentence where it cannot work."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, PlainSerializer
+from pydantic import Field, model_validator
 
 from fedcm.algorithm import Algorithm, messages
 from fedcm.algorithms import ALGORITHMS
@@ -14,9 +14,11 @@ from fedcm.algorithms.lookup import algorithm_name, read_algorithm
 from fedcm.contract import violations
 from fedcm.data import SOURCES
 from fedcm.data.partition import SPLITS
+from fedcm.models import refuse_unknown_model
+from fedcm.overrides import for_algorithm, override, read_table
 from fedcm.refusal import Refused, nearest
 from fedcm.sampling import PARTICIPATION
-from fedcm.tables import Section, read_choice, read_section
+from fedcm.settings import Section, read_choice, read_section
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -37,6 +39,12 @@ class Client(Section):
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     weight_decay_at: Literal["loss", "step"] = "loss"  # inside the client's gradient, or after the algorithm's mix
     clip: Rate | None = None  # greatest norm of the client's own gradient
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> "Client":
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("steps and epochs exclude each other; give one of them")
+        return self
 
 
 class Server(Section):
@@ -69,7 +77,7 @@ class Experiment(Section):
     split: Any
     participation: Any
     model: Model
-    algorithm: Annotated[Any, PlainSerializer(dataclasses.asdict)]
+    algorithm: Any
     client: Client = Client()
     server: Server = Server()
     evaluation: Evaluation = Evaluation()
@@ -88,6 +96,18 @@ _CHOICES = ("split", "participation", "model", "algorithm")
 _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
 
 
+def load(path: Path, settings: Iterable[str] = (), algorithm: str | None = None) -> Experiment:
+    """The experiment of a TOML file with settings put over it; its `[for.NAME]` tables are checked too."""
+    table = read_table(path)
+    for name in table["for"] if isinstance(table.get("for"), dict) else ():
+        if name in ALGORITHMS:
+            try:
+                read(for_algorithm(table, name))
+            except Refused as refusal:
+                raise Refused(f"[for.{name}]: {refusal}") from None
+    return read(override(table, settings, algorithm))
+
+
 def read(table: Mapping[str, Any]) -> Experiment:
     """The experiment that a table describes, every default filled in."""
     for key in table:
@@ -104,7 +124,8 @@ def read(table: Mapping[str, Any]) -> Experiment:
     fields["model"] = _read_model(table.get("model"))
     fields["algorithm"] = _sound(read_algorithm(table.get("algorithm")))
     experiment = read_section(Experiment, fields)
-    _refuse_contradictions(experiment)
+    _refuse_vanishing_rate(experiment)
+    refuse_unequal_weights(experiment.algorithm, experiment.server)
     return experiment
 
 
@@ -143,7 +164,9 @@ def _read_model(table: Any) -> Model:
             "model.name must be given: a bundled model (`fedcm models` lists them), or 'package.module:factory'"
         )
     options = {key: value for key, value in table.items() if key != "name"}
-    return read_section(Model, {"name": table["name"], "options": options}, "model")
+    model = read_section(Model, {"name": table["name"], "options": options}, "model")
+    refuse_unknown_model(model.name)  # now, rather than when the data have been read
+    return model
 
 
 def _in_full(source: str) -> str:
@@ -155,18 +178,18 @@ def _in_full(source: str) -> str:
         return source
 
 
-def _refuse_contradictions(experiment: Experiment) -> None:
-    if experiment.client.steps is not None and experiment.client.epochs is not None:
-        raise Refused("client.steps and client.epochs exclude each other; give one of them")
+def refuse_unequal_weights(algorithm: Algorithm[Any, Any, Any, Any], server: Server) -> None:
+    if server.weights == "examples" and getattr(messages(type(algorithm)).kept, "_fields", ()):
+        raise Refused(
+            f"{algorithm_name(algorithm)!r} must weigh clients equally, because its server tracks the plain mean of "
+            'what clients keep; set server.weights = "clients"'
+        )
+
+
+def _refuse_vanishing_rate(experiment: Experiment) -> None:
     client, last = experiment.client, experiment.rounds - 1
     if client.lr * client.lr_decay**last < _LEAST_RATE:
         raise Refused(
             f"client.lr must stay above {_LEAST_RATE:g} to the last round, and {client.lr} · {client.lr_decay}^{last} "
             "does not; raise client.lr_decay or take fewer rounds"
-        )
-    keeps = getattr(messages(type(experiment.algorithm)).kept, "_fields", ())
-    if experiment.server.weights == "examples" and keeps:
-        raise Refused(
-            f"the algorithm {algorithm_name(experiment.algorithm)!r} must weigh clients equally, because its server "
-            'tracks the plain mean of what clients keep; set server.weights = "clients"'
         )

@@ -45,7 +45,7 @@ class Problem:
         clip: float | None = None,
     ) -> None:
         refuse_running_statistics(model)
-        self.model = model
+        self.model = model.train()
         self.loss = loss
         self.weight_decay = weight_decay  # λ in the loss
         self.clip = clip  # greatest norm of a client's own gradient
@@ -105,7 +105,7 @@ class Problem:
         if self.weight_decay:
             gradient.add_(params, alpha=self.weight_decay)
         if self.clip is not None:
-            norm = torch.linalg.vector_norm(gradient)
+            norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
             gradient.mul_((self.clip / norm).clamp(max=1.0))
         return gradient
 

@@ -2,17 +2,13 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 _PLAIN_EVERY = 10.0  # seconds between plain lines at most
-
-
-class Show(Protocol):
-    def __call__(self, metrics: dict[str, Any]) -> None: ...
 
 
 def shown(
@@ -34,6 +30,7 @@ def _live(rounds: Iterator[Any], total: int, first: int, title: str, console: Co
         MofNCompleteColumn(),
         TextColumn("{task.fields[said]}"),
         TimeRemainingColumn(),
+        TextColumn("left"),
     )
     with Progress(*columns, console=console, refresh_per_second=8) as bar:
         task = bar.add_task(title, total=total, completed=first, said="")
@@ -78,9 +75,6 @@ class _Line:
 
 def _metrics(item: Any) -> dict[str, Any]:
     return getattr(item, "metrics", item)
-
-
-Say = Callable[[str], None]
 
 
 def say(sentence: str) -> None:

@@ -25,7 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, final
 
-from fedcm.atomic import flush, replacing, write_text
+from fedcm.atomic import flush, flush_folder, replacing, write_text
 from fedcm.checkpoint import save_tensors
 from fedcm.refusal import Refused, nearest
 
@@ -69,6 +69,7 @@ class RunFolder:
                 with RunFolder(path).locked():
                     path.rename(old)
             making.rename(path)  # fails where a folder with anything in it is
+            flush_folder(path.parent)
         except BaseException as error:
             folder.unlock()
             if old.exists():
@@ -128,32 +129,34 @@ class RunFolder:
             return False
         return False
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """The whole lines; a last one that was cut off is passed over."""
+    def read_metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
+        """The first so many lines, or all; a last one that was cut off is passed over."""
         if not self.metrics.is_file():
             return []
+        lines = self.metrics.read_bytes().split(b"\n")[:-1]
         try:
-            lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-            if lines and not lines[-1].endswith("\n"):
-                lines.pop()
-            read = [json.loads(line) for line in lines]
+            read = [json.loads(line) for line in lines[:rounds]]
             if not all(isinstance(line, dict) and "round" in line for line in read):
                 raise ValueError
             return read
         except ValueError:
-            raise Refused(
-                f"{str(self.metrics)!r} is damaged: line by line it must be JSON; start the run anew"
-            ) from None
+            raise Refused(f"{str(self.metrics)!r} is damaged: every line must be JSON; start the run anew") from None
 
     def keep_metrics(self, rounds: int) -> None:
-        """Cut back to what a checkpoint stands on."""
-        lines = self.read_metrics()[:rounds]
-        if [line.get("round") for line in lines] != list(range(rounds)):
+        """Cut back to what a checkpoint stands on, which was on the disk before it."""
+        lines = self.read_metrics(rounds)
+        if [line["round"] for line in lines] != list(range(rounds)):
             raise Refused(
                 f"{str(self.metrics)!r} must hold rounds 0 to {rounds - 1}, which the checkpoint stands on, and does "
                 "not; start the run anew"
             )
         write_text(self.metrics, "".join(map(_line, lines)))
+
+    def clear_leftovers(self) -> None:
+        """What a killed process was still writing."""
+        for kind in (".metrics.*", ".summary.*", ".model.*"):
+            for leftover in self.path.glob(kind):
+                leftover.unlink()
 
     def append(self, metrics: dict[str, Any]) -> None:
         with self.metrics.open("a", encoding="utf-8") as file:
@@ -202,14 +205,19 @@ def free_name(folder: Path, name: str) -> str:
     return next(candidate for candidate in names if not (folder / candidate).exists())
 
 
-def provenance(checksums: dict[str, str]) -> dict[str, Any]:
+def provenance(checksums: dict[str, str], experiment_sha256: str) -> dict[str, Any]:
     return {
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}},
+        "versions": versions(),
         "platform": platform.platform(),
+        "experiment_sha256": experiment_sha256,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(Path(part).name if k == 0 else part for k, part in enumerate(sys.argv)),
         "data_sha256": checksums,
     }
+
+
+def versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}}
 
 
 def _version(library: str) -> str:

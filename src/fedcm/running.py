@@ -1,10 +1,12 @@
 """An experiment run into a folder, from the start or from its newest checkpoint: the same bits either way."""
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from torch import Tensor
 
@@ -13,9 +15,9 @@ from fedcm.algorithms.lookup import algorithm_name
 from fedcm.assembly import Assembly, assemble
 from fedcm.checkpoint import Checkpoint
 from fedcm.executors.executor import Diverged, Stopped
-from fedcm.experiment import Experiment, read, to_toml
+from fedcm.experiment import Experiment, read, resolved, to_toml
 from fedcm.overrides import read_table
-from fedcm.record import Exists, RunFolder, free_name, provenance
+from fedcm.record import Exists, RunFolder, free_name, provenance, versions
 from fedcm.refusal import Refused
 from fedcm.summary import params_sha256, summarise
 from fedcm.training import Metrics, training
@@ -23,6 +25,7 @@ from fedcm.training import Metrics, training
 Say = Callable[[str], None]
 
 
+@final
 @dataclass
 class Run:
     """A run about to go on; its folder is locked until `drive` is done with it."""
@@ -50,7 +53,7 @@ def begin(
     if name is not None and not (re.fullmatch(r"\w[\w.+=-]*", name) and len(name.encode()) <= 200):
         raise Refused(f"a run's name must be up to 200 letters, digits and . _ + = -, got {name!r}")
     assembly = assemble(experiment, data_dir, stop_requested)
-    texts = to_toml(experiment), provenance(assembly.checksums)
+    texts = to_toml(experiment), provenance(assembly.checksums, fingerprint(experiment))
     while True:
         path = runs_dir / (name or free_name(runs_dir, default_name(experiment)))
         try:
@@ -76,8 +79,18 @@ def resume(
 
 
 def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested: Callable[[], bool]) -> Run:
-    assembly = assemble(read(read_table(folder.experiment)), data_dir, stop_requested)
-    for part, digest in folder.read_provenance()["data_sha256"].items():
+    experiment, began = read(read_table(folder.experiment)), folder.read_provenance()
+    if began.get("experiment_sha256") != fingerprint(experiment):
+        raise Refused(
+            f"{str(folder.experiment)!r} must be as the run began with it (but for rounds, targets and checkpoints), "
+            "and was changed; start a new run with it"
+        )
+    before = began.get("versions", {})
+    for library, version in versions().items():
+        if before.get(library) != version:
+            say(f"the run began with {library} {before.get(library)} and goes on with {version}: its bits may differ")
+    assembly = assemble(experiment, data_dir, stop_requested)
+    for part, digest in began["data_sha256"].items():
         if assembly.checksums.get(part) != digest:
             raise Refused(
                 f"the data must be those that the run {folder.name!r} began with, and {part!r} has another checksum; "
@@ -96,7 +109,10 @@ def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested:
             f"the run {folder.name!r} must be resumed with at least the {found.next_round} rounds that are done, "
             f"and its experiment has {assembly.plan.rounds}"
         )
-    assembly.executor.restore_client_states(found.client_states)
+    try:
+        assembly.executor.restore_client_states(found.client_states)
+    except (KeyError, ValueError):
+        raise Refused(f"the clients' states in {str(folder.checkpoints)!r} are not this algorithm's") from None
     return Run(folder, assembly, found.server, found.next_round)
 
 
@@ -104,7 +120,8 @@ def drive(run: Run) -> Generator[Metrics, None, None]:
     """Run the rounds that are left, writing everything down; gives each round's metrics when it is done."""
     try:
         run.folder.summary.unlink(missing_ok=True)  # of an end that it comes to again
-        checkpoint.clear_leftovers(run.folder.checkpoints)
+        run.folder.clear_leftovers()
+        checkpoint.clear_after(run.folder.checkpoints, run.first)
         run.folder.keep_metrics(run.first)
         yield from _rounds(run)
         _finish(run)
@@ -156,6 +173,15 @@ def _summary(run: Run, outcome: str) -> dict[str, Any]:
         **summarise(run.folder.read_metrics(), experiment.evaluation.targets),
         "params_sha256": params_sha256(run.server.params),
     }
+
+
+def fingerprint(experiment: Experiment) -> str:
+    """sha256 of all settings that the rounds already done depend on: a run may be made longer."""
+    table = resolved(experiment)
+    for key in ("name", "rounds", "checkpoints", "data"):  # data have checksums of their own
+        del table[key]
+    del table["evaluation"]["targets"]
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
 def default_name(experiment: Experiment) -> str:

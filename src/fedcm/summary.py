@@ -47,5 +47,5 @@ def _accuracy(evaluated: Sequence[dict[str, Any]], rounds: int) -> dict[str, Any
         "mean_last_100": math.fsum(late) / len(late),
         "evaluations_in_last_100": len(late),
         "best": best["test_accuracy"],
-        "best_round": best["round"],
+        "rounds_to_best": best["round"] + 1,
     }

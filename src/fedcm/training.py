@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ Metrics = dict[str, Any]
 _NAMED = 1000  # a larger cohort is told by its size alone; who it was follows from the seed
 
 
+@final
 @dataclass(frozen=True)
 class Plan:
     """What a training is, beside its algorithm and its clients."""
@@ -40,6 +41,7 @@ class Plan:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
+@final
 @dataclass(frozen=True)
 class RoundDone:
     index: int
@@ -53,28 +55,36 @@ def training(
     """Rounds `first`, …, from a server state on."""
     for index in range(first, plan.rounds):
         started = time.perf_counter()
-        cohort = plan.participation.cohort(plan.population, plan.seed, index)
-        client_lr = plan.schedule.client(index)
-        round = Round(index, client_lr, plan.schedule.server_lr, len(cohort), plan.population, math.nan)
-        sent = algorithm.broadcast(server)
-        result = executor.run_round(sent, cohort, round)
-        before = server
-        if result.cohort:  # an empty round passes and changes nothing
-            server = algorithm.update(server, result.mean, replace(round, cohort=result.cohort, steps=result.steps))
         with one_thread():
-            metrics = describe(index, client_lr, len(cohort), sent, result, before, server)
-        if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
-            metrics |= evaluation(executor, server.params, index)
+            server, metrics = one_round(algorithm, executor, plan, server, index)
         yield RoundDone(index, server, metrics | {"seconds": round_seconds(started)})
+
+
+def one_round(
+    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: Plan, server: Any, index: int
+) -> tuple[Any, Metrics]:
+    cohort = plan.participation.cohort(plan.population, plan.seed, index)
+    client_lr = plan.schedule.client(index)
+    round = Round(index, client_lr, plan.schedule.server_lr, len(cohort), plan.population, math.nan)
+    sent = algorithm.broadcast(server)
+    result = executor.run_round(sent, cohort, round)
+    before = server
+    if result.cohort:  # an empty round passes and changes nothing
+        server = algorithm.update(server, result.mean, replace(round, cohort=result.cohort, steps=result.steps))
+    metrics = describe(index, client_lr, len(cohort), sent, result, before, server)
+    if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
+        metrics |= evaluation(executor, server.params, index)
+    return server, metrics
 
 
 def describe(
     index: int, client_lr: float, asked: int, sent: Any, result: RoundResult, before: Any, after: Any
 ) -> Metrics:
-    norms = {f"{name}_norm": norm(field) for name, field in zip(after._fields, after, strict=True) if name != "params"}
-    update_norm = norm(after.params - before.params)
-    if not math.isfinite(update_norm):
-        raise Diverged(f"the server's update became {update_norm} in round {index}")
+    norms = {"update_norm": norm(after.params - before.params)}
+    norms |= {f"{name}_norm": norm(field) for name, field in zip(after._fields, after, strict=True) if name != "params"}
+    for name, value in norms.items():
+        if not math.isfinite(value):
+            raise Diverged(f"the server's {name} became {value} in round {index}")
     return {
         "round": index,
         "cohort": result.cohort,
@@ -82,7 +92,6 @@ def describe(
         "steps": result.steps,
         "client_lr": client_lr,
         "loss": result.loss if result.cohort else None,
-        "update_norm": update_norm,
         **norms,
         "bytes_down": asked * size_in_bytes(sent),
         "bytes_up": result.cohort * size_in_bytes(result.mean or ()),

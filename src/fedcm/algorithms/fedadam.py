@@ -6,8 +6,7 @@
              v ← β2·v + (1−β2)·mean(moved)²            v starts at τ², and nothing is corrected for bias
              x ← x − s·m / (√v + τ)
 
-Both are found in the literature: v starting at 0, and bias correction as in Adam itself; the paper has neither.
-
+Elsewhere v starts at 0, or bias is corrected as in Adam itself; the paper does neither.
 Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar & McMahan, "Adaptive Federated Optimization", ICLR 2021.
 """
 
@@ -43,11 +42,8 @@ class FedAdam(Algorithm[ServerState, Broadcast, Nothing, Report]):
     paper = "Reddi et al., ICLR 2021"
 
     def __post_init__(self) -> None:
-        for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
-        if not self.tau > 0:
-            raise ValueError(f"tau must be positive, got {self.tau}; the papers use 0.001 to 0.1")
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.tau > 0):
+            raise ValueError(f"beta1 and beta2 must lie in [0, 1) and tau be positive, got {self}")
 
     def init_server(self, params: Vector) -> ServerState:
         return ServerState(params, torch.zeros_like(params), torch.full_like(params, self.tau**2))

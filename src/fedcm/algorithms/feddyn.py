@@ -5,11 +5,8 @@
     report   moved = x − y
     server   h ← h + a·(S/N)·mean(moved),  x ← x − s·(mean(moved) + h/a)        s = 1 is the paper
 
-Must hold: h is the mean of all N h_i, those of unseen clients being 0. Here h_i is the client's own gradient at its
-last minimum; half of the public code keeps −h_i instead.
-
-Acar, Zhao, Matas Navarro, Mattina, Whatmough & Saligrama, "Federated Learning Based on Dynamic Regularization",
-ICLR 2021.
+Must hold: h is the mean of all N h_i, those of unseen clients being 0. Some public code keeps −h_i instead.
+Acar, Zhao, Matas, Mattina, Whatmough & Saligrama, "Federated Learning Based on Dynamic Regularization", ICLR 2021.
 """
 
 from dataclasses import dataclass

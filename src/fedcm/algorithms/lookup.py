@@ -8,7 +8,7 @@ from fedcm.algorithm import Algorithm, messages
 from fedcm.algorithms import ALGORITHMS
 from fedcm.imports import import_path
 from fedcm.refusal import Refused, nearest
-from fedcm.tables import read_dataclass
+from fedcm.settings import read_dataclass
 
 
 def read_algorithm(table: Any) -> Algorithm[Any, Any, Any, Any]:

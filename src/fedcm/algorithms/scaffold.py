@@ -7,9 +7,7 @@
     server   x ← x − s·mean(moved),  c ← c + (S/N)·mean(change)
 
 Must hold: c is the mean of all N c_i, those of unseen clients being 0. Options I and II agree at one full-batch step.
-
-Karimireddy, Kale, Mohri, Reddi, Stich & Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning",
-ICML 2020.
+Karimireddy, Kale, Mohri, Reddi, Stich & Suresh, "SCAFFOLD: Stochastic Controlled Averaging …", ICML 2020.
 """
 
 from dataclasses import dataclass
@@ -63,15 +61,11 @@ class Scaffold(Algorithm[ServerState, Broadcast, ClientState, Report]):
         return gradient(params) - kept.control + sent.control
 
     def report(self, run: LocalRun, sent: Broadcast, kept: ClientState) -> tuple[Report, ClientState]:
-        if self.option == "I":
-            control = run.full_gradient(run.start)
-        else:
-            control = run.mean_direction + kept.control - sent.control
+        from_steps = self.option == "II"
+        control = run.mean_direction + kept.control - sent.control if from_steps else run.full_gradient(run.start)
         return Report(run.moved, control - kept.control), ClientState(control)
 
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         share = round.cohort / round.population
-        return ServerState(
-            server.params - round.server_lr * mean.moved,
-            server.control + share * mean.control_change,
-        )
+        control = server.control + share * mean.control_change
+        return ServerState(server.params - round.server_lr * mean.moved, control)

@@ -1,8 +1,8 @@
 """CIFAR-10 and CIFAR-100 (fine labels): 50,000 + 10,000 colour images of 32 × 32.
 
 They lie prepared in `<data folder>/<name>/` as four arrays, {train,test}_{images,labels}.npy, the images mapped into
-memory rather than read, so that many workers on a machine share one copy. Every load compares the sha256 of each array
-with the published data's, so a result can only come from the real images in the official order.
+memory rather than read. Every load compares the sha256 of each array with the published data's, so a result can only
+come from the real images in the official order.
 """
 
 from dataclasses import dataclass

@@ -38,15 +38,20 @@ class ArrayData:
     """A dataset dealt out: the training examples lie client after client, as they came (bytes stay bytes), and a
     client's range is made ready for the model when it is asked for."""
 
-    def __init__(self, dataset: Dataset, parts: Sequence[np.ndarray], dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        parts: Sequence[np.ndarray],
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
         order = torch.from_numpy(np.concatenate(parts).astype(np.int64))
         self.offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
         self.train = Examples(dataset.train.features[order], dataset.train.labels[order])
         self.held_out = dataset.test
         self.normalisation = dataset.normalisation
         self.dtype = dtype
-        self.classes = dataset.classes
-        self.input_shape = tuple(dataset.train.features.shape[1:])
+        self.device = device
 
     @property
     def population(self) -> int:
@@ -67,8 +72,8 @@ class ArrayData:
         return self._ready(self.held_out, start, stop)
 
     def _ready(self, examples: Examples, start: int, stop: int) -> Examples:
-        features = ready(examples.features[start:stop], self.normalisation, self.dtype)
-        labels = examples.labels[start:stop]
+        features = ready(examples.features[start:stop].to(self.device), self.normalisation, self.dtype)
+        labels = examples.labels[start:stop].to(self.device)
         return Examples(features, labels.to(self.dtype if labels.is_floating_point() else torch.int64))
 
 
@@ -80,8 +85,8 @@ def ready(features: Tensor, normalisation: Normalisation | None, dtype: torch.dt
         features = features.contiguous(memory_format=torch.channels_last)
     if normalisation is not None:
         shape = (-1, *[1] * (features.dim() - 2))
-        mean = torch.tensor(normalisation.mean, dtype=dtype).reshape(shape)
-        std = torch.tensor(normalisation.std, dtype=dtype).reshape(shape)
+        mean = features.new_tensor(normalisation.mean).reshape(shape)
+        std = features.new_tensor(normalisation.std).reshape(shape)
         features = (features / normalisation.scale - mean) / std
     return features
 

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from fedcm.algorithm import Algorithm, Vector, messages
 
+_CLIENTS = "@clients"  # no field of a state can be called so
+
 
 @final
 class ClientStates:
@@ -27,16 +29,17 @@ class ClientStates:
             self._seen.update(states)
 
     def save(self) -> dict[str, Tensor]:
-        """`ids` (M,), and (M, P) for every field; nothing where clients keep nothing."""
+        """`@clients` (M,), and (M, P) for every field; nothing where clients keep nothing."""
         if not self._seen:
             return {}
         ids = sorted(self._seen)
         rows = {name: torch.stack([self._seen[client][k] for client in ids]) for k, name in enumerate(self._fields)}
-        return {"ids": torch.tensor(ids), **rows}
+        return {_CLIENTS: torch.tensor(ids), **rows}
 
     def restore(self, saved: dict[str, Tensor]) -> None:
         self._seen = {}
         if saved:
             columns = [saved[name].unbind() for name in self._fields]
-            for client, *fields in zip(saved["ids"].tolist(), *columns, strict=True):
-                self._seen[client] = self._kind(*[field.clone() for field in fields])
+            for client, *fields in zip(saved[_CLIENTS].tolist(), *columns, strict=True):
+                like = zip(fields, self._unseen, strict=True)
+                self._seen[client] = self._kind(*[field.to(unseen) for field, unseen in like])

@@ -1,4 +1,4 @@
-"""All clients of a round one after another, in this process, on one thread."""
+"""All clients of a round one after another, in this process."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,6 @@ from fedcm.evaluate import Score, pieces, score, tally
 from fedcm.executors.client_states import ClientStates
 from fedcm.executors.executor import Diverged, RoundResult, Stopped
 from fedcm.problem import Problem
-from fedcm.threads import one_thread
 
 
 @final
@@ -51,7 +50,7 @@ class LocalExecutor:
         mean: ExactMean[Any] = ExactMean(len(cohort))
         weights = self._weights(cohort)
         results: list[tuple[int, ClientResult]] = []
-        with one_thread(), torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]):
             for client, weight in zip(cohort.tolist(), weights, strict=True):
                 if self.stop_requested():
                     raise Stopped
@@ -100,8 +99,7 @@ class LocalExecutor:
     def evaluate(self, params: Vector) -> Score | None:
         if not self.data.test_size:
             return None
-        with one_thread():
-            return score(tally(self.problem, params, self.data, start) for start in pieces(self.data))
+        return score(tally(self.problem, params, self.data, start) for start in pieces(self.data))
 
     def client_states(self) -> dict[str, Tensor]:
         return self.states.save()

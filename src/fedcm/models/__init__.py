@@ -33,8 +33,7 @@ def build_model(
     A factory of the user's is called with the experiment's options, and with `input_shape` and `classes` where it has
     parameters of these names.
     """
-    if name not in MODELS and ":" not in name:
-        raise Refused(f"there is no model {name!r}; {nearest(name, MODELS)} Your own is named 'package.module:factory'")
+    refuse_unknown_model(name)
     factory = MODELS[name] if name in MODELS else import_path(name)
     if not callable(factory):
         raise Refused(f"the model {name!r} must be a function or class that returns an nn.Module, got {factory!r}")
@@ -59,3 +58,8 @@ def build_model(
     if not isinstance(model, nn.Module):
         raise Refused(f"the model {name!r} must return an nn.Module, got {type(model).__name__}")
     return model
+
+
+def refuse_unknown_model(name: str) -> None:
+    if name not in MODELS and ":" not in name:
+        raise Refused(f"there is no model {name!r}; {nearest(name, MODELS)}; your own is 'package.module:factory'")

@@ -1,7 +1,7 @@
 """Residual networks with group norm in place of batch norm, whose running statistics do not survive averaging.
 
 `resnet18` has the 3×3 stem that fits 32×32 images; `resnet18-imagenet-stem` keeps the 7×7 stride-2 stem and max-pool of
-224×224 images: 15 times cheaper here, and several points of accuracy lower. The literature calls both ResNet-18.
+224×224 images: a fifteenth of the arithmetic on 32×32 images, and less to see. The literature calls both ResNet-18.
 
 He, Zhang, Ren & Sun, "Deep Residual Learning for Image Recognition", CVPR 2016; Wu & He, "Group Normalization", 2018.
 """

@@ -85,16 +85,26 @@ def runs_table(states: Sequence[dict[str, Any]]) -> None:
 
 
 def algorithms_table() -> None:
-    table = Table("algorithm", "sends down", "clients keep", "reports up", "vectors", "settings", "paper")
+    table = Table(box=SIMPLE, pad_edge=False)
+    for heading in ("algorithm", "down", "sends down", "clients keep", "up", "reports up", "settings", "paper"):
+        table.add_column(heading, overflow="fold")
     for name, kind in ALGORITHMS.items():
         types = messages(kind)
         sent, kept, reported = (t.__annotations__ for t in (types.sent, types.kept, types.reported))
-        settings = ", ".join(f"{field.name} = {field.default}" for field in dataclasses.fields(kind))
-        vectors = f"{len(sent)} ↓ {len(reported)} ↑"
+        settings = "\n".join(f"{field.name} = {field.default}" for field in dataclasses.fields(kind))
         table.add_row(
-            name, ", ".join(sent), ", ".join(kept) or "–", ", ".join(reported), vectors, settings or "–", kind.paper
+            name,
+            str(len(sent)),
+            "\n".join(sent),
+            "\n".join(kept) or "–",
+            str(len(reported)),
+            "\n".join(reported),
+            settings or "–",
+            kind.paper,
         )
     _print(table)
+
+    print("down, up: vectors of the model's size sent to and from each client that takes part in a round")
 
 
 def models_table() -> None:

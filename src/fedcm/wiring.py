@@ -1,0 +1,70 @@
+"""From settings, a model and data to the objects that train: the one place where they are put together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch.nn.functional as F
+from torch import nn
+
+from fedcm.algorithm import Algorithm
+from fedcm.data.batches import LocalWork
+from fedcm.data.dataset import Dataset
+from fedcm.data.federated import ArrayData
+from fedcm.data.partition import Parts
+from fedcm.executors.executor import Executor
+from fedcm.executors.local import LocalExecutor
+from fedcm.experiment import Client, Server, refuse_unequal_weights
+from fedcm.problem import Loss, Problem, squared_error
+from fedcm.refusal import Refused
+from fedcm.rehearsal import rehearse
+from fedcm.sampling import FixedSize, Participation
+from fedcm.schedule import Schedule
+from fedcm.training import Plan
+
+
+@final
+@dataclass(frozen=True)
+class Wired:
+    problem: Problem
+    executor: Executor
+    plan: Plan
+
+
+def wire(
+    algorithm: Algorithm[Any, Any, Any, Any],
+    model: nn.Module,
+    dataset: Dataset,
+    parts: Parts,
+    client: Client,
+    server: Server,
+    *,
+    participation: Participation,
+    rounds: int,
+    seed: int,
+    evaluate_every: int,
+    loss: Loss | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> Wired:
+    """Refuses what does not fit together. Without a loss it is cross-entropy, or squared error for float labels."""
+    refuse_unequal_weights(algorithm, server)
+    if isinstance(participation, FixedSize) and participation.clients > len(parts):
+        raise Refused(f"participation must be at most {len(parts)} clients, all there are, got {participation.clients}")
+    in_loss = client.weight_decay_at == "loss"
+    default = F.cross_entropy if dataset.classes is not None else squared_error
+    decay = client.weight_decay if in_loss else 0.0
+    problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip)
+    data = ArrayData(dataset, parts, problem.dtype, problem.device)
+    rehearse(problem, data.client(0), None if loss else dataset.classes)
+    executor = LocalExecutor(
+        algorithm,
+        problem,
+        data,
+        LocalWork(client.batch_size, client.epochs or 1, client.steps),
+        seed=seed,
+        step_decay=0.0 if in_loss else client.weight_decay,
+        weigh_by_examples=server.weights == "examples",
+        stop_requested=stop_requested,
+    )
+    schedule = Schedule(client.lr, client.lr_decay, server.lr)
+    return Wired(problem, executor, Plan(rounds, len(parts), participation, schedule, seed, evaluate_every))

@@ -1,0 +1,52 @@
+"""Minibatches: every example once a pass, another order every time, the same for the same (seed, round, client)."""
+
+from itertools import chain
+
+import pytest
+import torch
+
+from fedcm.data.batches import LocalWork
+from fedcm.data.dataset import Examples
+
+DATA = Examples(torch.arange(23.0)[:, None], torch.arange(23))
+
+
+def drawn(work: LocalWork, seed: int = 1, round: int = 2, client: int = 3) -> list[list[int]]:
+    return [batch.labels.tolist() for batch in work.batches(DATA, seed, round, client)]
+
+
+def test_every_example_is_used_once_in_every_pass() -> None:
+    batches = drawn(LocalWork(batch_size=5, epochs=3))
+    assert [len(batch) for batch in batches] == [5, 5, 5, 5, 3] * 3
+    for start in (0, 5, 10):
+        assert sorted(chain.from_iterable(batches[start : start + 5])) == list(range(23))
+
+
+def test_features_and_labels_stay_together() -> None:
+    for batch in LocalWork(batch_size=4).batches(DATA, 0, 0, 0):
+        assert batch.features[:, 0].tolist() == batch.labels.tolist()
+
+
+def test_every_pass_has_an_order_of_its_own_and_none_is_the_datas() -> None:
+    batches = drawn(LocalWork(batch_size=23, epochs=3))
+    assert len({tuple(batch) for batch in [*batches, list(range(23))]}) == 4
+
+
+@pytest.mark.parametrize("other", [{"seed": 9}, {"round": 9}, {"client": 9}])
+def test_another_seed_round_or_client_draws_another_order(other: dict[str, int]) -> None:
+    work = LocalWork(batch_size=5)
+    assert drawn(work) == drawn(work)
+    assert drawn(work) != drawn(work, **other)
+
+
+def test_a_number_of_steps_goes_round_the_data_as_often_as_it_takes() -> None:
+    batches = drawn(LocalWork(batch_size=10, steps=5))
+    assert [len(batch) for batch in batches] == [10, 10, 3, 10, 10]
+    assert len(drawn(LocalWork(batch_size=10, steps=2))) == 2
+
+
+@pytest.mark.parametrize("examples", [1, 4, 5, 6, 100])
+def test_the_count_is_what_is_drawn(examples: int) -> None:
+    data = Examples(torch.zeros(examples, 1), torch.zeros(examples))
+    for work in (LocalWork(5, epochs=2), LocalWork(5, steps=7)):
+        assert work.count(examples) == len(list(work.batches(data, 0, 0, 0)))
