@@ -1,5 +1,6 @@
 """What the documents show is run: their code, and the commands that need no download."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -8,6 +9,11 @@ from pathlib import Path
 import pytest
 from scenes import small_experiment, write_npz
 from tomli_w import dumps
+
+from fedcm.algorithms import ALGORITHMS
+from fedcm.data.partition import SPLITS
+from fedcm.experiment import SECTIONS, load
+from fedcm.sampling import PARTICIPATION
 
 ROOT = Path(__file__).parents[1]
 
@@ -50,3 +56,29 @@ def test_the_readmes_python_runs_as_written(tmp_path: Path) -> None:
     for number, code in enumerate(blocks("README.md", "python")):
         (tmp_path / f"example{number}.py").write_text(code)
         in_folder(tmp_path, f"example{number}.py")
+
+
+def test_every_setting_of_an_experiment_is_documented() -> None:
+    text = (ROOT / "docs" / "experiments.md").read_text()
+    for section, kind in SECTIONS.items():
+        chapter = text.split(f"## `[{section}]`")[1].split("\n## ")[0]
+        for setting in kind.model_fields:
+            assert f"`{setting}`" in chapter, f"{section}.{setting}"
+    for kinds in (SPLITS, PARTICIPATION, ALGORITHMS):
+        for name, chosen in kinds.items():
+            row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+            for field in dataclasses.fields(chosen):  # pyright: ignore[reportArgumentType]
+                assert f"`{field.name}`" in row, f"{name}: {field.name}"
+
+
+def test_the_documented_experiment_is_one(tmp_path: Path) -> None:
+    (example,) = blocks("docs/experiments.md", "toml")
+    (tmp_path / "demo.toml").write_text(example)
+    assert load(tmp_path / "demo.toml").rounds == 400
+    assert load(tmp_path / "demo.toml", algorithm="fedadam").server.lr == 0.1
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").rglob("*.toml")), ids=lambda path: path.stem)
+def test_every_bundled_experiment_reads(path: Path) -> None:
+    for name in ALGORITHMS:
+        load(path, algorithm=name)
