@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "executors": {"aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "problem"},
     "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
     "rehearsal": {"data", "problem", "refusal"},
-    "overrides": {"algorithms", "refusal"},
+    "overrides": {"algorithms", "data", "refusal", "sampling"},
     "experiment": {
         *("algorithm", "algorithms", "contract", "data", "models", "overrides", "refusal", "sampling", "settings"),
     },

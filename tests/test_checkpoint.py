@@ -54,6 +54,7 @@ def test_what_is_no_checkpoint_is_cleared(tmp_path: Path) -> None:
     (tmp_path / "round-000004.safetensors").write_bytes(b"damaged")
     (tmp_path / "round-000001.safetensors").write_bytes(b"its note is gone")
     (tmp_path / ".round-000006.abc.safetensors").write_bytes(b"half")
+    (tmp_path / ".round-000006.abc.json").write_bytes(b"half")
     found = checkpoint.newest(tmp_path, TEMPLATE, lambda _: None)
     assert found is not None
     checkpoint.clear_after(tmp_path, found.next_round)

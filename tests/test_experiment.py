@@ -61,6 +61,31 @@ def test_another_algorithm_brings_its_own_settings() -> None:
     assert read(for_algorithm(given, "fedcm")).algorithm == FedCM(alpha=0.1), "the experiment's own stays as it was"
 
 
+def test_the_command_line_wins_over_an_algorithms_table_and_that_over_the_file() -> None:
+    given = table() | {"for": {"fedcm": {"client": {"lr": 0.3, "epochs": 7}}}}
+    experiment = read(override(given, ["client.lr=0.7"]))
+    assert experiment.client.lr == 0.7
+    assert experiment.client.epochs == 7
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("split.kind=shards", {"kind": "shards", "clients": 12, "per_client": 2}),
+        ("split.kind=iid", {"kind": "iid", "clients": 12}),
+        ("participation.kind=everyone", {"kind": "everyone"}),
+        ("model.name=linear", {"name": "linear"}),
+    ],
+)
+def test_another_kind_keeps_what_it_has_a_name_for(setting: str, expected: dict[str, Any]) -> None:
+    section = setting.split(".")[0]
+    assert resolved(read(override(table(), [setting])))[section] == expected
+
+
+def test_steps_given_on_the_command_line_take_the_place_of_epochs() -> None:
+    assert read(override(table(), ["client.steps=9"])).client.epochs is None
+
+
 def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
     path = tmp_path / "called-so.toml"
     path.write_text("rounds = 1")

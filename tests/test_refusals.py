@@ -380,7 +380,7 @@ def flipped(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     cases(
-        ("not there", lambda path: None, "there must be an .npz file at mine.npz, got nothing there"),
+        ("not there", lambda path: None, "mine.npz, got nothing there"),
         ("empty", lambda path: path.write_bytes(b""), "cannot be read as an .npz; write it with numpy.savez"),
         ("junk", lambda path: path.write_bytes(b"PK\x03\x04 junk"), "cannot be read as an .npz"),
         ("a text", lambda path: path.write_text("x,y\n1,2\n"), "cannot be read as an .npz"),
@@ -878,7 +878,7 @@ def test_a_damaged_summary_gives_no_traceback(fedcm: Fedcm, stopped: Path, summa
 @pytest.mark.parametrize(
     ("path", "said"),
     cases(
-        ("nothing there", "runs/stoped", "there is no run 'runs/stoped'; did you mean 'stopped'?"),
+        ("nothing there", "runs/stoped", "there is no run 'runs/stoped'; did you mean 'runs/stopped'?"),
         ("nowhere at all", "no/such/place", "there is no run 'no/such/place'"),
         ("a folder that is no run", "runs", "there is no run 'runs'"),
         ("a file", "small.toml", "there is no run 'small.toml'"),

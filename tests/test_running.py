@@ -184,6 +184,39 @@ def test_the_command_line_runs_resumes_and_lists(
     assert "small-fedcm-seed5-2" in fedcm("runs", "--runs-dir", runs).out
 
 
+def test_a_finished_run_is_made_longer_by_more_rounds(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    reference = whole(experiment(evaluation={"every": 4}), tmp_path / "runs")
+    short = whole(experiment(rounds=8, evaluation={"every": 4}), tmp_path / "runs", "short")
+    text = (short / "experiment.toml").read_text()
+    (short / "experiment.toml").write_text(text.replace("rounds = 8", "rounds = 12"))
+    assert fedcm("resume", "short", "--runs-dir", tmp_path / "runs").code == 0
+    assert lines_of(short) == lines_of(reference)
+
+
+def test_a_diverged_run_still_prints_its_summary_as_json(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = experiment(client={"lr": 1e5, "weight_decay": 10.0}, rounds=50)
+    answer = fedcm("run", path, "--runs-dir", tmp_path / "runs", "--json")
+    assert answer.code == 1
+    assert json.loads(answer.out)["outcome"] == "diverged"
+    compared = fedcm("compare", path, "--algorithms", "fedavg,fedcm", "--runs-dir", tmp_path / "both")
+    assert compared.code == 1
+    assert compared.out.count("(diverged)") == 2
+
+
+def test_a_comparison_goes_on_where_it_was_stopped(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = experiment()
+    reference = whole(path, tmp_path / "runs")
+    folder = stopped_after(5, path, tmp_path / "both", "small-fedcm-seed3")
+    assert fedcm("compare", path, "--algorithms", "fedcm", "--runs-dir", tmp_path / "both").code == 0
+    assert lines_of(folder) == lines_of(reference)
+
+
 def test_a_comparison_runs_what_is_missing_and_draws(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:

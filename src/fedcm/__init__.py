@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
     from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
     from fedcm.api import Trained, train
+    from fedcm.data.dataset import Dataset, Examples
     from fedcm.refusal import Refused
+    from fedcm.sampling import Everyone, FixedSize, Independent, Participation
 
 __version__ = "0.1.0"
 
@@ -26,6 +28,12 @@ _HOME = {
     "FedCM": "fedcm.algorithms",
     "FedDyn": "fedcm.algorithms",
     "Scaffold": "fedcm.algorithms",
+    "Dataset": "fedcm.data.dataset",
+    "Examples": "fedcm.data.dataset",
+    "Everyone": "fedcm.sampling",
+    "FixedSize": "fedcm.sampling",
+    "Independent": "fedcm.sampling",
+    "Participation": "fedcm.sampling",
     "Refused": "fedcm.refusal",
     "Trained": "fedcm.api",
     "train": "fedcm.api",
@@ -33,13 +41,19 @@ _HOME = {
 
 __all__ = [
     "Algorithm",
+    "Dataset",
+    "Everyone",
+    "Examples",
     "FedAdam",
     "FedAvg",
     "FedCM",
     "FedDyn",
+    "FixedSize",
     "Gradient",
+    "Independent",
     "LocalRun",
     "Nothing",
+    "Participation",
     "Refused",
     "Round",
     "Scaffold",

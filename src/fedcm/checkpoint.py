@@ -82,9 +82,11 @@ def clear_after(folder: Path, next_round: int) -> None:
     for note in _notes(folder):
         if _round_of(note) > next_round:
             note.unlink()
-    for file in [*folder.glob(".round-*"), *folder.glob("round-*.safetensors")]:
-        if not file.with_suffix(".json").exists():
-            file.unlink()
+    for half in folder.glob(".round-*"):
+        half.unlink()
+    for tensors in folder.glob("round-*.safetensors"):
+        if not tensors.with_suffix(".json").exists():
+            tensors.unlink()
 
 
 def sha256(path: Path) -> str:

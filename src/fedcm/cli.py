@@ -25,21 +25,42 @@ app = typer.Typer(
 Try `fedcm run experiments/demo.toml`, then `fedcm runs`.""",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from fedcm import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
 data_app = typer.Typer(no_args_is_help=True, help="Fetch data sets, and look at how they are split over clients.")
 app.add_typer(data_app, name="data")
 
-ExperimentPath = Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment to run.")]
+ExperimentPath = Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment's TOML file.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Change a setting, such as `client.lr=0.05`; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Change a setting, such as `client.lr=0.05`; a value is TOML or a plain word; may be repeated.",
+    ),
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Short for --set seed=N.")]
 RunsDir = Annotated[Path, typer.Option(envvar="FEDCM_RUNS", help="Where the runs' folders are.")]
 DataDir = Annotated[
     Path | None,
-    typer.Option(
-        envvar="FEDCM_DATA", help="Where data sets are; a folder in your cache unless given.", show_default=False
-    ),
+    typer.Option(envvar="FEDCM_DATA", help="Where data sets are; ~/.cache/fedcm unless given.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
 
@@ -56,7 +77,7 @@ def run(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run an experiment.
+    """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
 
     Example: `fedcm run experiments/demo.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
     """
@@ -74,17 +95,26 @@ def run(
 
 @app.command()
 def resume(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")], data_dir: DataDir = None, as_json: AsJson = False
+    run: Annotated[Path, typer.Argument(help="The run's folder, or its name in the runs' folder.")],
+    runs_dir: RunsDir = Path("runs"),
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped, from its newest checkpoint: the result is the same to the last bit.
 
+    A larger `rounds` in the run's experiment.toml makes a finished run longer.
+
     Example: `fedcm resume runs/demo-fedcm-seed1`
     """
-    from fedcm.record import RunFolder
+    from fedcm.overrides import read_table
+    from fedcm.record import RunFolder, there_is
     from fedcm.running import resume as resume_run
 
+    run = run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run
     folder, code = RunFolder.open(run), 0
-    if (folder.read_summary() or {}).get("outcome") == "finished":
+    summary = folder.read_summary() or {}
+    rounds = read_table(folder.experiment).get("rounds", 0)
+    if summary.get("outcome") == "finished" and summary.get("rounds", 0) >= rounds:
         say(f"run {run} has finished already")
     else:
         with StopSignals() as stopping, only_results_on_stdout(as_json):
@@ -99,7 +129,7 @@ def resume(
 def compare(
     experiment: ExperimentPath,
     algorithms: Annotated[
-        str, typer.Option(help="Which, with commas between them; all bundled ones unless given.")
+        str, typer.Option(help="Such as `fedavg,fedcm,my_module:Mine`; all bundled ones unless given.")
     ] = "",
     settings: Settings = None,
     seed: Seed = None,
@@ -142,11 +172,14 @@ def runs(
     runs_dir: RunsDir = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """List the runs: how far they are and how well they did."""
+    """List the runs, and those in folders of runs: how far they are and how well they did.
+
+    Example: `fedcm runs --runs-dir runs/demo`
+    """
     from fedcm.record import runs_in
     from fedcm.report.tables import runs_table, state_of
 
-    states = [state_of(folder) for folder in runs_in(runs_dir)]
+    states = [state_of(folder, runs_dir) for folder in runs_in(runs_dir, nested=True)]
     if as_json:
         print(json.dumps(states, indent=2))
     elif states:
@@ -220,10 +253,16 @@ def split(
     settings: Settings = None,
     seed: Seed = None,
     data_dir: DataDir = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to draw the picture.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The picture: NAME-split.png unless given."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how an experiment's data are split over its clients: a summary, and a picture of the clients' label mix."""
+    """Show how an experiment's data are split over its clients: a summary, and a picture of the clients' label mix.
+
+    Example: `fedcm data split experiments/demo.toml --set split.concentration=0.1 -o mix.png`
+    """
     from fedcm.assembly import split as split_data
     from fedcm.data import load
     from fedcm.data.partition import label_counts
@@ -236,7 +275,7 @@ def split(
     if dataset.classes is None:
         raise Refused("the label mix needs labels that are classes, and these are numbers")
     counts = label_counts(split_data(chosen, dataset), dataset.train.labels.numpy())
-    summary = spread(counts) | {"unused_examples": float(dataset.train.size - counts.sum())}
+    summary = spread(counts) | {"unused_examples": int(dataset.train.size - counts.sum())}
     path = draw_label_mix(counts, f"{chosen.name}: {dataset.name}", output or Path(f"{chosen.name}-split.png"))
     if as_json:
         print(json.dumps(summary | {"picture": str(path)}))

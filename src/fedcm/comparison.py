@@ -60,5 +60,11 @@ def _run(
 
 def _refuse_other_settings(path: Path, experiment: Experiment) -> None:
     folder = RunFolder(path)
-    if folder.experiment.is_file() and resolved(read(read_table(folder.experiment))) != resolved(experiment):
-        raise Refused(f"the run {str(path)!r} has other settings; run it anew with --fresh, or use another --runs-dir")
+    if not folder.experiment.is_file():
+        return
+    there, here = resolved(read(read_table(folder.experiment))), resolved(experiment)
+    if differing := [key for key in here if here[key] != there.get(key)]:
+        raise Refused(
+            f"the run {str(path)!r} has other settings ({', '.join(differing)}); run all anew with --fresh, or use "
+            "another --runs-dir"
+        )

@@ -22,11 +22,16 @@ def import_path(path: str) -> Any:
     found: Any = _module(module_name, path)
     for word in name.split("."):
         if not hasattr(found, word):
-            public = [known for known in dir(found) if not known.startswith("_")]
+            public = [known for known in dir(found) if not known.startswith("_") and _own(found, known)]
             where = getattr(found, "__file__", None) or module_name
             raise Refused(f"{path!r} names nothing: {where} has no {word!r}; {nearest(word, public)}")
         found = getattr(found, word)
     return found
+
+
+def _own(module: Any, name: str) -> bool:
+    """Written there, rather than imported from elsewhere."""
+    return getattr(getattr(module, name), "__module__", None) == getattr(module, "__name__", None)
 
 
 def _module(name: str, path: str) -> Any:

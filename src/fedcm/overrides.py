@@ -1,13 +1,16 @@
 """An experiment's TOML file as a table, and what is put over it: another algorithm, settings of the command line."""
 
 import copy
+import dataclasses
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
+from fedcm.data.partition import SPLITS
 from fedcm.refusal import Refused, nearest
+from fedcm.sampling import PARTICIPATION
 
 Table = dict[str, Any]
 
@@ -42,6 +45,7 @@ def override(table: Table, settings: Iterable[str], algorithm: str | None = None
             algorithm = value
     table = for_algorithm(table, algorithm)
     for keys, value in changes:
+        _make_room(table, keys, value)
         inner = table
         for key in keys[:-1]:
             inner = inner.setdefault(key, {})
@@ -71,6 +75,25 @@ def for_algorithm(table: Table, name: str | None = None) -> Table:
         name = own.get("name")
     _merge(table, special.get(name, {}) if isinstance(name, str) else {})
     return table
+
+
+def _make_room(table: Table, keys: list[str], value: Any) -> None:
+    """Another kind of split, participation or model does not inherit what it has no name for."""
+    section = table.get(keys[0])
+    if not isinstance(section, dict) or section.get(keys[-1]) == value:
+        return
+    match keys:
+        case ["split" | "participation" as where, "kind"]:
+            chosen = (SPLITS if where == "split" else PARTICIPATION).get(value) if isinstance(value, str) else None
+            if chosen is not None:
+                known = {field.name for field in dataclasses.fields(chosen)}  # pyright: ignore[reportArgumentType]
+                table[where] = {key: kept for key, kept in section.items() if key in known}
+        case ["model", "name"]:
+            table["model"] = {}
+        case ["client", "steps"]:
+            section.pop("epochs", None)
+        case ["client", "epochs"]:
+            section.pop("steps", None)
 
 
 def _parsed(setting: str) -> tuple[list[str], Any]:

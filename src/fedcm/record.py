@@ -86,13 +86,9 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         folder = cls(path)
-        try:
-            there = folder.experiment.is_file()
-        except OSError:  # such as a name too long for a file
-            there = False
-        if not there:
-            siblings = [run.name for run in runs_in(path.parent)] if path.parent.is_dir() else []
-            raise Refused(f"there is no run {str(path)!r}; {nearest(path.name, siblings)}")
+        if not (there_is(path) and folder.experiment.is_file()):
+            near = runs_in(path) if there_is(path) else runs_in(path.parent)
+            raise Refused(f"there is no run {str(path)!r}; {nearest(str(path), [str(run.path) for run in near])}")
         return folder
 
     def lock(self) -> None:
@@ -191,12 +187,18 @@ class RunFolder:
             raise Refused(f"{str(self.provenance)!r} cannot be read ({error}); start the run anew") from None
 
 
-def runs_in(folder: Path) -> list[RunFolder]:
-    """The runs in a folder, oldest first."""
-    found = [
-        RunFolder(path.parent) for path in folder.glob("*/experiment.toml") if not path.parent.name.startswith(".")
-    ]
+def runs_in(folder: Path, *, nested: bool = False) -> list[RunFolder]:
+    """The runs in a folder, and if so asked in the folders in it, oldest first."""
+    files = [*folder.glob("*/experiment.toml"), *(folder.glob("*/*/experiment.toml") if nested else ())]
+    found = [RunFolder(file.parent) for file in files if not any(p.startswith(".") for p in file.parts[-3:])]
     return sorted(found, key=lambda run: (run.experiment.stat().st_mtime, run.name))
+
+
+def there_is(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def free_name(folder: Path, name: str) -> str:

@@ -70,7 +70,7 @@ def _pair(given: dict[str, np.ndarray], keys: tuple[str, str], path: Path) -> Ex
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
-        raise Refused(f"there must be an .npz file at {path}, got nothing there")
+        raise Refused(f"there must be an .npz file at {path.absolute()}, got nothing there")
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):

@@ -55,10 +55,10 @@ def spread(counts: np.ndarray) -> dict[str, float]:
     mix = counts / np.maximum(sizes, 1)[:, None]
     whole = counts.sum(0) / counts.sum()
     return {
-        "clients": float(len(counts)),
-        "examples": float(sizes.sum()),
-        "least_examples": float(sizes.min()),
-        "most_examples": float(sizes.max()),
+        "clients": len(counts),
+        "examples": int(sizes.sum()),
+        "least_examples": int(sizes.min()),
+        "most_examples": int(sizes.max()),
         "mean_classes": float((counts > 0).sum(1).mean()),
         "mean_distance": float(np.abs(mix - whole).sum(1).mean() / 2),
     }

@@ -2,9 +2,11 @@
 
 import dataclasses
 import inspect
+import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -25,8 +27,8 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
     """One row a run; the best mean accuracy in bold."""
     targets = sorted({target for summary in summaries.values() for target in summary.get("rounds_to_accuracy", {})})
     targets = [t for t in targets if any(s["rounds_to_accuracy"].get(t) for s in summaries.values())][-2:]
-    table = Table(box=SIMPLE, pad_edge=False)
-    table.add_column("run", no_wrap=True)
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("run", overflow="fold")
     for heading in ("last", "mean₁₀₀", "best", *[f"to {float(t):.0%}" for t in targets], "down", "up", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     means = {name: (s.get("accuracy") or {}).get("mean_last_100", -1.0) for name, s in summaries.items()}
@@ -42,13 +44,13 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
             style="bold" if len(summaries) > 1 and means[name] == max(means.values()) else None,
         )
     _print(table)
-    print("accuracy: of the last round, mean over the last 100 rounds, best; to x%: rounds until x% was first reached")
+    print("accuracy: last, mean of those evaluated in the last 100 rounds, best; to x%: rounds until it was reached")
 
 
-def state_of(folder: RunFolder) -> dict[str, Any]:
+def state_of(folder: RunFolder, runs_dir: Path) -> dict[str, Any]:
     """One run in a few words; a damaged one is told as such."""
-    state: dict[str, Any] = dict.fromkeys(("algorithm", "done", "rounds", "last_accuracy", "best_accuracy"))
-    state |= {"name": folder.name, "state": "damaged", "path": str(folder.path)}
+    state: dict[str, Any] = dict.fromkeys(("algorithm", "settings", "done", "rounds", "last_accuracy", "best_accuracy"))
+    state |= {"name": str(folder.path.relative_to(runs_dir)), "state": "damaged", "path": str(folder.path)}
     try:
         experiment = read(read_table(folder.experiment))
         metrics = folder.read_metrics()
@@ -58,6 +60,7 @@ def state_of(folder: RunFolder) -> dict[str, Any]:
     evaluated = [line["test_accuracy"] for line in metrics if line.get("test_accuracy") is not None]
     return state | {
         "algorithm": algorithm_name(experiment.algorithm),
+        "settings": dataclasses.asdict(experiment.algorithm),
         "state": summary.get("outcome") or ("running" if folder.is_locked() else "stopped"),
         "done": len(metrics),
         "rounds": experiment.rounds,
@@ -67,12 +70,15 @@ def state_of(folder: RunFolder) -> dict[str, Any]:
 
 
 def runs_table(states: Sequence[dict[str, Any]]) -> None:
-    table = Table("run", "algorithm", "state", "rounds", "last", "best")
+    table = Table(box=SIMPLE, pad_edge=False)
+    for heading in ("run", "algorithm", "settings", "state", "rounds", "last", "best"):
+        table.add_column(heading, overflow="fold")
     colours = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red", "damaged": "red"}
     for state in states:
         table.add_row(
             escape(state["name"]),
             escape(state["algorithm"] or "–"),
+            escape("\n".join(_setting(name, value) for name, value in (state["settings"] or {}).items()) or "–"),
             f"[{colours.get(state['state'], 'default')}]{state['state']}[/]",
             "–" if state["done"] is None else f"{state['done']}/{state['rounds']}",
             _percent(state["last_accuracy"]),
@@ -91,7 +97,7 @@ def algorithms_table() -> None:
     for name, kind in ALGORITHMS.items():
         types = messages(kind)
         sent, kept, reported = (t.__annotations__ for t in (types.sent, types.kept, types.reported))
-        settings = "\n".join(f"{field.name} = {field.default}" for field in dataclasses.fields(kind))
+        settings = "\n".join(_setting(field.name, field.default) for field in dataclasses.fields(kind))
         table.add_row(
             name,
             str(len(sent)),
@@ -110,11 +116,11 @@ def algorithms_table() -> None:
 def models_table() -> None:
     from fedcm.models import MODELS
 
-    table = Table("model", "what it is", "options")
+    table = Table("model", "what it is", "options", box=SIMPLE, pad_edge=False)
     for name, factory in MODELS.items():
         about = inspect.getdoc(factory) or (inspect.getdoc(inspect.getmodule(factory)) or "").split("\n")[0]
         options = [p for p in inspect.signature(factory).parameters.values() if p.default is not p.empty]
-        table.add_row(name, about, ", ".join(f"{p.name} = {p.default}" for p in options) or "–")
+        table.add_row(name, about, ", ".join(_setting(p.name, p.default) for p in options) or "–")
     _print(table)
     print('Your own: model.name = "package.module:factory"; its keywords are the model\'s options.')
 
@@ -131,6 +137,11 @@ def split_table(summary: Mapping[str, float]) -> None:
     for name, value in rows.items():
         table.add_row(name, value)
     _print(table)
+
+
+def _setting(name: str, value: Any) -> str:
+    """As it would stand in TOML, which writes these values as JSON does."""
+    return f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}"
 
 
 def _print(table: Table) -> None:
