@@ -11,6 +11,12 @@ from scenes import Answer, small_experiment, write_npz
 from fedcm import cli
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests run on every core already: a run has one worker unless its test says otherwise."""
+    monkeypatch.setenv("FEDCM_WORKERS", "1")
+
+
 @pytest.fixture
 def fedcm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     """The command line: `fedcm("run", path)`."""

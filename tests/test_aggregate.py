@@ -18,10 +18,11 @@ class Pair(NamedTuple):
 
 
 def mean_of(reports: list[Pair], weights: list[float] | None = None) -> Pair:
-    mean: ExactMean[Pair] = ExactMean(len(reports))
+    weights = weights or [1.0] * len(reports)
+    mean = ExactMean(reports[0], len(reports))
     for client, report in enumerate(reports):
-        mean.add(client, report, 1.0 if weights is None else weights[client])
-    return mean.value()
+        mean.add(client, report, weights[client])
+    return mean.value(sum(weights))
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), st.sampled_from([torch.float32, torch.float64]))
@@ -58,7 +59,7 @@ def test_weights_count_examples() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 3e6])
 def test_a_report_that_does_not_fit_is_an_error_that_names_the_client(bad: float) -> None:
-    mean: ExactMean[Pair] = ExactMean(2)
+    mean = ExactMean(Pair(torch.zeros(3), torch.zeros(3)), 2)
     mean.add(4, Pair(torch.zeros(3), torch.zeros(3)))
     with pytest.raises(OutOfRange, match=r"'second' that client 17 reported") as error:
         mean.add(17, Pair(torch.zeros(3), torch.tensor([0.0, bad, 1.0])))
@@ -67,14 +68,28 @@ def test_a_report_that_does_not_fit_is_an_error_that_names_the_client(bad: float
 
 def test_the_largest_reports_of_a_whole_cohort_still_fit() -> None:
     cohort = 1000
-    mean: ExactMean[Pair] = ExactMean(cohort)
+    mean = ExactMean(Pair(torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)), cohort)
     largest = torch.tensor([mean.limit * 0.999], dtype=torch.float64)
     for client in range(cohort):
         mean.add(client, Pair(largest, -largest))
-    assert mean.value().first.item() == pytest.approx(largest.item(), rel=1e-12)
-    assert mean.value().second.item() == pytest.approx(-largest.item(), rel=1e-12)
+    assert mean.value(cohort).first.item() == pytest.approx(largest.item(), rel=1e-12)
+    assert mean.value(cohort).second.item() == pytest.approx(-largest.item(), rel=1e-12)
 
 
-def test_the_mean_of_nothing_does_not_exist() -> None:
-    with pytest.raises(ValueError, match="no reports"):
-        ExactMean(0).value()
+def test_the_totals_of_two_workers_add_up_to_the_totals_of_one() -> None:
+    draw = torch.Generator().manual_seed(4)
+    reports = [Pair(torch.randn(5, generator=draw), torch.randn(5, generator=draw)) for _ in range(7)]
+    one, here, there = (ExactMean(reports[0], 7) for _ in range(3))
+    for client, report in enumerate(reports):
+        one.add(client, report)
+        (here if client % 3 else there).add(client, report)
+    for total, other in zip(here.totals, there.totals, strict=True):
+        total += other
+    for a, b in zip(one.value(7), here.value(7), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("cohort", [1, 4096, 10**5, 10**6])
+def test_entries_of_a_thousand_fit_whatever_the_cohort(cohort: int) -> None:
+    mean = ExactMean(Pair(torch.zeros(1), torch.zeros(1)), cohort)
+    mean.add(0, Pair(torch.tensor([1000.0]), torch.tensor([-1000.0])))

@@ -914,7 +914,7 @@ def test_the_newest_checkpoint_is_the_newest_beyond_a_million_rounds(tmp_path: P
     for next_round in (999_998, 999_999, 1_000_000):
         state = checkpoint.Checkpoint(next_round, ServerState(torch.full((2,), float(next_round))), {})
         checkpoint.write(tmp_path, state, keep=2)
-    found = checkpoint.newest(tmp_path, ServerState(torch.zeros(2)), print)
+    found = checkpoint.newest(tmp_path, ServerState(torch.zeros(2)), lambda _: None, print)
     assert found is not None
     assert found.next_round == 1_000_000
 

@@ -15,6 +15,7 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.executors.executor import Diverged
 from fedcm.executors.local import LocalExecutor
+from fedcm.executors.runner import ClientRunner
 from fedcm.problem import Problem
 from fedcm.sampling import Everyone, FixedSize, Independent, Participation
 from fedcm.schedule import Schedule
@@ -46,7 +47,7 @@ def run(
     data = data or federated()
     torch.manual_seed(0)
     problem = Problem(model or nn.Linear(5, 2))
-    local = LocalExecutor(algorithm, problem, data, LocalWork(4, epochs=2), seed=1, **executor)
+    local = LocalExecutor(ClientRunner(algorithm, problem, data, LocalWork(4, epochs=2), seed=1, **executor))
     plan = Plan(rounds, data.population, participation, Schedule(lr, 0.9), seed=1, evaluate_every=4)
     before_training()
     return list(training(algorithm, local, plan, algorithm.init_server(problem.initial())))
@@ -179,7 +180,7 @@ def test_the_loss_is_the_mean_of_the_clients_mean_losses() -> None:
 def test_a_momentum_that_is_no_longer_finite_stops_the_training() -> None:
     algorithm = FedCM(0.1)
     data, problem = federated(), _fresh()
-    local = LocalExecutor(algorithm, problem, data, LocalWork(4), seed=1)
+    local = LocalExecutor(ClientRunner(algorithm, problem, data, LocalWork(4), seed=1))
     plan = Plan(1, data.population, Independent(1e-9), Schedule(0.1), seed=1)
     server = algorithm.init_server(problem.initial())._replace(momentum=torch.full((12,), torch.inf))
     with pytest.raises(Diverged, match="momentum_norm became inf in round 0"):
@@ -191,7 +192,7 @@ def test_training_leaves_torchs_generator_and_threads_alone() -> None:
     expected = torch.rand(1)
     threads = torch.get_num_threads()
     data, problem = federated(), _fresh()
-    local = LocalExecutor(FedAvg(), problem, data, LocalWork(4), seed=1)
+    local = LocalExecutor(ClientRunner(FedAvg(), problem, data, LocalWork(4), seed=1))
     plan = Plan(3, data.population, Everyone(), Schedule(0.1), seed=1)
     torch.manual_seed(3)
     list(training(FedAvg(), local, plan, FedAvg().init_server(problem.initial())))
@@ -212,7 +213,7 @@ def test_weight_decay_in_the_step_shrinks_after_the_mix() -> None:
 
     data = federated()
     problem = Problem(Constant())
-    local = LocalExecutor(FedCM(0.1), problem, data, LocalWork(100), seed=1, step_decay=0.5)
+    local = LocalExecutor(ClientRunner(FedCM(0.1), problem, data, LocalWork(100), seed=1, step_decay=0.5))
     plan = Plan(1, data.population, Everyone(), Schedule(0.1), seed=1)
     (done,) = training(FedCM(0.1), local, plan, FedCM(0.1).init_server(problem.initial()))
     torch.testing.assert_close(done.server.params, torch.full((2,), 0.95))
@@ -220,7 +221,7 @@ def test_weight_decay_in_the_step_shrinks_after_the_mix() -> None:
 
 def test_only_clients_that_took_part_have_a_state() -> None:
     data, problem = federated(), _fresh()
-    local = LocalExecutor(Scaffold(), problem, data, LocalWork(4), seed=1)
+    local = LocalExecutor(ClientRunner(Scaffold(), problem, data, LocalWork(4), seed=1))
     plan = Plan(1, data.population, FixedSize(2), Schedule(0.1), seed=1)
     (done,) = training(Scaffold(), local, plan, Scaffold().init_server(problem.initial()))
-    assert local.client_states()["@clients"].tolist() == done.metrics["clients"]
+    assert local.states.save()["@clients"].tolist() == done.metrics["clients"]

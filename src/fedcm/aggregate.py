@@ -37,37 +37,31 @@ class ExactMean(Generic[Report]):
     """Takes reports one by one, in any order, and gives their mean.
 
     >>> from fedcm.algorithms.fedavg import Report
-    >>> mean = ExactMean(cohort=2)
+    >>> mean = ExactMean(Report(torch.zeros(2)), cohort=2)
     >>> mean.add(7, Report(torch.tensor([1.0, 3.0])))
     >>> mean.add(3, Report(torch.tensor([2.0, 4.0])))
-    >>> mean.value()
+    >>> mean.value(weight=2.0)
     Report(moved=tensor([1.5000, 3.5000]))
     """
 
-    def __init__(self, cohort: int) -> None:
-        """`cohort` is how many reports there may be in all, on every worker together."""
+    def __init__(self, template: Report, cohort: int) -> None:
+        """`template` gives the fields, their sizes and dtypes; `cohort` is how many reports there may be in all, on
+        every worker together."""
         cohort_bits = max(cohort - 1, 0).bit_length()
         fraction_bits = min(FRACTION_BITS, _HEADROOM_BITS - _LEAST_RANGE_BITS - cohort_bits)
         self.one = 2.0**fraction_bits
         self.limit = 2.0 ** (_HEADROOM_BITS - fraction_bits - cohort_bits)
-        self.totals: list[Tensor] = []  # per field: (limbs, P) int64
-        self.weight = 0.0
-        self._kind: type | None = None
-        self._dtypes: list[torch.dtype] = []
+        self.template = template
+        self.totals = [  # per field: (limbs, P) int64; those of several workers are simply added
+            torch.zeros((_limbs(field.dtype), field.numel()), dtype=torch.int64, device=field.device)
+            for field in template
+        ]
 
     def add(self, client: int, report: Report, weight: float = 1.0) -> None:
         """`weight` lies in (0, 1], and is exact in few bits: a count of examples over a power of two, or 1."""
-        if self._kind is None:
-            self._kind = type(report)
-            self._dtypes = [field.dtype for field in report]
-            self.totals = [
-                torch.zeros((_limbs(field.dtype), field.numel()), dtype=torch.int64, device=field.device)
-                for field in report
-            ]
         names: Sequence[str] = getattr(report, "_fields", ())
         for name, field, total in zip(names, report, self.totals, strict=True):
             self._add_field(client, name, field, weight, total)
-        self.weight += weight
 
     def _add_field(self, client: int, name: str, field: Tensor, weight: float, total: Tensor) -> None:
         low, high = field.aminmax()
@@ -80,17 +74,15 @@ class ExactMean(Generic[Report]):
         if total.shape[0] == 2:
             total[1] += scaled.sub_(rounded).mul_(self.one).round_().to(torch.int64)
 
-    def value(self) -> Report:
-        """The mean; the same bits for the same set of reports."""
-        if self._kind is None:
-            raise ValueError("the mean of no reports does not exist")
+    def value(self, weight: float) -> Report:
+        """The mean, given the sum of all weights; the same bits for the same set of reports."""
         fields = []
-        for total, dtype in zip(self.totals, self._dtypes, strict=True):
+        for total, like in zip(self.totals, self.template, strict=True):
             mean = total[0].to(torch.float64).mul_(1.0 / self.one)
             if total.shape[0] == 2:
                 mean += total[1].to(torch.float64).mul_(1.0 / self.one**2)
-            fields.append(mean.div_(self.weight).to(dtype))
-        return self._kind(*fields)
+            fields.append(mean.div_(weight).to(like.dtype))
+        return type(self.template)(*fields)
 
 
 def _limbs(dtype: torch.dtype) -> int:

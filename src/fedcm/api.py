@@ -10,6 +10,7 @@ from torch import nn
 from fedcm.algorithm import Algorithm
 from fedcm.data.imported import from_clients
 from fedcm.data.partition import by_owner
+from fedcm.executors.local import LocalExecutor
 from fedcm.experiment import Client, Server
 from fedcm.problem import Loss
 from fedcm.progress import shown
@@ -82,7 +83,8 @@ def train(
         loss=loss,
     )
     server, history = algorithm.init_server(wired.problem.initial()), []
-    for done in shown(training(algorithm, wired.executor, wired.plan, server), total=rounds, hidden=not progress):
+    rounds_done = training(algorithm, LocalExecutor(wired.runner), wired.plan, server)
+    for done in shown(rounds_done, total=rounds, hidden=not progress):
         server = done.server
         history.append(done.metrics)
     return Trained(copy.deepcopy(wired.problem.bind(server.params)), history)

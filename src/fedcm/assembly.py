@@ -1,6 +1,5 @@
 """From an experiment to the objects that run it. Whatever cannot work is refused here, before anything is written."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -13,7 +12,7 @@ from fedcm.data import load
 from fedcm.data.dataset import Dataset
 from fedcm.data.federated import fingerprint
 from fedcm.data.partition import IID, Natural, Parts, by_owner
-from fedcm.executors.executor import Executor
+from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import Experiment
 from fedcm.models import build_model
 from fedcm.problem import Problem
@@ -28,14 +27,12 @@ class Assembly:
     experiment: Experiment
     algorithm: Algorithm[Any, Any, Any, Any]
     problem: Problem
-    executor: Executor
+    runner: ClientRunner
     plan: Plan
     checksums: dict[str, str]  # of the data and the split
 
 
-def assemble(
-    experiment: Experiment, data_dir: Path | None = None, stop_requested: Callable[[], bool] = lambda: False
-) -> Assembly:
+def assemble(experiment: Experiment, data_dir: Path | None = None) -> Assembly:
     dataset = load(experiment.data.source, data_dir)
     parts = split(experiment, dataset)
     shape = tuple(dataset.train.features.shape[1:])
@@ -51,10 +48,9 @@ def assemble(
         rounds=experiment.rounds,
         seed=experiment.seed,
         evaluate_every=experiment.evaluation.every,
-        stop_requested=stop_requested,
     )
     checksums = fingerprint(dataset, parts)
-    return Assembly(experiment, experiment.algorithm, wired.problem, wired.executor, wired.plan, checksums)
+    return Assembly(experiment, experiment.algorithm, wired.problem, wired.runner, wired.plan, checksums)
 
 
 def split(experiment: Experiment, dataset: Dataset) -> Parts:

@@ -60,14 +60,20 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, 
         raise OSError(f"{path.parent} cannot be written: {error}") from None
 
 
-def newest(folder: Path, template: Any, say: Callable[[str], None]) -> Checkpoint | None:
+def newest(
+    folder: Path, template: Any, take: Callable[[dict[str, Tensor]], str | None], say: Callable[[str], None]
+) -> Checkpoint | None:
     """The newest checkpoint that is whole, None if there is none; every damaged one passed over is said in a line.
 
-    `template` is a server state of the algorithm: the fields and shapes that must be found.
+    `template` is a server state of the algorithm: the fields and shapes that must be found. `take` is given the
+    clients' states and says what is wrong with them, if anything is.
     """
     for note in _notes(folder):
         try:
-            return _read(note, template)
+            found = _read(note, template)
+            if wrong := take(found.client_states):
+                raise Damaged(wrong)
+            return found
         except Damaged as damage:
             say(f"checkpoint {note.stem} is damaged ({damage}); the one before it is used")
     return None

@@ -62,6 +62,16 @@ DataDir = Annotated[
     Path | None,
     typer.Option(envvar="FEDCM_DATA", help="Where data sets are; ~/.cache/fedcm unless given.", show_default=False),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1024,
+        envvar="FEDCM_WORKERS",
+        help="Processes that share the work; the physical cores unless given. The bits of the result are the same.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
 
 
@@ -75,6 +85,7 @@ def run(
     seed: Seed = None,
     runs_dir: RunsDir = Path("runs"),
     data_dir: DataDir = None,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
@@ -86,7 +97,7 @@ def run(
 
     with StopSignals() as stopping, only_results_on_stdout(as_json):
         chosen = load(experiment, _changes(settings, seed))
-        started = begin(chosen, runs_dir, name, data_dir, stopping)
+        started = begin(chosen, runs_dir, name, data_dir, stopping, workers=_crew_size(workers))
         say(f"run {started.folder.path}")
         code = _drive(started)
     _show_summary(started.folder, as_json)
@@ -98,6 +109,7 @@ def resume(
     run: Annotated[Path, typer.Argument(help="The run's folder, or its name in the runs' folder.")],
     runs_dir: RunsDir = Path("runs"),
     data_dir: DataDir = None,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped, from its newest checkpoint: the result is the same to the last bit.
@@ -118,11 +130,20 @@ def resume(
         say(f"run {run} has finished already")
     else:
         with StopSignals() as stopping, only_results_on_stdout(as_json):
-            resumed = resume_run(run, data_dir, say, stopping)
+            resumed = resume_run(run, data_dir, say, stopping, workers=_crew_size(workers))
             say(f"run {run} goes on at round {resumed.first} of {resumed.rounds}")
             code = _drive(resumed)
     _show_summary(folder, as_json)
     raise typer.Exit(code)
+
+
+@app.command(hidden=True)
+def follow(run: Path, data_dir: DataDir = None) -> None:
+    """A worker's part in a run: `fedcm run --workers` starts these."""
+    from fedcm.running import follow as follow_run
+
+    with StopSignals(quiet=True) as stopping:
+        follow_run(run, data_dir, stopping)
 
 
 @app.command()
@@ -135,6 +156,7 @@ def compare(
     seed: Seed = None,
     runs_dir: RunsDir = Path("runs"),
     data_dir: DataDir = None,
+    workers: Workers = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -154,7 +176,8 @@ def compare(
     how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
     with StopSignals() as stopping, only_results_on_stdout(as_json), going_on_by(how):
         changes = _changes(settings, seed)
-        folders = compared(experiment, names, changes, runs_dir, data_dir, fresh=fresh, stop_requested=stopping)
+        size = _crew_size(workers)
+        folders = compared(experiment, names, changes, runs_dir, data_dir, size, fresh=fresh, stop_requested=stopping)
     summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
     if as_json:
         print(json.dumps(summaries, indent=2))
@@ -293,12 +316,16 @@ def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
 def going_on_by(how: str) -> Iterator[None]:
     """An end before the end is told with how to go on."""
     from fedcm.executors.executor import Stopped
+    from fedcm.executors.group import WorkerFailed
 
     try:
         yield
     except Stopped:
         say(f"stopped, all finished rounds are saved; {how}")
         raise typer.Exit(130) from None
+    except WorkerFailed as failure:
+        say(f"fedcm: {failure}; what was saved before is whole: {how}")
+        raise typer.Exit(1) from None
 
 
 def _drive(run: Any) -> int:
@@ -319,6 +346,12 @@ def _drive(run: Any) -> int:
             say(f"fedcm: {error}; what was saved before is whole: {how}")
             raise typer.Exit(1) from None
     return 0
+
+
+def _crew_size(workers: int | None) -> int:
+    from fedcm.crew import physical_cores
+
+    return workers if workers is not None else physical_cores()
 
 
 def _changes(settings: list[str] | None, seed: int | None) -> list[str]:

@@ -18,6 +18,7 @@ def compared(
     settings: Sequence[str],
     runs_dir: Path,
     data_dir: Path | None = None,
+    workers: int = 1,
     *,
     fresh: bool = False,
     stop_requested: Callable[[], bool] = lambda: False,
@@ -31,7 +32,9 @@ def compared(
         for name, path in paths.items():
             _refuse_other_settings(path, experiments[name])
     for position, (name, chosen) in enumerate(experiments.items(), 1):
-        _run(chosen, paths[name], data_dir, fresh, stop_requested, f"{name} ({position} of {len(experiments)})")
+        _run(
+            chosen, paths[name], data_dir, workers, fresh, stop_requested, f"{name} ({position} of {len(experiments)})"
+        )
     return {name: RunFolder(path) for name, path in paths.items()}
 
 
@@ -39,6 +42,7 @@ def _run(
     experiment: Experiment,
     path: Path,
     data_dir: Path | None,
+    workers: int,
     fresh: bool,
     stop_requested: Callable[[], bool],
     title: str,
@@ -48,9 +52,9 @@ def _run(
         say(f"{title} has {summary['outcome']} already")
         return
     if path.exists() and not fresh:
-        run = resume(path, data_dir, say, stop_requested)
+        run = resume(path, data_dir, say, stop_requested, workers=workers)
     else:
-        run = begin(experiment, path.parent, path.name, data_dir, stop_requested, replace=fresh)
+        run = begin(experiment, path.parent, path.name, data_dir, stop_requested, replace=fresh, workers=workers)
     try:
         for _ in shown(drive(run), run.rounds, run.first, title):
             pass

@@ -49,6 +49,7 @@ class RunFolder:
         self.provenance = path / "provenance.json"
         self.metrics = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
+        self.client_states = path / "clients" / "states.bin"
         self.summary = path / "summary.json"
         self.model = path / "model.safetensors"
         self._lock: int | None = None

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from torch import Tensor
 
 from fedcm import checkpoint
 from fedcm.algorithms.lookup import algorithm_name
 from fedcm.assembly import Assembly, assemble
 from fedcm.checkpoint import Checkpoint
-from fedcm.executors.executor import Diverged, Stopped
+from fedcm.crew import Crew, join, noting
+from fedcm.executors.distributed import DistributedExecutor
+from fedcm.executors.executor import Diverged, Executor, Stopped
+from fedcm.executors.group import Group, WorkerFailed
+from fedcm.executors.local import LocalExecutor
+from fedcm.executors.state_file import FileStates
 from fedcm.experiment import Experiment, read, resolved, to_toml
 from fedcm.overrides import read_table
 from fedcm.record import Exists, RunFolder, free_name, provenance, versions
@@ -25,15 +31,21 @@ from fedcm.training import Metrics, training
 Say = Callable[[str], None]
 
 
+Asked = Callable[[], bool]  # has somebody asked to stop?
+
+
 @final
 @dataclass
 class Run:
-    """A run about to go on; its folder is locked until `drive` is done with it."""
+    """A run about to go on; its folder is locked, and its crew at hand, until `drive` is done with it."""
 
     folder: RunFolder
     assembly: Assembly
+    states: FileStates
     server: Any
     first: int
+    stop_requested: Asked
+    crew: Crew | None = None
 
     @property
     def rounds(self) -> int:
@@ -45,14 +57,15 @@ def begin(
     runs_dir: Path,
     name: str | None = None,
     data_dir: Path | None = None,
-    stop_requested: Callable[[], bool] = lambda: False,
+    stop_requested: Asked = lambda: False,
     *,
     replace: bool = False,
+    workers: int = 1,
 ) -> Run:
     """A new run: everything is made and checked before its folder appears (or replaces one of the same name)."""
     if name is not None and not (re.fullmatch(r"\w[\w.+=-]*", name) and len(name.encode()) <= 200):
         raise Refused(f"a run's name must be up to 200 letters, digits and . _ + = -, got {name!r}")
-    assembly = assemble(experiment, data_dir, stop_requested)
+    assembly = assemble(experiment, data_dir)
     texts = to_toml(experiment), provenance(assembly.checksums, fingerprint(experiment))
     while True:
         path = runs_dir / (name or free_name(runs_dir, default_name(experiment)))
@@ -62,23 +75,32 @@ def begin(
         except Exists:
             if name is not None:
                 raise  # otherwise another process took the free name first
-    return Run(folder, assembly, assembly.algorithm.init_server(assembly.problem.initial()), 0)
+    server = assembly.algorithm.init_server(assembly.problem.initial())
+    crew = Crew(folder.path, workers, data_dir) if workers > 1 else None
+    return Run(folder, assembly, file_states(assembly, folder), server, 0, stop_requested, crew)
 
 
 def resume(
-    path: Path, data_dir: Path | None = None, say: Say = print, stop_requested: Callable[[], bool] = lambda: False
+    path: Path,
+    data_dir: Path | None = None,
+    say: Say = print,
+    stop_requested: Asked = lambda: False,
+    *,
+    workers: int = 1,
 ) -> Run:
     """A run that was stopped, at its newest whole checkpoint."""
     folder = RunFolder.open(path)
     folder.lock()
     try:
-        return _resumed(folder, data_dir, say, stop_requested)
+        run = _resumed(folder, data_dir, say, stop_requested)
+        run.crew = Crew(folder.path, workers, data_dir) if workers > 1 else None
+        return run
     except BaseException:
         folder.unlock()
         raise
 
 
-def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested: Callable[[], bool]) -> Run:
+def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested: Asked) -> Run:
     experiment, began = read(read_table(folder.experiment)), folder.read_provenance()
     if began.get("experiment_sha256") != fingerprint(experiment):
         raise Refused(
@@ -89,7 +111,7 @@ def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested:
     for library, version in versions().items():
         if before.get(library) != version:
             say(f"the run began with {library} {before.get(library)} and goes on with {version}: its bits may differ")
-    assembly = assemble(experiment, data_dir, stop_requested)
+    assembly = assemble(experiment, data_dir)
     for part, digest in began["data_sha256"].items():
         if assembly.checksums.get(part) != digest:
             raise Refused(
@@ -97,43 +119,84 @@ def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested:
                 "bring the old data back or start a new run"
             )
     server = assembly.algorithm.init_server(assembly.problem.initial())
-    found = checkpoint.newest(folder.checkpoints, server, say)
+    states = file_states(assembly, folder)
+    found = checkpoint.newest(folder.checkpoints, server, states.take, say)
     if found is None and checkpoint.exists(folder.checkpoints):
         raise Refused(
             f"no checkpoint of {str(folder.path)!r} is whole; start the run anew with `fedcm run {folder.experiment}`"
         )
     if found is None:
-        return Run(folder, assembly, server, 0)
+        return Run(folder, assembly, states, server, 0, stop_requested)
     if found.next_round > assembly.plan.rounds:
         raise Refused(
             f"the run {folder.name!r} must be resumed with at least the {found.next_round} rounds that are done, "
             f"and its experiment has {assembly.plan.rounds}"
         )
-    try:
-        assembly.executor.restore_client_states(found.client_states)
-    except (KeyError, ValueError):
-        raise Refused(f"the clients' states in {str(folder.checkpoints)!r} are not this algorithm's") from None
-    return Run(folder, assembly, found.server, found.next_round)
+    return Run(folder, assembly, states, found.server, found.next_round, stop_requested)
+
+
+def file_states(assembly: Assembly, folder: RunFolder) -> FileStates:
+    settings = assembly.experiment.checkpoints
+    rounds_named = settings.every * (settings.keep + 1)
+    return FileStates(assembly.algorithm, assembly.problem.initial(), folder.client_states, rounds_named)
 
 
 def drive(run: Run) -> Generator[Metrics, None, None]:
     """Run the rounds that are left, writing everything down; gives each round's metrics when it is done."""
+    group: Group | None = None
     try:
         run.folder.summary.unlink(missing_ok=True)  # of an end that it comes to again
         run.folder.clear_leftovers()
         checkpoint.clear_after(run.folder.checkpoints, run.first)
         run.folder.keep_metrics(run.first)
-        yield from _rounds(run)
+        if run.crew is None:
+            executor: Executor = LocalExecutor(run.assembly.runner, run.states, run.stop_requested)
+        else:
+            group = run.crew.gather()
+            group.from_first(torch.tensor(run.first))
+            for field in run.server:
+                group.from_first(field)
+            group.tensors_from_first(run.states.save())
+            at = noting(run.folder.path, 0)
+            executor = DistributedExecutor(run.assembly.runner, run.states, group, run.stop_requested, at)
+        yield from _rounds(run, executor)
         _finish(run)
+    except WorkerFailed as failure:
+        raise WorkerFailed(run.crew.why(str(failure)) if run.crew is not None else str(failure)) from None
     finally:
+        if group is not None:
+            group.close()
+        if run.crew is not None:
+            run.crew.dismiss()
         run.folder.unlock()
 
 
-def _rounds(run: Run) -> Iterator[Metrics]:
+def follow(path: Path, data_dir: Path | None, stop_requested: Asked) -> None:
+    """A worker's part in a run that another process began and writes down."""
+    folder = RunFolder.open(path)
+    assembly = assemble(read(read_table(folder.experiment)), data_dir)
+    states = file_states(assembly, folder)
+    group = join()
+    try:
+        first = int(group.from_first(torch.tensor(0)))
+        template = assembly.algorithm.init_server(assembly.problem.initial())
+        server = type(template)(*[group.from_first(field) for field in template])
+        states.restore(group.tensors_from_first(None))
+        at = noting(folder.path, group.rank)
+        executor = DistributedExecutor(assembly.runner, states, group, stop_requested, at)
+        for _ in training(assembly.algorithm, executor, assembly.plan, server, first):
+            pass
+    except (Stopped, Diverged, WorkerFailed):
+        pass  # the first process tells
+    finally:
+        group.close()
+
+
+def _rounds(run: Run, executor: Executor) -> Iterator[Metrics]:
     assembly, settings = run.assembly, run.assembly.experiment.checkpoints
     saved = run.first
     try:
-        for done in training(assembly.algorithm, assembly.executor, assembly.plan, run.server, run.first):
+        for done in training(assembly.algorithm, executor, assembly.plan, run.server, run.first):
             run.folder.append(done.metrics)
             run.server, run.first = done.server, done.index + 1
             if run.first % settings.every == 0 or run.first == run.rounds:
@@ -151,7 +214,7 @@ def _rounds(run: Run) -> Iterator[Metrics]:
 
 def _save(run: Run, keep: int) -> None:
     run.folder.flush_metrics()
-    state = Checkpoint(run.first, run.server, run.assembly.executor.client_states())
+    state = Checkpoint(run.first, run.server, run.states.save())
     checkpoint.write(run.folder.checkpoints, state, keep)
 
 

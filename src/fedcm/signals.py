@@ -11,6 +11,9 @@ from typing import final
 class StopSignals:
     """Ctrl-C and SIGTERM inside the block; `with StopSignals() as stopping:` gives a function that tells."""
 
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+
     def __enter__(self) -> Callable[[], bool]:
         self.asked = False
         self.before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -20,7 +23,8 @@ class StopSignals:
         if self.asked:
             os._exit(128 + number)
         self.asked = True
-        os.write(2, b"\nstopping at the next client; once more to stop at once\n")  # print may be busy already
+        if not self.quiet:
+            os.write(2, b"\nstopping at the next client; once more to stop at once\n")  # print may be busy already
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():

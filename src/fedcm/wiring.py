@@ -1,6 +1,5 @@
 """From settings, a model and data to the objects that train: the one place where they are put together."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,8 +11,7 @@ from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset
 from fedcm.data.federated import ArrayData
 from fedcm.data.partition import Parts
-from fedcm.executors.executor import Executor
-from fedcm.executors.local import LocalExecutor
+from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import Client, Server, refuse_unequal_weights
 from fedcm.problem import Loss, Problem, squared_error
 from fedcm.refusal import Refused
@@ -27,7 +25,7 @@ from fedcm.training import Plan
 @dataclass(frozen=True)
 class Wired:
     problem: Problem
-    executor: Executor
+    runner: ClientRunner
     plan: Plan
 
 
@@ -44,7 +42,6 @@ def wire(
     seed: int,
     evaluate_every: int,
     loss: Loss | None = None,
-    stop_requested: Callable[[], bool] = lambda: False,
 ) -> Wired:
     """Refuses what does not fit together. Without a loss it is cross-entropy, or squared error for float labels."""
     refuse_unequal_weights(algorithm, server)
@@ -56,7 +53,7 @@ def wire(
     problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip)
     data = ArrayData(dataset, parts, problem.dtype, problem.device)
     rehearse(problem, data.client(0), None if loss else dataset.classes)
-    executor = LocalExecutor(
+    runner = ClientRunner(
         algorithm,
         problem,
         data,
@@ -64,7 +61,6 @@ def wire(
         seed=seed,
         step_decay=0.0 if in_loss else client.weight_decay,
         weigh_by_examples=server.weights == "examples",
-        stop_requested=stop_requested,
     )
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
-    return Wired(problem, executor, Plan(rounds, len(parts), participation, schedule, seed, evaluate_every))
+    return Wired(problem, runner, Plan(rounds, len(parts), participation, schedule, seed, evaluate_every))

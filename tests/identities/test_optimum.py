@@ -13,6 +13,7 @@ from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.executors.local import LocalExecutor
+from fedcm.executors.runner import ClientRunner
 from fedcm.problem import Problem, squared_error
 from fedcm.sampling import Everyone, FixedSize, Participation
 from fedcm.schedule import Schedule
@@ -33,7 +34,7 @@ def distance(algorithm: Algorithm[Any, Any, Any, Any], participation: Participat
     dataset = Dataset("made", Examples(X.reshape(-1, SIZE), Y.reshape(-1)), None, None)
     data = ArrayData(dataset, np.split(np.arange(CLIENTS * EACH), CLIENTS), torch.float64)
     problem = Problem(nn.Linear(SIZE, 1, bias=False).double(), squared_error)
-    executor = LocalExecutor(algorithm, problem, data, LocalWork(EACH, steps=5), seed=0)
+    executor = LocalExecutor(ClientRunner(algorithm, problem, data, LocalWork(EACH, steps=5), seed=0))
     plan = Plan(rounds, CLIENTS, participation, Schedule(0.1), seed=0)
     *_, last = training(algorithm, executor, plan, algorithm.init_server(problem.initial()))
     return float((last.server.params - OPTIMUM).abs().max())

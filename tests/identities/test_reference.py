@@ -24,6 +24,7 @@ from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.executors.local import LocalExecutor
+from fedcm.executors.runner import ClientRunner
 from fedcm.problem import Problem
 from fedcm.sampling import Independent
 from fedcm.schedule import Schedule
@@ -109,7 +110,7 @@ def check_same_way(row: Row, weight_decay: float = 0.0, step_decay: float = 0.0,
     data = federated_data()
     problem = Problem(initial_model(), weight_decay=weight_decay, clip=clip)
     schedule = Schedule(client_lr=row.client_lr, decay=0.97, server_lr=row.server_lr)
-    executor = LocalExecutor(row.algorithm, problem, data, WORK, seed=SEED, step_decay=step_decay)
+    executor = LocalExecutor(ClientRunner(row.algorithm, problem, data, WORK, seed=SEED, step_decay=step_decay))
     plan = Plan(ROUNDS, len(SIZES), PARTICIPATION, schedule, seed=SEED, evaluate_every=ROUNDS)
 
     start = torch.cat([parameter.detach().reshape(-1) for parameter in initial_model().parameters()])

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from torch import Tensor
 
 from fedcm.algorithm import Round, Vector
 from fedcm.evaluate import Score
@@ -27,12 +26,6 @@ class Executor(Protocol):
     def evaluate(self, params: Vector) -> Score | None:
         """On the held-out data; None when there are none."""
         ...
-
-    def client_states(self) -> dict[str, Tensor]:
-        """What clients keep, for a checkpoint: who, and one row a client of every field."""
-        ...
-
-    def restore_client_states(self, states: dict[str, Tensor]) -> None: ...
 
 
 class Diverged(ArithmeticError):  # noqa: N818

@@ -1,0 +1,123 @@
+"""The other processes of a run on this machine: started by the first, sharing every round, ending with it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import final
+
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+
+from fedcm.executors.group import Group, WorkerFailed
+
+_PORT, _RANK, _SIZE = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE"
+_START = timedelta(minutes=5)
+
+
+@final
+class Crew:
+    """`size` processes in all, this one included."""
+
+    def __init__(self, run: Path, size: int, data_dir: Path | None) -> None:
+        self.run = run
+        self._store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=_START)
+        words = [sys.executable, "-m", "fedcm", "follow", str(run)]
+        words += [] if data_dir is None else ["--data-dir", str(data_dir)]
+        self._workers = {
+            rank: subprocess.Popen(
+                words, env=_environment(rank, size, self._store.port), stdin=subprocess.DEVNULL, stdout=sys.stderr
+            )
+            for rank in range(1, size)
+        }
+        self.size = size
+
+    def gather(self) -> Group:
+        """Waits for all; one that dies on the way is told."""
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        while self._store.add("here", 0) < self.size - 1:
+            self._refuse_dead()
+            time.sleep(0.01)
+        return Group(0, self.size, self._store)
+
+    def _refuse_dead(self) -> None:
+        for rank, worker in self._workers.items():
+            if worker.poll() is not None:
+                raise WorkerFailed(f"worker {rank} {_ending(worker.returncode)} before the first round")
+
+    def why(self, otherwise: str) -> str:
+        """What is known of a worker that is no longer there."""
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            for rank, worker in self._workers.items():
+                if worker.poll() not in (None, 0):
+                    return f"worker {rank} {_ending(worker.returncode)}{at_work(self.run, rank)}"
+            time.sleep(0.02)
+        return otherwise
+
+    def dismiss(self) -> None:
+        """They end by themselves when this process leaves the group; who does not is made to."""
+        for worker in self._workers.values():
+            try:
+                worker.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+        for rank in self._workers:
+            with contextlib.suppress(OSError):
+                _note(self.run, rank).unlink()
+
+
+def join() -> Group:
+    """In a worker that a crew started: the group that it belongs to."""
+    rank, size, port = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT))
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=_START)
+    store.add("here", 1)
+    return Group(rank, size, store)
+
+
+def noting(run: Path, rank: int) -> Callable[[int, int], None]:
+    """Writes down which client a worker is at, for whoever finds it dead."""
+    path = _note(run, rank)
+
+    def note(round: int, client: int) -> None:
+        path.write_text(f"client {client} in round {round}")
+
+    return note
+
+
+def at_work(run: Path, rank: int) -> str:
+    try:
+        return f" while it trained {_note(run, rank).read_text()}"
+    except OSError:
+        return ""
+
+
+def _note(run: Path, rank: int) -> Path:
+    return run / f".worker-{rank}"
+
+
+def _ending(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"left with code {code}"
+
+
+def _environment(rank: int, size: int, port: int) -> dict[str, str]:
+    one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return os.environ | one_thread | {_PORT: str(port), _RANK: str(rank), _SIZE: str(size)}
+
+
+def physical_cores() -> int:
+    """Cores that this process may use, two threads of one core counted once."""
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    siblings = set()
+    for cpu in allowed:
+        try:
+            siblings.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
+        except OSError:
+            return len(allowed)
+    return max(len(siblings), 1)

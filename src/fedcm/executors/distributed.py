@@ -1,0 +1,91 @@
+"""A round shared out over processes: each does its part of the cohort, the integer totals are added, all have the mean.
+
+There is no server process: every process holds the server state and makes the same update from the same mean.
+"""
+
+import traceback
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from fedcm.aggregate import OutOfRange
+from fedcm.algorithm import Round, Vector
+from fedcm.evaluate import Score, Tally, pieces, score, tally
+from fedcm.executors.client_states import States
+from fedcm.executors.executor import Diverged, RoundResult, Stopped
+from fedcm.executors.group import Group, Trouble, shares
+from fedcm.executors.local import empty_round, summed_up
+from fedcm.executors.runner import ClientRunner
+
+
+@final
+class DistributedExecutor:
+    def __init__(
+        self,
+        runner: ClientRunner,
+        states: States,
+        group: Group,
+        stop_requested: Callable[[], bool] = lambda: False,
+        at_work_on: Callable[[int, int], None] = lambda round, client: None,
+    ) -> None:
+        self.runner = runner
+        self.states = states
+        self.group = group
+        self.stop_requested = stop_requested
+        self.at_work_on = at_work_on  # told before each client, so that a death can be told with it
+
+    def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
+        mean, weights = self.runner.mean(sent.params, len(cohort)), self.runner.weights(cohort)
+        facts = torch.zeros((len(cohort), 3), dtype=torch.float64)  # steps, loss, checksum of what the client keeps
+        mine = shares(self.runner.steps(cohort), self.group.size)[self.group.rank]
+        self.states.prepare(cohort, round.index)
+        trouble, said, client = Trouble.NONE, "", -1
+        try:
+            with torch.random.fork_rng(devices=[]):
+                for position in mine:
+                    client = int(cohort[position])
+                    self.at_work_on(round.index, client)
+                    if self.stop_requested():
+                        raise Stopped
+                    result = self.runner.run(client, sent, self.states.get(client), round)
+                    mean.add(client, result.report, weights[position])
+                    checksum = self.states.put(client, result.kept)
+                    facts[position] = torch.tensor([result.steps, result.loss, checksum], dtype=torch.float64)
+            if self.stop_requested():
+                raise Stopped
+        except Stopped:
+            trouble = Trouble.STOPPED
+        except OutOfRange as error:
+            trouble, said = Trouble.DIVERGED, f"{error} in round {round.index}"
+        except Diverged as error:
+            trouble, said = Trouble.DIVERGED, str(error)
+        except Exception:
+            trouble = Trouble.FAILED
+            where = f"client {client} failed in round {round.index} on worker {self.group.rank}"
+            said = f"{where}\n{traceback.format_exc()}"
+        self.group.agree(trouble, said)
+        if not len(cohort):
+            return empty_round(cohort)
+        for total in mean.totals:
+            self.group.sum_(total)
+        self.group.sum_(facts)
+        self.states.commit(cohort, facts[:, 2].tolist())
+        return summed_up(mean, weights, facts[:, :2].numpy(), cohort)
+
+    def evaluate(self, params: Vector) -> Score | None:
+        problem, data = self.runner.problem, self.runner.data
+        if not data.test_size:
+            return None
+        starts = pieces(data)
+        table = torch.zeros((len(starts), 4), dtype=torch.float64)
+        for position in range(self.group.rank, len(starts), self.group.size):
+            done = tally(problem, params, data, starts[position])
+            row = [done.examples, done.loss, done.labels, -1 if done.correct is None else done.correct]
+            table[position] = torch.tensor(row, dtype=torch.float64)
+        self.group.sum_(table)
+        return score(
+            Tally(int(examples), loss, int(labels), None if correct < 0 else int(correct))
+            for examples, loss, labels, correct in table.tolist()
+        )

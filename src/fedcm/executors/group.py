@@ -1,0 +1,115 @@
+"""The processes that share a run: they add up, agree on trouble, and pass on what the first one knows.
+
+Nothing is pickled: tensors and text go as tensors of numbers.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any, NoReturn, final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fedcm.executors.executor import Diverged, Stopped
+
+_PATIENCE = timedelta(hours=12)  # a process that died is noticed at once; one that is slow is waited for
+
+
+class Trouble(IntEnum):
+    NONE = 0
+    STOPPED = 1
+    DIVERGED = 2
+    FAILED = 3  # the gravest is told
+
+
+class WorkerFailed(RuntimeError):  # noqa: N818
+    """A worker's own error, told with its traceback; or a worker that is no longer there."""
+
+
+@final
+class Group:
+    def __init__(self, rank: int, size: int, store: Any = None) -> None:
+        """Without a store the address is taken from the environment, as torchrun sets it."""
+        if store is not None:
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_PATIENCE)
+        else:
+            dist.init_process_group("gloo", timeout=_PATIENCE)
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+
+    def sum_(self, tensor: Tensor) -> None:
+        """In place, over all processes; exact for integers, and for floats where all but one process hold 0."""
+        try:
+            dist.all_reduce(tensor)
+        except RuntimeError as error:
+            raise WorkerFailed(f"a worker is no longer there ({str(error).splitlines()[0]})") from None
+
+    def agree(self, trouble: Trouble = Trouble.NONE, said: str = "") -> None:
+        """Every process comes here once a round; the gravest trouble of any is raised in all."""
+        message = said.encode()
+        board = torch.zeros((self.size, 2), dtype=torch.int64)
+        board[self.rank] = torch.tensor([trouble, len(message)])
+        self.sum_(board)
+        worst = int(board[:, 0].max())
+        if worst == Trouble.NONE:
+            return
+        teller = int((board[:, 0] == worst).nonzero()[0])
+        told = self.text(message if self.rank == teller else b"", int(board[teller, 1]), teller)
+        _raise(Trouble(worst), told)
+
+    def text(self, message: bytes, length: int, teller: int = 0) -> str:
+        """The teller's message, in all processes."""
+        letters = torch.zeros(length, dtype=torch.int64)
+        if self.rank == teller:
+            letters += torch.tensor(list(message), dtype=torch.int64)
+        self.sum_(letters)
+        return bytes(letters.tolist()).decode()
+
+    def from_first(self, tensor: Tensor) -> Tensor:
+        """The first process's tensor, in all; the others give one of the same shape and dtype."""
+        shared = tensor.contiguous().clone()
+        try:
+            dist.broadcast(shared, src=0)
+        except RuntimeError as error:
+            raise WorkerFailed(f"a worker is no longer there ({str(error).splitlines()[0]})") from None
+        return shared
+
+    def tensors_from_first(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+        """The first process's integer vectors by name; the others give None."""
+        names = "\n".join(tensors) if tensors is not None else ""
+        length = int(self.from_first(torch.tensor(len(names.encode()))))
+        names = self.text(names.encode() if self.rank == 0 else b"", length)
+        found = {}
+        for name in names.split("\n") if names else ():
+            size = int(self.from_first(torch.tensor(len(tensors[name]) if tensors is not None else 0)))
+            vector = tensors[name] if tensors is not None else torch.zeros(size, dtype=torch.int64)
+            found[name] = self.from_first(vector)
+        return found
+
+    def close(self) -> None:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _raise(trouble: Trouble, said: str) -> NoReturn:
+    if trouble is Trouble.STOPPED:
+        raise Stopped
+    if trouble is Trouble.DIVERGED:
+        raise Diverged(said)
+    raise WorkerFailed(said)
+
+
+def shares(steps: Any, size: int) -> list[list[int]]:
+    """Who does which of the cohort's positions: the longest first, each to whoever has least; a pure function.
+
+    >>> shares([5, 1, 1, 3], size=2)
+    [[0], [3, 1, 2]]
+    """
+    mine: list[list[int]] = [[] for _ in range(size)]
+    load = [0] * size
+    for position in sorted(range(len(steps)), key=lambda k: (-int(steps[k]), k)):
+        least = min(range(size), key=lambda rank: (load[rank], rank))
+        mine[least].append(position)
+        load[least] += int(steps[position])
+    return mine
