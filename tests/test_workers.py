@@ -55,6 +55,15 @@ def test_weights_by_examples_and_empty_rounds_give_the_same_bits_too(experiment:
     same(tmp_path / "runs" / "shared", reference)
 
 
+def test_a_stacked_run_keeps_its_bits_on_several_workers(experiment: Write, tmp_path: Path) -> None:
+    path = experiment(
+        engine={"stack": 2}, algorithm={"name": "scaffold"}, participation={"kind": "fixed", "clients": 7}
+    )
+    reference = whole(path, tmp_path / "runs")
+    run(path, tmp_path / "runs" / "shared", 2)
+    same(tmp_path / "runs" / "shared", reference)
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])
 def test_killed_and_resumed_with_another_number_of_workers(
     experiment: Write, tmp_path: Path, before: int, after: int

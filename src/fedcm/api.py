@@ -11,7 +11,7 @@ from fedcm.algorithm import Algorithm
 from fedcm.data.imported import from_clients
 from fedcm.data.partition import by_owner
 from fedcm.executors.local import LocalExecutor
-from fedcm.experiment import Client, Server
+from fedcm.experiment import Client, Engine, Server
 from fedcm.problem import Loss
 from fedcm.progress import shown
 from fedcm.refusal import Refused
@@ -46,6 +46,7 @@ def train(
     weights: Literal["clients", "examples"] = "clients",
     loss: Loss | None = None,
     evaluate_every: int = 10,
+    stack: int = 1,
     seed: int = 0,
     progress: bool = False,
 ) -> Trained:
@@ -53,7 +54,8 @@ def train(
 
     `clients` holds one torch dataset of (x, y), or one pair of tensors (features, labels), a client; `test` is one
     more. `participation` is a probability (each client independently, 1.0 = everyone), a number of clients a round, or
-    a `Participation`. A client makes `epochs` passes over its data (1 unless given), or takes `steps` steps. The loss
+    a `Participation`. A client makes `epochs` passes over its data (1 unless given), or takes `steps` steps. `stack`
+    clients train at once, which pays for tiny models. The loss
     is cross-entropy for integer labels and squared error for float ones unless given. The model passed in is not
     changed. The same arguments give the same bits.
 
@@ -81,6 +83,7 @@ def train(
         seed=seed,
         evaluate_every=evaluate_every,
         loss=loss,
+        stack=read_section(Engine, {"stack": stack}).stack,
     )
     server, history = algorithm.init_server(wired.problem.initial()), []
     rounds_done = training(algorithm, LocalExecutor(wired.runner), wired.plan, server)

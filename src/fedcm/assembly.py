@@ -48,6 +48,7 @@ def assemble(experiment: Experiment, data_dir: Path | None = None) -> Assembly:
         rounds=experiment.rounds,
         seed=experiment.seed,
         evaluate_every=experiment.evaluation.every,
+        stack=experiment.engine.stack,
     )
     checksums = fingerprint(dataset, parts)
     return Assembly(experiment, experiment.algorithm, wired.problem, wired.runner, wired.plan, checksums)

@@ -62,6 +62,10 @@ class Checkpoints(Section):
     keep: Count = 3  # the newest so many
 
 
+class Engine(Section):
+    stack: Annotated[int, Field(ge=1, le=4096)] = 1  # clients that train at once in one process: pays for tiny models
+
+
 class Model(Section):
     name: str
     options: Table = Field(default={})
@@ -82,6 +86,7 @@ class Experiment(Section):
     server: Server = Server()
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
+    engine: Engine = Engine()
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -90,6 +95,7 @@ SECTIONS: dict[str, type[Section]] = {
     "server": Server,
     "evaluation": Evaluation,
     "checkpoints": Checkpoints,
+    "engine": Engine,
 }
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _CHOICES = ("split", "participation", "model", "algorithm")

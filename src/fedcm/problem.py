@@ -89,7 +89,7 @@ class Problem:
                 piece = Examples(data.features[start : start + _PIECE], data.labels[start : start + _PIECE])
                 gradient, _ = self._loss_gradient(params, piece)
                 total.add_(gradient, alpha=piece.size / data.size)
-            return self._own(total, params)
+            return self.own(total, params)
 
         return at
 
@@ -100,8 +100,8 @@ class Problem:
             pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True, allow_unused=True)
         return torch.cat([piece.reshape(-1) for piece in pieces]), loss.detach()
 
-    def _own(self, gradient: Vector, params: Vector) -> Vector:
-        """Decay and clipping, in place on a gradient that nobody else holds."""
+    def own(self, gradient: Vector, params: Vector) -> Vector:
+        """Decay and clipping, in place on a gradient (or a stack of them) that nobody else holds."""
         if self.weight_decay:
             gradient.add_(params, alpha=self.weight_decay)
         if self.clip is not None:
@@ -130,7 +130,7 @@ class BatchGradient:
         gradient, loss = self.problem._loss_gradient(params, self.batch)
         if self.loss is None:
             self.loss = loss
-        return self.problem._own(gradient, params)
+        return self.problem.own(gradient, params)
 
 
 def refuse_running_statistics(model: nn.Module) -> None:

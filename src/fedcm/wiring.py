@@ -42,6 +42,7 @@ def wire(
     seed: int,
     evaluate_every: int,
     loss: Loss | None = None,
+    stack: int = 1,
 ) -> Wired:
     """Refuses what does not fit together. Without a loss it is cross-entropy, or squared error for float labels."""
     refuse_unequal_weights(algorithm, server)
@@ -61,6 +62,7 @@ def wire(
         seed=seed,
         step_decay=0.0 if in_loss else client.weight_decay,
         weigh_by_examples=server.weights == "examples",
+        stack=stack,
     )
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
     return Wired(problem, runner, Plan(rounds, len(parts), participation, schedule, seed, evaluate_every))

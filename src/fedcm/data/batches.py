@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
+from torch import Tensor
 
 from fedcm.chance import Purpose, generator
 from fedcm.data.dataset import Examples
@@ -34,10 +35,15 @@ class LocalWork:
         return self.steps if self.steps is not None else self.epochs * -(-examples // self.batch_size)
 
     def batches(self, data: Examples, seed: int, round: int, client: int) -> Iterator[Examples]:
+        for index in self.indices(data.size, seed, round, client):
+            yield Examples(data.features[index], data.labels[index])
+
+    def indices(self, examples: int, seed: int, round: int, client: int) -> Iterator[Tensor]:
+        """The minibatches as indices into the client's examples."""
         draw = generator(seed, Purpose.BATCHES, round, client)
-        remaining = self.count(data.size)
+        remaining = self.count(examples)
         while remaining:
-            order = torch.from_numpy(draw.permutation(data.size))
+            order = torch.from_numpy(draw.permutation(examples))
             for index in order.split(self.batch_size)[:remaining]:
-                yield Examples(data.features[index], data.labels[index])
+                yield index
                 remaining -= 1

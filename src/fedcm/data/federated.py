@@ -1,4 +1,4 @@
-"""Data as a federation sees them: one tensor, and for every client one range of it."""
+"""Data as a federation sees them: one tensor, and for every client its own examples of it."""
 
 import hashlib
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ class FederatedData(Protocol):
 
 @final
 class ArrayData:
-    """A dataset dealt out: the training examples lie client after client, as they came (bytes stay bytes), and a
-    client's range is made ready for the model when it is asked for."""
+    """A dataset dealt out: the examples stay where they are and as they came (bytes stay bytes, and what is mapped into
+    memory is there once for all processes); a client's are made ready for the model when they are asked for."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class ArrayData:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        order = torch.from_numpy(np.concatenate(parts).astype(np.int64))
+        self.order = torch.from_numpy(np.concatenate(parts).astype(np.int64))  # client after client
         self.offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        self.train = Examples(dataset.train.features[order], dataset.train.labels[order])
+        self.train = dataset.train
         self.held_out = dataset.test
         self.normalisation = dataset.normalisation
         self.dtype = dtype
@@ -65,15 +65,16 @@ class ArrayData:
         return self.offsets[clients + 1] - self.offsets[clients]
 
     def client(self, client: int) -> Examples:
-        return self._ready(self.train, int(self.offsets[client]), int(self.offsets[client + 1]))
+        index = self.order[int(self.offsets[client]) : int(self.offsets[client + 1])]
+        return self._ready(self.train.features[index], self.train.labels[index])
 
     def test(self, start: int, stop: int) -> Examples:
         assert self.held_out is not None
-        return self._ready(self.held_out, start, stop)
+        return self._ready(self.held_out.features[start:stop], self.held_out.labels[start:stop])
 
-    def _ready(self, examples: Examples, start: int, stop: int) -> Examples:
-        features = ready(examples.features[start:stop].to(self.device), self.normalisation, self.dtype)
-        labels = examples.labels[start:stop].to(self.device)
+    def _ready(self, features: Tensor, labels: Tensor) -> Examples:
+        features = ready(features.to(self.device), self.normalisation, self.dtype)
+        labels = labels.to(self.device)
         return Examples(features, labels.to(self.dtype if labels.is_floating_point() else torch.int64))
 
 

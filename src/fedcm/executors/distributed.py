@@ -39,20 +39,24 @@ class DistributedExecutor:
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
         mean, weights = self.runner.mean(sent.params, len(cohort)), self.runner.weights(cohort)
         facts = torch.zeros((len(cohort), 3), dtype=torch.float64)  # steps, loss, checksum of what the client keeps
-        mine = shares(self.runner.steps(cohort), self.group.size)[self.group.rank]
+        units, steps = self.runner.units(cohort), self.runner.steps(cohort)
+        mine = shares([steps[unit].sum() for unit in units], self.group.size)[self.group.rank]
         self.states.prepare(cohort, round.index)
         trouble, said, client = Trouble.NONE, "", -1
         try:
             with torch.random.fork_rng(devices=[]):
-                for position in mine:
-                    client = int(cohort[position])
+                for unit in (units[k] for k in mine):
+                    clients = cohort[unit].tolist()
+                    client = clients[0]
                     self.at_work_on(round.index, client)
                     if self.stop_requested():
                         raise Stopped
-                    result = self.runner.run(client, sent, self.states.get(client), round)
-                    mean.add(client, result.report, weights[position])
-                    checksum = self.states.put(client, result.kept)
-                    facts[position] = torch.tensor([result.steps, result.loss, checksum], dtype=torch.float64)
+                    kept = [self.states.get(one) for one in clients]
+                    results = self.runner.run_unit(clients, sent, kept, round)
+                    for position, client, result in zip(unit, clients, results, strict=True):
+                        mean.add(client, result.report, weights[position])
+                        checksum = self.states.put(client, result.kept)
+                        facts[position] = torch.tensor([result.steps, result.loss, checksum], dtype=torch.float64)
             if self.stop_requested():
                 raise Stopped
         except Stopped:

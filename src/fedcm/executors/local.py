@@ -34,16 +34,18 @@ class LocalExecutor:
         checksums: list[float] = []
         self.states.prepare(cohort, round.index)
         with torch.random.fork_rng(devices=[]):
-            for position, client in enumerate(cohort.tolist()):
+            for unit in self.runner.units(cohort):
                 if self.stop_requested():
                     raise Stopped
-                result = self.runner.run(client, sent, self.states.get(client), round)
-                try:
-                    mean.add(client, result.report, weights[position])
-                except OutOfRange as error:
-                    raise Diverged(f"{error} in round {round.index}") from None
-                checksums.append(self.states.put(client, result.kept))
-                facts[position] = result.steps, result.loss
+                clients = cohort[unit].tolist()
+                results = self.runner.run_unit(clients, sent, [self.states.get(client) for client in clients], round)
+                for position, client, result in zip(unit, clients, results, strict=True):
+                    try:
+                        mean.add(client, result.report, weights[position])
+                    except OutOfRange as error:
+                        raise Diverged(f"{error} in round {round.index}") from None
+                    checksums.append(self.states.put(client, result.kept))
+                    facts[position] = result.steps, result.loss
         self.states.commit(cohort, checksums)
         return summed_up(mean, weights, facts, cohort)
 

@@ -1,6 +1,7 @@
 """Everything that one process needs to do any client's round."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,6 +16,7 @@ from fedcm.data.batches import LocalWork
 from fedcm.data.federated import FederatedData
 from fedcm.executors.executor import Diverged
 from fedcm.problem import Problem
+from fedcm.stacked import StackedProblem, work_stacked
 
 
 @final
@@ -27,6 +29,37 @@ class ClientRunner:
     seed: int
     step_decay: float = 0.0  # weight decay after the algorithm's mix
     weigh_by_examples: bool = False
+    stack: int = 1  # clients that train at once
+
+    def __post_init__(self) -> None:
+        if self.stack > 1:
+            object.__setattr__(self, "_stacked", StackedProblem(self.problem))
+
+    def units(self, cohort: np.ndarray) -> list[list[int]]:
+        """The cohort's positions in stacks, formed before it is shared out, so that sharing leaves the bits alone."""
+        return [list(range(start, min(start + self.stack, len(cohort)))) for start in range(0, len(cohort), self.stack)]
+
+    def run_unit(self, clients: Sequence[int], sent: Any, kept: Sequence[Any], round: Round) -> list[ClientResult]:
+        """A stack of clients, or one."""
+        if self.stack == 1:
+            return [self.run(clients[0], sent, kept[0], round)]
+        data = [self.data.client(client) for client in clients]
+        results = work_stacked(
+            self.algorithm,
+            self._stacked,  # pyright: ignore[reportAttributeAccessIssue]
+            sent,
+            kept,
+            data=data,
+            batches=[
+                list(self.local_work.indices(own.size, self.seed, round.index, client))
+                for own, client in zip(data, clients, strict=True)
+            ],
+            client_lr=round.client_lr,
+            step_decay=self.step_decay,
+        )
+        for client, result in zip(clients, results, strict=True):
+            _refuse_infinite(client, result, round)
+        return results
 
     def run(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
         """The client's local steps; a loss that is not finite is an error that names it."""
@@ -42,8 +75,7 @@ class ClientRunner:
             client_lr=round.client_lr,
             step_decay=self.step_decay,
         )
-        if not math.isfinite(result.loss):
-            raise Diverged(f"the loss of client {client} became {result.loss} in round {round.index}")
+        _refuse_infinite(client, result, round)
         return result
 
     def mean(self, like: torch.Tensor, cohort: int) -> ExactMean[Any]:
@@ -61,3 +93,8 @@ class ClientRunner:
     def steps(self, cohort: np.ndarray) -> np.ndarray:
         """How many local steps each of these clients takes."""
         return np.array([self.local_work.count(int(size)) for size in self.data.sizes(cohort)], dtype=np.int64)
+
+
+def _refuse_infinite(client: int, result: ClientResult, round: Round) -> None:
+    if not math.isfinite(result.loss):
+        raise Diverged(f"the loss of client {client} became {result.loss} in round {round.index}")

@@ -1,0 +1,70 @@
+"""A stack of clients moves as the clients do one by one, to rounding."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fedcm.algorithm import Algorithm
+from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
+from fedcm.data.batches import LocalWork
+from fedcm.data.dataset import Dataset, Examples
+from fedcm.data.federated import ArrayData
+from fedcm.executors.local import LocalExecutor
+from fedcm.executors.runner import ClientRunner
+from fedcm.problem import Problem, squared_error
+from fedcm.refusal import Refused
+from fedcm.sampling import FixedSize
+from fedcm.schedule import Schedule
+from fedcm.training import Plan, RoundDone, training
+
+SIZES = (3, 11, 4, 8, 1, 16, 5)  # unequal K_i, and batches of every size
+DRAW = torch.Generator().manual_seed(0)
+X = torch.randn(sum(SIZES), 5, generator=DRAW, dtype=torch.float64)
+Y = torch.randint(3, (sum(SIZES),), generator=DRAW)
+ALGORITHMS = [FedAvg(), FedCM(0.1), FedAdam(), Scaffold("I"), Scaffold("II"), FedDyn(0.1)]
+
+
+def run(algorithm: Algorithm[Any, Any, Any, Any], stack: int, regression: bool = False, **more: Any) -> list[RoundDone]:
+    labels = X.sum(1) if regression else Y
+    dataset = Dataset("made", Examples(X, labels), Examples(X, labels), None if regression else 3)
+    parts = np.split(np.arange(sum(SIZES)), np.cumsum(SIZES)[:-1])
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 1 if regression else 3)).double()
+    problem = Problem(model, squared_error if regression else F.cross_entropy, weight_decay=0.01, clip=0.8)
+    data = ArrayData(dataset, parts, torch.float64)
+    runner = ClientRunner(algorithm, problem, data, LocalWork(4, epochs=2), seed=1, stack=stack, **more)
+    plan = Plan(8, len(SIZES), FixedSize(5), Schedule(0.1, 0.9), seed=1, evaluate_every=4)
+    return list(training(algorithm, LocalExecutor(runner), plan, algorithm.init_server(problem.initial())))
+
+
+@pytest.mark.parametrize("stack", [2, 3, 100])
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
+def test_a_stack_agrees_with_one_by_one_to_rounding(algorithm: Algorithm[Any, Any, Any, Any], stack: int) -> None:
+    for alone, stacked in zip(run(algorithm, 1), run(algorithm, stack), strict=True):
+        torch.testing.assert_close(stacked.server.params, alone.server.params, rtol=1e-11, atol=1e-12)
+        assert stacked.metrics["steps"] == alone.metrics["steps"]
+        assert stacked.metrics["loss"] == pytest.approx(alone.metrics["loss"], rel=1e-10)
+
+
+def test_weight_decay_in_the_step_weights_and_regression_agree_too() -> None:
+    settings = {"step_decay": 0.05, "weigh_by_examples": True, "regression": True}
+    for alone, stacked in zip(run(FedCM(0.2), 1, **settings), run(FedCM(0.2), 3, **settings), strict=True):
+        torch.testing.assert_close(stacked.server.params, alone.server.params, rtol=1e-11, atol=1e-12)
+
+
+def test_the_same_stack_gives_the_same_bits() -> None:
+    once, again = run(Scaffold(), 3), run(Scaffold(), 3)
+    assert torch.equal(once[-1].server.params, again[-1].server.params)
+
+
+def test_what_cannot_be_stacked_is_refused() -> None:
+    data = ArrayData(Dataset("made", Examples(X, Y), None, 3), [np.arange(9)], torch.float64)
+    dropping = Problem(nn.Sequential(nn.Linear(5, 3), nn.Dropout()).double())
+    own_loss = Problem(nn.Linear(5, 3).double(), lambda outputs, labels: outputs.mean())
+    for problem, said in ((dropping, "dropout"), (own_loss, "cross-entropy")):
+        with pytest.raises(Refused, match=said):
+            ClientRunner(FedAvg(), problem, data, LocalWork(), seed=0, stack=2)
