@@ -69,12 +69,9 @@ class DistributedExecutor:
             trouble = Trouble.FAILED
             where = f"client {client} failed in round {round.index} on worker {self.group.rank}"
             said = f"{where}\n{traceback.format_exc()}"
-        self.group.agree(trouble, said)
+        self.group.add_up(trouble, said, facts, mean.totals)
         if not len(cohort):
             return empty_round(cohort)
-        for total in mean.totals:
-            self.group.sum_(total)
-        self.group.sum_(facts)
         self.states.commit(cohort, facts[:, 2].tolist())
         return summed_up(mean, weights, facts[:, :2].numpy(), cohort)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedcm.executors.executor import Diverged, Stopped
 
+_SMALL = 2**20  # numbers that go in one message
 _PATIENCE = timedelta(hours=12)  # a process that died is noticed at once; one that is slow is waited for
 
 
@@ -45,18 +46,35 @@ class Group:
         except RuntimeError as error:
             raise WorkerFailed(f"a worker is no longer there ({str(error).splitlines()[0]})") from None
 
-    def agree(self, trouble: Trouble = Trouble.NONE, said: str = "") -> None:
-        """Every process comes here once a round; the gravest trouble of any is raised in all."""
+    def add_up(self, trouble: Trouble, said: str, facts: Tensor, totals: list[Tensor]) -> None:
+        """Once a round: the gravest trouble of any process is raised in all; without any, facts and totals are summed.
+
+        `facts` are float64 with every row filled in by one process and 0 in the others: as the integers that their bits
+        are, they add up exactly, and go with the rest in one message.
+        """
         message = said.encode()
         board = torch.zeros((self.size, 2), dtype=torch.int64)
         board[self.rank] = torch.tensor([trouble, len(message)])
-        self.sum_(board)
+        parts = [board, facts.view(torch.int64)]
+        small = sum(total.numel() for total in totals) <= _SMALL
+        self._sum_together([*parts, *totals] if small else parts)
+        if int(board[:, 0].max()) != Trouble.NONE:
+            self._tell(board, message)
+        if not small:
+            for total in totals:
+                self.sum_(total)
+
+    def _sum_together(self, parts: list[Tensor]) -> None:
+        """In place; a message costs more than the numbers in it, where they are few."""
+        together = torch.cat([part.reshape(-1) for part in parts])
+        self.sum_(together)
+        for part, summed in zip(parts, together.split([part.numel() for part in parts]), strict=True):
+            part.copy_(summed.view(part.shape))
+
+    def _tell(self, board: Tensor, message: bytes) -> NoReturn:
         worst = int(board[:, 0].max())
-        if worst == Trouble.NONE:
-            return
         teller = int((board[:, 0] == worst).nonzero()[0])
-        told = self.text(message if self.rank == teller else b"", int(board[teller, 1]), teller)
-        _raise(Trouble(worst), told)
+        _raise(Trouble(worst), self.text(message, int(board[teller, 1]), teller))
 
     def text(self, message: bytes, length: int, teller: int = 0) -> str:
         """The teller's message, in all processes."""
