@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format clean
+.PHONY: help demo test test-slow bench check format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: $(READY)  ## the tests, on every core (minutes)
 
 test-slow: $(READY)  ## the tests on real CIFAR: FEDCM_DATA names a prepared data folder
 	$(BIN)/python -m pytest -n auto -m slow
+
+bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (10 minutes)
+	$(BIN)/python benchmarks/bare_loop.py
 
 check: $(READY)  ## ruff, formatting and types
 	$(BIN)/ruff check .

@@ -151,7 +151,7 @@ class RunFolder:
 
     def clear_leftovers(self) -> None:
         """What a killed process was still writing."""
-        for kind in (".metrics.*", ".summary.*", ".model.*"):
+        for kind in (".metrics.*", ".summary.*", ".model.*", ".worker-*"):
             for leftover in self.path.glob(kind):
                 leftover.unlink()
 

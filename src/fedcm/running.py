@@ -157,8 +157,7 @@ def drive(run: Run) -> Generator[Metrics, None, None]:
             for field in run.server:
                 group.from_first(field)
             group.tensors_from_first(run.states.save())
-            at = noting(run.folder.path, 0)
-            executor = DistributedExecutor(run.assembly.runner, run.states, group, run.stop_requested, at)
+            executor = DistributedExecutor(run.assembly.runner, run.states, group, run.stop_requested)
         yield from _rounds(run, executor)
         _finish(run)
     except WorkerFailed as failure:
