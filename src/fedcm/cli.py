@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fedcm.data_commands import data_app
+from fedcm.options import AsJson, DataDir, ExperimentPath, RunsDir, Seed, Settings, Workers, changes
 from fedcm.progress import say
 from fedcm.refusal import Refused
 from fedcm.signals import StopSignals
@@ -44,35 +46,7 @@ def _options(
     pass
 
 
-data_app = typer.Typer(no_args_is_help=True, help="Fetch data sets, and look at how they are split over clients.")
 app.add_typer(data_app, name="data")
-
-ExperimentPath = Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment's TOML file.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PATH=VALUE",
-        help="Change a setting, such as `client.lr=0.05`; a value is TOML or a plain word; may be repeated.",
-    ),
-]
-Seed = Annotated[int | None, typer.Option(min=0, help="Short for --set seed=N.")]
-RunsDir = Annotated[Path, typer.Option(envvar="FEDCM_RUNS", help="Where the runs' folders are.")]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(envvar="FEDCM_DATA", help="Where data sets are; ~/.cache/fedcm unless given.", show_default=False),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=1024,
-        envvar="FEDCM_WORKERS",
-        help="Processes that share the work; the physical cores unless given. The bits of the result are the same.",
-        show_default=False,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
 
 
 @app.command()
@@ -96,7 +70,7 @@ def run(
     from fedcm.running import begin
 
     with StopSignals() as stopping, only_results_on_stdout(as_json):
-        chosen = load(experiment, _changes(settings, seed))
+        chosen = load(experiment, changes(settings, seed))
         started = begin(chosen, runs_dir, name, data_dir, stopping, workers=_crew_size(workers))
         say(f"run {started.folder.path}")
         code = _drive(started)
@@ -175,9 +149,10 @@ def compare(
     names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
     how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
     with StopSignals() as stopping, only_results_on_stdout(as_json), going_on_by(how):
-        changes = _changes(settings, seed)
         size = _crew_size(workers)
-        folders = compared(experiment, names, changes, runs_dir, data_dir, size, fresh=fresh, stop_requested=stopping)
+        folders = compared(
+            experiment, names, changes(settings, seed), runs_dir, data_dir, size, fresh=fresh, stop_requested=stopping
+        )
     summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
     if as_json:
         print(json.dumps(summaries, indent=2))
@@ -251,62 +226,6 @@ def check(
     print(f"✓ {algorithm} keeps the contract")
 
 
-@data_app.command()
-def prepare(
-    name: Annotated[str, typer.Argument(help="cifar10, cifar100, mnist or fashion-mnist.")],
-    archive: Annotated[
-        Path | None, typer.Option("--from", help="An archive or unpacked folder that you have already.")
-    ] = None,
-    data_dir: DataDir = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Do not download anything.")] = False,
-) -> None:
-    """Fetch a data set into the data folder and check it: from there, from an archive, or by download.
-
-    Example: `fedcm data prepare cifar10 --from ~/Downloads/cifar-10-python.tar.gz`
-    """
-    from fedcm.data import data_folder
-    from fedcm.data.prepare import prepare as prepare_data
-
-    print(prepare_data(name, data_folder(data_dir), archive, offline=offline, say=say))
-
-
-@data_app.command()
-def split(
-    experiment: ExperimentPath,
-    settings: Settings = None,
-    seed: Seed = None,
-    data_dir: DataDir = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The picture: NAME-split.png unless given."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show how an experiment's data are split over its clients: a summary, and a picture of the clients' label mix.
-
-    Example: `fedcm data split experiments/demo.toml --set split.concentration=0.1 -o mix.png`
-    """
-    from fedcm.assembly import split as split_data
-    from fedcm.data import load
-    from fedcm.data.partition import label_counts
-    from fedcm.experiment import load as load_experiment
-    from fedcm.report.label_mix import draw_label_mix, spread
-    from fedcm.report.tables import split_table
-
-    chosen = load_experiment(experiment, _changes(settings, seed))
-    dataset = load(chosen.data.source, data_dir)
-    if dataset.classes is None:
-        raise Refused("the label mix needs labels that are classes, and these are numbers")
-    counts = label_counts(split_data(chosen, dataset), dataset.train.labels.numpy())
-    summary = spread(counts) | {"unused_examples": int(dataset.train.size - counts.sum())}
-    path = draw_label_mix(counts, f"{chosen.name}: {dataset.name}", output or Path(f"{chosen.name}-split.png"))
-    if as_json:
-        print(json.dumps(summary | {"picture": str(path)}))
-    else:
-        split_table(summary)
-        print(f"picture: {path}")
-
-
 def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
     """What a user's own code prints goes to stderr, so that stdout is JSON alone."""
     return redirect_stdout(sys.stderr) if wanted else nullcontext()
@@ -352,10 +271,6 @@ def _crew_size(workers: int | None) -> int:
     from fedcm.crew import physical_cores
 
     return workers if workers is not None else physical_cores()
-
-
-def _changes(settings: list[str] | None, seed: int | None) -> list[str]:
-    return [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
 
 
 def _show_summary(folder: Any, as_json: bool) -> None:

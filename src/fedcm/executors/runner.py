@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +17,7 @@ from fedcm.data.batches import LocalWork
 from fedcm.data.federated import FederatedData
 from fedcm.executors.executor import Diverged
 from fedcm.problem import Problem
-from fedcm.stacked import StackedProblem, work_stacked
+from fedcm.stacked import StackedProblem, refuse_unstackable, work_stacked
 
 
 @final
@@ -33,7 +34,11 @@ class ClientRunner:
 
     def __post_init__(self) -> None:
         if self.stack > 1:
-            object.__setattr__(self, "_stacked", StackedProblem(self.problem))
+            refuse_unstackable(self.problem)
+
+    @cached_property
+    def _stacked(self) -> StackedProblem:
+        return StackedProblem(self.problem)
 
     def units(self, cohort: np.ndarray) -> list[list[int]]:
         """The cohort's positions in stacks, formed before it is shared out, so that sharing leaves the bits alone."""
@@ -46,7 +51,7 @@ class ClientRunner:
         data = [self.data.client(client) for client in clients]
         results = work_stacked(
             self.algorithm,
-            self._stacked,  # pyright: ignore[reportAttributeAccessIssue]
+            self._stacked,
             sent,
             kept,
             data=data,

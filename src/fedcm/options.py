@@ -1,0 +1,37 @@
+"""The options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ExperimentPath = Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment's TOML file.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Change a setting, such as `client.lr=0.05`; a value is TOML or a plain word; may be repeated.",
+    ),
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Short for --set seed=N.")]
+RunsDir = Annotated[Path, typer.Option(envvar="FEDCM_RUNS", help="Where the runs' folders are.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(envvar="FEDCM_DATA", help="Where data sets are; ~/.cache/fedcm unless given.", show_default=False),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1024,
+        envvar="FEDCM_WORKERS",
+        help="Processes that share the work; the physical cores unless given. The bits of the result are the same.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
+
+
+def changes(settings: list[str] | None, seed: int | None) -> list[str]:
+    return [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
