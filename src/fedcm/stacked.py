@@ -4,21 +4,29 @@ Clients of unequal sizes are padded and every example carries its weight, 1/b in
 a client that has done its K_i steps stands still. So each row moves as the client would alone, to rounding.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, NamedTuple, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedcm.algorithm import Algorithm, LocalRun, Vector
-from fedcm.client import ClientResult
+from fedcm.algorithm import Algorithm, Gradient, LocalRun, Vector
 from fedcm.data.dataset import Examples
 from fedcm.problem import Problem, squared_error
 from fedcm.refusal import Refused
 
 ExampleLosses = Callable[[Tensor, Tensor], Tensor]  # (outputs, labels) -> one loss an example
+
+
+class StackResult(NamedTuple):
+    """A row of every field, and an entry of every list, for each client."""
+
+    report: tuple
+    kept: tuple
+    steps: list[float]
+    losses: list[float]
 
 
 @final
@@ -43,9 +51,9 @@ class StackedProblem:
         outputs = functional_call(self.problem.model, (parameters, self._fixed), (x,))
         return (self._losses(outputs, y) * weights).sum()
 
-    def at(self, params: Vector, x: Tensor, y: Tensor, weights: Tensor) -> tuple[Vector, Tensor]:
+    def at(self, params: Vector, examples: Examples, weights: Tensor) -> tuple[Vector, Tensor]:
         """Each client's own gradient (decay and clipping included) and loss, at its own parameters."""
-        gradient, loss = self._gradient(params, x, y, weights)
+        gradient, loss = self._gradient(params, *examples, weights)
         return self.problem.own(gradient, params), loss
 
 
@@ -53,63 +61,67 @@ def work_stacked(
     algorithm: Algorithm[Any, Any, Any, Any],
     stacked: StackedProblem,
     sent: Any,
-    kept: Sequence[Any],
+    kept: Any,
     *,
-    data: Sequence[Examples],
-    batches: Sequence[Sequence[Tensor]],
+    pick: Callable[[Tensor], Examples],
+    batches: tuple[Tensor, Tensor],
+    sizes: Tensor,
     client_lr: float,
     step_decay: float = 0.0,
-) -> list[ClientResult]:
-    """`client.work` for several clients: `batches` has each client's minibatches as indices into its data."""
-    clients, counts = len(data), [len(own) for own in batches]
-    x, y, everything = _padded(data)
-    rows = torch.arange(clients)[:, None]
-    states = type(kept[0])(*[torch.stack(fields) for fields in zip(*kept, strict=True)])
+) -> StackResult:
+    """`client.work` for C clients, a row of everything for each. `batches` has the minibatches' indices (C, K, b) and
+    weights; `pick` gives the examples at indices (C, n)."""
+    indices, weights = batches[0], batches[1].to(sent.params)
+    clients, steps = len(sizes), (weights[:, :, :1] > 0).sum(1).to(sent.params)
     params = sent.params.expand(clients, -1).clone()
-    steps = params.new_tensor(counts)[:, None]
     losses = params.new_zeros(clients)
+    together = int(steps.min())  # from here on some stand still
     with torch.no_grad():
-        for k in range(max(counts)):
-            index, weights = _indices([own[k] if k < len(own) else None for own in batches], params.dtype)
-            here = _Batch(stacked, x[rows, index], y[rows, index], weights)
-            direction = algorithm.direction(here, params, sent, states)
+        for k in range(indices.shape[1]):
+            here = _Batch(stacked, pick(indices[:, k]), weights[:, k])
+            direction = algorithm.direction(here, params, sent, kept)
             if step_decay:
                 direction = direction.add(params, alpha=step_decay)
-            still = (steps > k).to(params.dtype)
-            params.sub_(direction * still, alpha=client_lr)
+            if k >= together:
+                direction = direction * (steps > k)
+            params.sub_(direction, alpha=client_lr)
             if here.loss is not None:
-                losses += here.loss * still[:, 0]
+                losses += here.loss  # 0 for who stands still: all of its weights are
         run = LocalRun(
             start=sent.params.expand(clients, -1),
             end=params,
             steps=steps,
             client_lr=client_lr,
-            full_gradient=lambda at: stacked.at(at, x, y, everything)[0],
+            full_gradient=_over_everything(stacked, pick, sizes),
         )
-        report, after = algorithm.report(run, sent, states)
-    means = (losses / steps[:, 0]).double().tolist()
-    rows = zip(_unstacked(report, clients), _unstacked(after, clients), counts, means, strict=True)
-    return [ClientResult(*row) for row in rows]
+        report, after = algorithm.report(run, sent, kept)
+    return StackResult(report, after, steps[:, 0].tolist(), (losses / steps[:, 0]).double().tolist())
+
+
+def _over_everything(stacked: StackedProblem, pick: Callable[[Tensor], Examples], sizes: Tensor) -> Gradient:
+    """The gradient over all of each client's data, those of unequal sizes padded with examples of weight 0."""
+
+    def at(params: Vector) -> Vector:
+        index = torch.arange(int(sizes.max())).expand(len(sizes), -1)
+        there = index < sizes[:, None]
+        return stacked.at(params, pick(index * there), there.to(params) / sizes[:, None])[0]
+
+    return at
 
 
 @final
 class _Batch:
     """One minibatch of every client as a gradient; remembers the losses where it was first asked."""
 
-    def __init__(self, stacked: StackedProblem, x: Tensor, y: Tensor, weights: Tensor) -> None:
-        self.stacked, self.x, self.y, self.weights = stacked, x, y, weights
+    def __init__(self, stacked: StackedProblem, examples: Examples, weights: Tensor) -> None:
+        self.stacked, self.examples, self.weights = stacked, examples, weights
         self.loss: Tensor | None = None
 
     def __call__(self, params: Vector) -> Vector:
-        gradient, loss = self.stacked.at(params, self.x, self.y, self.weights)
+        gradient, loss = self.stacked.at(params, self.examples, self.weights)
         if self.loss is None:
             self.loss = loss
         return gradient
-
-
-def _unstacked(message: Any, clients: int) -> list[Any]:
-    """One message a client."""
-    return [type(message)(*[field[c] for field in message]) for c in range(clients)]
 
 
 def refuse_unstackable(problem: Problem) -> None:
@@ -120,34 +132,10 @@ def refuse_unstackable(problem: Problem) -> None:
             raise Refused("a model with dropout cannot be stacked; set engine.stack = 1")
 
 
-def _padded(data: Sequence[Examples]) -> tuple[Tensor, Tensor, Tensor]:
-    """(C, n, …) features, labels and weights of 1/n_i, padded with zeros to the largest client."""
-    most = max(own.size for own in data)
-    first = data[0]
-    x = first.features.new_zeros((len(data), most, *first.features.shape[1:]))
-    y = first.labels.new_zeros((len(data), most, *first.labels.shape[1:]))
-    weights = torch.zeros((len(data), most), dtype=_float_of(first), device=x.device)
-    for c, own in enumerate(data):
-        x[c, : own.size], y[c, : own.size], weights[c, : own.size] = own.features, own.labels, 1.0 / own.size
-    return x, y, weights
-
-
-def _indices(batches: Sequence[Tensor | None], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    most = max(len(index) for index in batches if index is not None)
-    indices = torch.zeros((len(batches), most), dtype=torch.int64)
-    weights = torch.zeros((len(batches), most), dtype=dtype)
-    for c, index in enumerate(batches):
-        if index is not None:
-            indices[c, : len(index)], weights[c, : len(index)] = index, 1.0 / len(index)
-    return indices, weights
-
-
-def _float_of(examples: Examples) -> torch.dtype:
-    return examples.features.dtype if examples.features.is_floating_point() else torch.float32
-
-
 def _cross_entropies(outputs: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(outputs, labels, reduction="none")
+    if outputs.dim() > 2:
+        return F.cross_entropy(outputs, labels, reduction="none")
+    return outputs.logsumexp(-1) - outputs.gather(-1, labels[:, None])[:, 0]  # vmap takes the other apart, slower
 
 
 def _squared_errors(outputs: Tensor, labels: Tensor) -> Tensor:

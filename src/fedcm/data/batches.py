@@ -1,9 +1,10 @@
 """The minibatches of a client's round: a pure function of (seed, round, client)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,3 +48,21 @@ class LocalWork:
             for index in order.split(self.batch_size)[:remaining]:
                 yield index
                 remaining -= 1
+
+    def stacked(self, sizes: np.ndarray, seed: int, round: int, clients: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The same minibatches of several clients: indices (C, K, b) and the examples' weights, 1/b in a batch of b and
+        0 for padding, where a batch or a client's round is shorter than the others."""
+        wide, passes = min(self.batch_size, int(sizes.max())), []
+        for size, client in zip(sizes.tolist(), clients, strict=True):
+            draw, steps = generator(seed, Purpose.BATCHES, round, client), self.count(size)
+            a_pass = -(-size // self.batch_size)
+            rows = np.full((-(-steps // a_pass), a_pass * wide), -1)
+            for row in rows:
+                row[:size] = draw.permutation(size)
+            passes.append(rows.reshape(-1, wide)[:steps])
+        index = np.full((len(passes), max(len(rows) for rows in passes), wide), -1)
+        for own, rows in zip(index, passes, strict=True):
+            own[: len(rows)] = rows
+        there = index >= 0
+        weights = there / np.maximum(there.sum(2, keepdims=True), 1)
+        return torch.from_numpy(np.maximum(index, 0)), torch.from_numpy(weights)

@@ -28,6 +28,10 @@ class FederatedData(Protocol):
         """All examples of one client, ready for the model."""
         ...
 
+    def some(self, clients: Sequence[int], index: Tensor) -> Examples:
+        """Of each client the examples at its row of `index` (C, b): features (C, b, …) and labels (C, b)."""
+        ...
+
     def test(self, start: int, stop: int) -> Examples:
         """A piece of the held-out examples, ready for the model."""
         ...
@@ -67,6 +71,11 @@ class ArrayData:
     def client(self, client: int) -> Examples:
         index = self.order[int(self.offsets[client]) : int(self.offsets[client + 1])]
         return self._ready(self.train.features[index], self.train.labels[index])
+
+    def some(self, clients: Sequence[int], index: Tensor) -> Examples:
+        rows = self.order[(torch.from_numpy(self.offsets[list(clients)])[:, None] + index).reshape(-1)]
+        picked = self._ready(self.train.features.index_select(0, rows), self.train.labels.index_select(0, rows))
+        return Examples(*[part.unflatten(0, tuple(index.shape)) for part in picked])
 
     def test(self, start: int, stop: int) -> Examples:
         assert self.held_out is not None

@@ -10,7 +10,6 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from fedcm.aggregate import OutOfRange
 from fedcm.algorithm import Round, Vector
 from fedcm.evaluate import Score, Tally, pieces, score, tally
 from fedcm.executors.client_states import States
@@ -51,18 +50,12 @@ class DistributedExecutor:
                     self.at_work_on(round.index, client)
                     if self.stop_requested():
                         raise Stopped
-                    kept = [self.states.get(one) for one in clients]
-                    results = self.runner.run_unit(clients, sent, kept, round)
-                    for position, client, result in zip(unit, clients, results, strict=True):
-                        mean.add(client, result.report, weights[position])
-                        checksum = self.states.put(client, result.kept)
-                        facts[position] = torch.tensor([result.steps, result.loss, checksum], dtype=torch.float64)
+                    rows = self.runner.run_unit(clients, sent, self.states, round, mean, weights[unit])
+                    facts[unit] = torch.from_numpy(rows)
             if self.stop_requested():
                 raise Stopped
         except Stopped:
             trouble = Trouble.STOPPED
-        except OutOfRange as error:
-            trouble, said = Trouble.DIVERGED, f"{error} in round {round.index}"
         except Diverged as error:
             trouble, said = Trouble.DIVERGED, str(error)
         except Exception:
@@ -73,7 +66,7 @@ class DistributedExecutor:
         if not len(cohort):
             return empty_round(cohort)
         self.states.commit(cohort, facts[:, 2].tolist())
-        return summed_up(mean, weights, facts[:, :2].numpy(), cohort)
+        return summed_up(mean, weights, facts.numpy(), cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
         problem, data = self.runner.problem, self.runner.data

@@ -7,11 +7,10 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from fedcm.aggregate import OutOfRange
 from fedcm.algorithm import Round, Vector
 from fedcm.evaluate import Score, pieces, score, tally
 from fedcm.executors.client_states import MemoryStates, States
-from fedcm.executors.executor import Diverged, RoundResult, Stopped
+from fedcm.executors.executor import RoundResult, Stopped
 from fedcm.executors.runner import ClientRunner
 
 
@@ -30,23 +29,15 @@ class LocalExecutor:
         if not len(cohort):
             return empty_round(cohort)
         mean, weights = self.runner.mean(sent.params, len(cohort)), self.runner.weights(cohort)
-        facts = np.zeros((len(cohort), 2))
-        checksums: list[float] = []
+        facts = np.zeros((len(cohort), 3))
         self.states.prepare(cohort, round.index)
         with torch.random.fork_rng(devices=[]):
             for unit in self.runner.units(cohort):
                 if self.stop_requested():
                     raise Stopped
                 clients = cohort[unit].tolist()
-                results = self.runner.run_unit(clients, sent, [self.states.get(client) for client in clients], round)
-                for position, client, result in zip(unit, clients, results, strict=True):
-                    try:
-                        mean.add(client, result.report, weights[position])
-                    except OutOfRange as error:
-                        raise Diverged(f"{error} in round {round.index}") from None
-                    checksums.append(self.states.put(client, result.kept))
-                    facts[position] = result.steps, result.loss
-        self.states.commit(cohort, checksums)
+                facts[unit] = self.runner.run_unit(clients, sent, self.states, round, mean, weights[unit])
+        self.states.commit(cohort, facts[:, 2].tolist())
         return summed_up(mean, weights, facts, cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
@@ -61,7 +52,7 @@ def empty_round(cohort: np.ndarray) -> RoundResult:
 
 
 def summed_up(mean: Any, weights: np.ndarray, facts: np.ndarray, cohort: np.ndarray) -> RoundResult:
-    """`facts` has the steps and the loss of each client, in the cohort's order."""
+    """`facts` has the steps, the loss and a checksum of each client, in the cohort's order."""
     total = math.fsum(weights)
-    steps, loss = (math.fsum(weights * column) / total for column in facts.T)
+    steps, loss = (math.fsum(weights * column) / total for column in facts.T[:2])
     return RoundResult(mean.value(total), len(cohort), steps, loss, cohort)

@@ -9,15 +9,16 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from fedcm.aggregate import ExactMean
+from fedcm.aggregate import ExactMean, OutOfRange
 from fedcm.algorithm import Algorithm, Round, messages
 from fedcm.chance import Purpose, torch_seed
 from fedcm.client import ClientResult, work
 from fedcm.data.batches import LocalWork
 from fedcm.data.federated import FederatedData
+from fedcm.executors.client_states import States
 from fedcm.executors.executor import Diverged
 from fedcm.problem import Problem
-from fedcm.stacked import StackedProblem, refuse_unstackable, work_stacked
+from fedcm.stacked import StackedProblem, StackResult, refuse_unstackable, work_stacked
 
 
 @final
@@ -44,33 +45,50 @@ class ClientRunner:
         """The cohort's positions in stacks, formed before it is shared out, so that sharing leaves the bits alone."""
         return [list(range(start, min(start + self.stack, len(cohort)))) for start in range(0, len(cohort), self.stack)]
 
-    def run_unit(self, clients: Sequence[int], sent: Any, kept: Sequence[Any], round: Round) -> list[ClientResult]:
-        """A stack of clients, or one."""
+    def run_unit(
+        self, clients: Sequence[int], sent: Any, states: States, round: Round, mean: ExactMean[Any], weights: np.ndarray
+    ) -> np.ndarray:
+        """A stack of clients, or one: their reports go into the mean, what they keep to the states.
+
+        Gives a row of facts for each: its steps, its loss, the checksum of what it keeps.
+        """
+        before = [states.get(client) for client in clients]
         if self.stack == 1:
-            return [self.run(clients[0], sent, kept[0], round)]
-        data = [self.data.client(client) for client in clients]
-        results = work_stacked(
+            done = self.run(clients[0], sent, before[0], round)
+            result = StackResult(done.report, done.kept, [done.steps], [done.loss])
+        else:
+            result = self._run_stack(clients, sent, before, round)
+        for client, loss in zip(clients, result.losses, strict=True):
+            if not math.isfinite(loss):
+                raise Diverged(f"the loss of client {client} became {loss} in round {round.index}")
+        try:
+            mean.add_stack(clients, result.report, weights.tolist())
+        except OutOfRange as error:
+            raise Diverged(f"{error} in round {round.index}") from None
+        after = [field.view(len(clients), -1).unbind() for field in result.kept]
+        kept = [type(result.kept)(*fields) for fields in zip(*after, strict=True)] if after else [()] * len(clients)
+        checksums = [states.put(client, own) for client, own in zip(clients, kept, strict=True)]
+        return np.array([result.steps, result.losses, checksums], dtype=np.float64).T
+
+    def _run_stack(self, clients: Sequence[int], sent: Any, before: Sequence[Any], round: Round) -> StackResult:
+        sizes = self.data.sizes(np.asarray(clients))
+        return work_stacked(
             self.algorithm,
             self._stacked,
             sent,
-            kept,
-            data=data,
-            batches=[
-                list(self.local_work.indices(own.size, self.seed, round.index, client))
-                for own, client in zip(data, clients, strict=True)
-            ],
+            type(before[0])(*[torch.stack(fields) for fields in zip(*before, strict=True)]),
+            pick=lambda index: self.data.some(clients, index),
+            batches=self.local_work.stacked(sizes, self.seed, round.index, clients),
+            sizes=torch.from_numpy(sizes),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
         )
-        for client, result in zip(clients, results, strict=True):
-            _refuse_infinite(client, result, round)
-        return results
 
     def run(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
-        """The client's local steps; a loss that is not finite is an error that names it."""
+        """One client's local steps."""
         torch.manual_seed(torch_seed(self.seed, Purpose.MODEL, round.index, client))
         data = self.data.client(client)
-        result = work(
+        return work(
             self.algorithm,
             self.problem,
             sent,
@@ -80,8 +98,6 @@ class ClientRunner:
             client_lr=round.client_lr,
             step_decay=self.step_decay,
         )
-        _refuse_infinite(client, result, round)
-        return result
 
     def mean(self, like: torch.Tensor, cohort: int) -> ExactMean[Any]:
         """An empty mean of this algorithm's reports, whose fields are all vectors like the parameters."""
@@ -98,8 +114,3 @@ class ClientRunner:
     def steps(self, cohort: np.ndarray) -> np.ndarray:
         """How many local steps each of these clients takes."""
         return np.array([self.local_work.count(int(size)) for size in self.data.sizes(cohort)], dtype=np.int64)
-
-
-def _refuse_infinite(client: int, result: ClientResult, round: Round) -> None:
-    if not math.isfinite(result.loss):
-        raise Diverged(f"the loss of client {client} became {result.loss} in round {round.index}")
