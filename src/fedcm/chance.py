@@ -30,7 +30,7 @@ def generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> n
 
 
 def torch_seed(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> int:
-    """For `torch.manual_seed`, where the chance is inside a torch module."""
+    """For torch's own generators, where the chance is inside a torch module."""
     return int(_sequence(seed, purpose, round, client).generate_state(1, np.uint64)[0] >> 1)
 
 

@@ -37,7 +37,7 @@ def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> 
     model = problem.bind(params).eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch_seed(0, Purpose.EVALUATION, client=start))
+            problem.reseed(torch_seed(0, Purpose.EVALUATION, client=start))
             features, labels = data.test(start, min(start + PIECE, data.test_size))
             outputs = model(features)
             loss = problem.loss(outputs, labels).item() * len(labels)

@@ -77,6 +77,12 @@ class Problem:
             self._bound = params
         return self.model
 
+    def reseed(self, seed: int) -> None:
+        """For chance inside the model. Not `torch.manual_seed`: without CUDA it queues every call, with its stack."""
+        torch.default_generator.manual_seed(seed)
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).manual_seed(seed)
+
     def gradient(self, batch: Examples) -> "BatchGradient":
         return BatchGradient(self, batch)
 

@@ -37,7 +37,7 @@ class LocalWork:
 
     def batches(self, data: Examples, seed: int, round: int, client: int) -> Iterator[Examples]:
         for index in self.indices(data.size, seed, round, client):
-            yield Examples(data.features[index], data.labels[index])
+            yield Examples(_at(data.features, index), data.labels.index_select(0, index))
 
     def indices(self, examples: int, seed: int, round: int, client: int) -> Iterator[Tensor]:
         """The minibatches as indices into the client's examples."""
@@ -66,3 +66,10 @@ class LocalWork:
         there = index >= 0
         weights = there / np.maximum(there.sum(2, keepdims=True), 1)
         return torch.from_numpy(np.maximum(index, 0)), torch.from_numpy(weights)
+
+
+def _at(features: Tensor, index: Tensor) -> Tensor:
+    """The rows at `index`; images in channels_last stay so, and are copied a whole image at a time."""
+    if features.dim() == 4 and features.is_contiguous(memory_format=torch.channels_last):
+        return features.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+    return features.index_select(0, index)

@@ -70,7 +70,7 @@ class ArrayData:
 
     def client(self, client: int) -> Examples:
         index = self.order[int(self.offsets[client]) : int(self.offsets[client + 1])]
-        return self._ready(self.train.features[index], self.train.labels[index])
+        return self._ready(self.train.features.index_select(0, index), self.train.labels.index_select(0, index))
 
     def some(self, clients: Sequence[int], index: Tensor) -> Examples:
         rows = self.order[(torch.from_numpy(self.offsets[list(clients)])[:, None] + index).reshape(-1)]

@@ -86,7 +86,7 @@ class ClientRunner:
 
     def run(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
         """One client's local steps."""
-        torch.manual_seed(torch_seed(self.seed, Purpose.MODEL, round.index, client))
+        self.problem.reseed(torch_seed(self.seed, Purpose.MODEL, round.index, client))
         data = self.data.client(client)
         return work(
             self.algorithm,
