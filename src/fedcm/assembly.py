@@ -1,6 +1,7 @@
 """From an experiment to the objects that run it. Whatever cannot work is refused here, before anything is written."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -30,11 +31,16 @@ class Assembly:
     problem: Problem
     runner: ClientRunner
     plan: Plan
-    checksums: dict[str, str]  # of the data and the split
+
+    @cached_property
+    def checksums(self) -> dict[str, str]:
+        """Of the data and the split."""
+        return self.runner.data.checksums()
 
 
-def assemble(experiment: Experiment, data_dir: Path | None = None) -> Assembly:
-    data = federated(experiment, find(experiment.data.source, data_dir))
+def assemble(experiment: Experiment, data_dir: Path | None = None, dataset: Dataset | None = None) -> Assembly:
+    """With a dataset that is there already, its source is not asked."""
+    data = federated(experiment, dataset or find(experiment.data.source, data_dir))
     seed = torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
     wired = wire(
         experiment.algorithm,
@@ -48,7 +54,7 @@ def assemble(experiment: Experiment, data_dir: Path | None = None) -> Assembly:
         evaluate_every=experiment.evaluation.every,
         stack=experiment.engine.stack,
     )
-    return Assembly(experiment, experiment.algorithm, wired.problem, wired.runner, wired.plan, data.checksums())
+    return Assembly(experiment, experiment.algorithm, wired.problem, wired.runner, wired.plan)
 
 
 def federated(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:

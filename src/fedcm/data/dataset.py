@@ -43,6 +43,7 @@ class Dataset:
     owners: np.ndarray | None = None  # (n,) the client 0..N−1 of each training example, where the data bring a split
     client_names: tuple[str, ...] = ()  # what those clients are called
     checksums: dict[str, str] = field(default_factory=dict)  # name of a part -> sha256 of its raw array
+    mapped: bool = False  # into memory from files: there once, however many processes read them
 
     def __post_init__(self) -> None:
         for part, examples in (("train", self.train), ("test", self.test)):
