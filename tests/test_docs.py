@@ -78,6 +78,16 @@ def test_the_documented_experiment_is_one(tmp_path: Path) -> None:
     assert load(tmp_path / "demo.toml", algorithm="fedadam").server.lr == 0.1
 
 
+def test_the_documented_clients_on_demand_run_as_written(tmp_path: Path) -> None:
+    (experiment,) = blocks("docs/experiments.md", "toml")
+    (crowd,) = blocks("docs/experiments.md", "python")
+    (tmp_path / "demo.toml").write_text(experiment)
+    (tmp_path / "crowd.py").write_text(crowd)
+    (words,) = re.findall(r"^    fedcm (run demo.toml .*crowd.*)$", (ROOT / "docs/experiments.md").read_text(), re.M)
+    in_folder(tmp_path, "-m", "fedcm", *words.split(), "--runs-dir", "runs", "--workers", "1")
+    assert (tmp_path / "runs" / "demo-fedcm-seed1" / "summary.json").exists()
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").rglob("*.toml")), ids=lambda path: path.stem)
 def test_every_bundled_experiment_reads(path: Path) -> None:
     for name in ALGORITHMS:

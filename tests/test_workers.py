@@ -1,6 +1,7 @@
 """Many processes, the same bits: real workers, started as `fedcm run --workers` starts them."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -62,6 +63,38 @@ def test_a_stacked_run_keeps_its_bits_on_several_workers(experiment: Write, tmp_
     reference = whole(path, tmp_path / "runs")
     run(path, tmp_path / "runs" / "shared", 2)
     same(tmp_path / "runs" / "shared", reference)
+
+
+def shared_arrays(process: int) -> dict[str, str]:
+    """Name to inode of the data in shared memory that a process has mapped."""
+    lines = (line.split() for line in Path(f"/proc/{process}/maps").read_text().splitlines())
+    return {words[5]: words[4] for words in lines if len(words) > 5 and words[5].startswith("/memfd:fedcm-")}
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no memfd")
+def test_the_data_are_loaded_once_and_lie_in_memory_once_for_all_workers(experiment: Write, tmp_path: Path) -> None:
+    (tmp_path / "told.py").write_text(
+        "import numpy as np\n"
+        "def load():\n"
+        "    with open('loaded', 'a') as file: file.write('once\\n')\n"
+        "    x = np.random.default_rng(0).normal(size=(240, 6))\n"
+        "    return (x, x[:, :4].argmax(1)), (x[:50], x[:50, :4].argmax(1))\n"
+    )
+    path = experiment(data={"source": "told:load"}, rounds=100_000, client={"lr": 0.01})
+    folder = tmp_path / "runs" / "one"
+    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 3)
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while len(lines_if_any(folder)) < 5:
+            assert process.poll() is None
+            time.sleep(0.01)
+        first = shared_arrays(process.pid)
+        assert {name.removeprefix("/memfd:fedcm-") for name in first} >= {"train_features", "test_labels"}
+        assert [shared_arrays(worker) for worker in worker_processes(folder)] == [first, first]
+        assert (tmp_path / "loaded").read_text() == "once\n"
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])

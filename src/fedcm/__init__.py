@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
     from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
     from fedcm.api import Trained, train
-    from fedcm.data.dataset import Dataset, Examples
+    from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
     from fedcm.refusal import Refused
     from fedcm.sampling import Everyone, FixedSize, Independent, Participation
 
@@ -28,6 +28,7 @@ _HOME = {
     "FedCM": "fedcm.algorithms",
     "FedDyn": "fedcm.algorithms",
     "Scaffold": "fedcm.algorithms",
+    "ClientsOnDemand": "fedcm.data.dataset",
     "Dataset": "fedcm.data.dataset",
     "Examples": "fedcm.data.dataset",
     "Everyone": "fedcm.sampling",
@@ -41,6 +42,7 @@ _HOME = {
 
 __all__ = [
     "Algorithm",
+    "ClientsOnDemand",
     "Dataset",
     "Everyone",
     "Examples",

@@ -1,6 +1,7 @@
 """Training in five lines of Python: any `nn.Module`, any list of clients, any algorithm."""
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple
@@ -8,7 +9,10 @@ from typing import Any, Literal, NamedTuple
 from torch import nn
 
 from fedcm.algorithm import Algorithm
+from fedcm.data.dataset import ClientsOnDemand
+from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.imported import from_clients
+from fedcm.data.on_demand import MadeData
 from fedcm.data.partition import by_owner
 from fedcm.executors.local import LocalExecutor
 from fedcm.experiment import Client, Engine, Server
@@ -28,7 +32,7 @@ class Trained(NamedTuple):
 
 def train(
     model: nn.Module,
-    clients: Sequence[Any],
+    clients: Sequence[Any] | ClientsOnDemand,
     algorithm: Algorithm[Any, Any, Any, Any],
     *,
     rounds: int,
@@ -53,7 +57,8 @@ def train(
     """Train a model over clients that keep their data.
 
     `clients` holds one torch dataset of (x, y), or one pair of tensors (features, labels), a client; `test` is one
-    more. `participation` is a probability (each client independently, 1.0 = everyone), a number of clients a round, or
+    more. Clients that are too many to hold are a `ClientsOnDemand`.
+    `participation` is a probability (each client independently, 1.0 = everyone), a number of clients a round, or
     a `Participation`. A client makes `epochs` passes over its data (1 unless given), or takes `steps` steps. `stack`
     clients train at once, which pays for tiny models. The loss
     is cross-entropy for integer labels and squared error for float ones unless given. The model passed in is not
@@ -67,15 +72,12 @@ def train(
     >>> history[-1]["test_accuracy"]
     1.0
     """
-    dataset = from_clients(list(clients), test)
-    assert dataset.owners is not None
     local = {"epochs": epochs, "steps": steps, "batch_size": batch_size, "lr": lr, "lr_decay": lr_decay, "clip": clip}
     local |= {"weight_decay": weight_decay, "weight_decay_at": weight_decay_at}
     wired = wire(
         algorithm,
         copy.deepcopy(model),
-        dataset,
-        by_owner(dataset.owners),
+        _federated(clients, test),
         read_section(Client, local),
         read_section(Server, {"lr": server_lr, "weights": weights}),
         participation=_participation(participation),
@@ -91,6 +93,14 @@ def train(
         server = done.server
         history.append(done.metrics)
     return Trained(copy.deepcopy(wired.problem.bind(server.params)), history)
+
+
+def _federated(clients: Sequence[Any] | ClientsOnDemand, test: Any | None) -> FederatedData:
+    if isinstance(clients, ClientsOnDemand):
+        return MadeData(clients if test is None else dataclasses.replace(clients, test=test))
+    dataset = from_clients(list(clients), test)
+    assert dataset.owners is not None
+    return ArrayData(dataset, by_owner(dataset.owners))
 
 
 def _participation(given: float | int | Participation) -> Participation:

@@ -1,6 +1,7 @@
 """From an experiment to the objects that run it. Whatever cannot work is refused here, before anything is written."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -8,9 +9,10 @@ import numpy as np
 
 from fedcm.algorithm import Algorithm
 from fedcm.chance import Purpose, generator, torch_seed
-from fedcm.data import load
-from fedcm.data.dataset import Dataset
-from fedcm.data.federated import fingerprint
+from fedcm.data import find
+from fedcm.data.dataset import ClientsOnDemand, Dataset
+from fedcm.data.federated import ArrayData, FederatedData
+from fedcm.data.on_demand import MadeData
 from fedcm.data.partition import IID, Natural, Parts, by_owner
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import Experiment
@@ -29,19 +31,21 @@ class Assembly:
     problem: Problem
     runner: ClientRunner
     plan: Plan
-    checksums: dict[str, str]  # of the data and the split
+
+    @cached_property
+    def checksums(self) -> dict[str, str]:
+        """Of the data and the split."""
+        return self.runner.data.checksums()
 
 
-def assemble(experiment: Experiment, data_dir: Path | None = None) -> Assembly:
-    dataset = load(experiment.data.source, data_dir)
-    parts = split(experiment, dataset)
-    shape = tuple(dataset.train.features.shape[1:])
+def assemble(experiment: Experiment, data_dir: Path | None = None, dataset: Dataset | None = None) -> Assembly:
+    """With a dataset that is there already, its source is not asked."""
+    data = federated(experiment, dataset or find(experiment.data.source, data_dir))
     seed = torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
     wired = wire(
         experiment.algorithm,
-        build_model(experiment.model.name, shape, dataset.classes, experiment.model.options, seed),
-        dataset,
-        parts,
+        build_model(experiment.model.name, data.input_shape, data.classes, experiment.model.options, seed),
+        data,
         experiment.client,
         experiment.server,
         participation=experiment.participation,
@@ -50,8 +54,19 @@ def assemble(experiment: Experiment, data_dir: Path | None = None) -> Assembly:
         evaluate_every=experiment.evaluation.every,
         stack=experiment.engine.stack,
     )
-    checksums = fingerprint(dataset, parts)
-    return Assembly(experiment, experiment.algorithm, wired.problem, wired.runner, wired.plan, checksums)
+    return Assembly(experiment, experiment.algorithm, wired.problem, wired.runner, wired.plan)
+
+
+def federated(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:
+    """The data dealt out over clients, as the experiment says or as they come."""
+    if not isinstance(source, ClientsOnDemand):
+        return ArrayData(source, split(experiment, source))
+    if not isinstance(experiment.split, Natural):
+        raise Refused(
+            "clients on demand bring their own split, so split.kind must be 'natural', got "
+            f"{type(experiment.split).__name__}; leave [split] out"
+        )
+    return MadeData(source, experiment.data.source)
 
 
 def split(experiment: Experiment, dataset: Dataset) -> Parts:

@@ -13,9 +13,12 @@ from typing import final
 
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
+from fedcm.data.dataset import Dataset
+from fedcm.data.shared import Descriptors, close, shared
 from fedcm.executors.group import Group, WorkerFailed
 
 _PORT, _RANK, _SIZE = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE"
+_DATA = "FEDCM_SHARED_DATA"
 _START = timedelta(minutes=5)
 
 
@@ -23,17 +26,23 @@ _START = timedelta(minutes=5)
 class Crew:
     """`size` processes in all, this one included."""
 
-    def __init__(self, run: Path, size: int, data_dir: Path | None) -> None:
+    def __init__(self, run: Path, size: int, data_dir: Path | None, data: Descriptors = ()) -> None:
+        """`data` are the descriptors of the data in shared memory; the workers inherit them, and here they close."""
         self.run = run
         self._store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=_START)
         words = [sys.executable, "-m", "fedcm", "follow", str(run)]
         words += [] if data_dir is None else ["--data-dir", str(data_dir)]
         self._workers = {
             rank: subprocess.Popen(
-                words, env=_environment(rank, size, self._store.port), stdin=subprocess.DEVNULL, stdout=sys.stderr
+                words,
+                env=_environment(rank, size, self._store.port) | {_DATA: str(data[0]) if data else ""},
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                pass_fds=data,
             )
             for rank in range(1, size)
         }
+        close(data)
         self.size = size
 
     def gather(self) -> Group:
@@ -79,6 +88,12 @@ def join() -> Group:
     store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=_START)
     store.add("here", 1)
     return Group(rank, size, store)
+
+
+def given_data() -> Dataset | None:
+    """In a worker: the data that the first process shares, if it does."""
+    contents = os.environ.get(_DATA)
+    return shared(int(contents)) if contents else None
 
 
 def noting(run: Path, rank: int) -> Callable[[int, int], None]:

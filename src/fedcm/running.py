@@ -15,7 +15,8 @@ from fedcm import checkpoint
 from fedcm.algorithms.lookup import algorithm_name
 from fedcm.assembly import Assembly, assemble
 from fedcm.checkpoint import Checkpoint
-from fedcm.crew import Crew, join, noting
+from fedcm.crew import Crew, given_data, join, noting
+from fedcm.data.shared import share
 from fedcm.executors.distributed import DistributedExecutor
 from fedcm.executors.executor import Diverged, Executor, Stopped
 from fedcm.executors.group import Group, WorkerFailed
@@ -76,7 +77,7 @@ def begin(
             if name is not None:
                 raise  # otherwise another process took the free name first
     server = assembly.algorithm.init_server(assembly.problem.initial())
-    crew = Crew(folder.path, workers, data_dir) if workers > 1 else None
+    crew = Crew(folder.path, workers, data_dir, share(assembly.runner.data)) if workers > 1 else None
     return Run(folder, assembly, file_states(assembly, folder), server, 0, stop_requested, crew)
 
 
@@ -93,7 +94,8 @@ def resume(
     folder.lock()
     try:
         run = _resumed(folder, data_dir, say, stop_requested)
-        run.crew = Crew(folder.path, workers, data_dir) if workers > 1 else None
+        if workers > 1:
+            run.crew = Crew(folder.path, workers, data_dir, share(run.assembly.runner.data))
         return run
     except BaseException:
         folder.unlock()
@@ -173,7 +175,7 @@ def drive(run: Run) -> Generator[Metrics, None, None]:
 def follow(path: Path, data_dir: Path | None, stop_requested: Asked) -> None:
     """A worker's part in a run that another process began and writes down."""
     folder = RunFolder.open(path)
-    assembly = assemble(read(read_table(folder.experiment)), data_dir)
+    assembly = assemble(read(read_table(folder.experiment)), data_dir, given_data())
     states = file_states(assembly, folder)
     group = join()
     try:

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from fedcm.algorithm import Algorithm, Gradient, LocalRun, Vector
 from fedcm.data.dataset import Examples
+from fedcm.data.federated import Pick
 from fedcm.problem import Problem, squared_error
 from fedcm.refusal import Refused
 
@@ -63,7 +64,7 @@ def work_stacked(
     sent: Any,
     kept: Any,
     *,
-    pick: Callable[[Tensor], Examples],
+    pick: Pick,
     batches: tuple[Tensor, Tensor],
     sizes: Tensor,
     client_lr: float,
@@ -98,7 +99,7 @@ def work_stacked(
     return StackResult(report, after, steps[:, 0].tolist(), (losses / steps[:, 0]).double().tolist())
 
 
-def _over_everything(stacked: StackedProblem, pick: Callable[[Tensor], Examples], sizes: Tensor) -> Gradient:
+def _over_everything(stacked: StackedProblem, pick: Pick, sizes: Tensor) -> Gradient:
     """The gradient over all of each client's data, those of unequal sizes padded with examples of weight 0."""
 
     def at(params: Vector) -> Vector:

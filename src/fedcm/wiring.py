@@ -8,9 +8,7 @@ from torch import nn
 
 from fedcm.algorithm import Algorithm
 from fedcm.data.batches import LocalWork
-from fedcm.data.dataset import Dataset
-from fedcm.data.federated import ArrayData
-from fedcm.data.partition import Parts
+from fedcm.data.federated import FederatedData
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import Client, Server, refuse_unequal_weights
 from fedcm.problem import Loss, Problem, squared_error
@@ -32,8 +30,7 @@ class Wired:
 def wire(
     algorithm: Algorithm[Any, Any, Any, Any],
     model: nn.Module,
-    dataset: Dataset,
-    parts: Parts,
+    data: FederatedData,
     client: Client,
     server: Server,
     *,
@@ -46,14 +43,16 @@ def wire(
 ) -> Wired:
     """Refuses what does not fit together. Without a loss it is cross-entropy, or squared error for float labels."""
     refuse_unequal_weights(algorithm, server)
-    if isinstance(participation, FixedSize) and participation.clients > len(parts):
-        raise Refused(f"participation must be at most {len(parts)} clients, all there are, got {participation.clients}")
+    if isinstance(participation, FixedSize) and participation.clients > data.population:
+        raise Refused(
+            f"participation must be at most {data.population} clients, all there are, got {participation.clients}"
+        )
     in_loss = client.weight_decay_at == "loss"
-    default = F.cross_entropy if dataset.classes is not None else squared_error
+    default = F.cross_entropy if data.classes is not None else squared_error
     decay = client.weight_decay if in_loss else 0.0
     problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip)
-    data = ArrayData(dataset, parts, problem.dtype, problem.device)
-    rehearse(problem, data.client(0), None if loss else dataset.classes)
+    data = data.ready_for(problem.dtype, problem.device)
+    rehearse(problem, data.client(0), None if loss else data.classes)
     runner = ClientRunner(
         algorithm,
         problem,
@@ -65,4 +64,4 @@ def wire(
         stack=stack,
     )
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
-    return Wired(problem, runner, Plan(rounds, len(parts), participation, schedule, seed, evaluate_every))
+    return Wired(problem, runner, Plan(rounds, data.population, participation, schedule, seed, evaluate_every))

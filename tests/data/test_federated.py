@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from fedcm.data.dataset import Dataset, Examples, Normalisation
-from fedcm.data.federated import ArrayData, fingerprint
+from fedcm.data.federated import ArrayData
 
 DRAW = torch.Generator().manual_seed(0)
 IMAGES = torch.randint(0, 256, (30, 3, 6, 5), dtype=torch.uint8, generator=DRAW)
@@ -52,10 +52,10 @@ def test_the_fingerprint_changes_with_the_data_and_with_the_split() -> None:
     changed = IMAGES.clone()
     changed[3, 0, 0, 0] ^= 1
     prints = [
-        fingerprint(DATASET, PARTS),
-        fingerprint(Dataset("made", Examples(changed, torch.arange(30)), DATASET.test, 30, SCALE), PARTS),
-        fingerprint(DATASET, [PARTS[0], np.array([0, 29]), PARTS[2][1:]]),
+        ArrayData(DATASET, PARTS).checksums(),
+        ArrayData(Dataset("made", Examples(changed, torch.arange(30)), DATASET.test, 30, SCALE), PARTS).checksums(),
+        ArrayData(DATASET, [PARTS[0], np.array([0, 29]), PARTS[2][1:]]).checksums(),
     ]
-    assert prints[0] == fingerprint(DATASET, PARTS)
+    assert prints[0] == ArrayData(DATASET, PARTS).checksums()
     assert prints[0]["train_features"] != prints[1]["train_features"]
     assert prints[0]["split"] == prints[1]["split"] != prints[2]["split"]

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedcm.data import arrays, cifar, digits, imported, mnist
-from fedcm.data.dataset import Dataset, Examples, Normalisation
+from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples, Normalisation
 from fedcm.refusal import Refused, nearest
 
-__all__ = ["SOURCES", "Dataset", "Examples", "Normalisation", "data_folder", "load"]
+__all__ = ["SOURCES", "ClientsOnDemand", "Dataset", "Examples", "Normalisation", "data_folder", "find", "load"]
 
 SOURCES: dict[str, Callable[[Path], Dataset]] = {
     "digits": digits.load,
@@ -25,7 +25,15 @@ SOURCES: dict[str, Callable[[Path], Dataset]] = {
 
 
 def load(source: str, data_dir: Path | None = None) -> Dataset:
-    """The data that `source` names; a path is relative to the current folder."""
+    """The data that `source` names, whole; a path is relative to the current folder."""
+    found = find(source, data_dir)
+    if isinstance(found, ClientsOnDemand):
+        raise Refused(f"{source} must give data as a whole here, and its clients are made one at a time, on demand")
+    return found
+
+
+def find(source: str, data_dir: Path | None = None) -> Dataset | ClientsOnDemand:
+    """The data that `source` names, whole or as clients on demand."""
     if source in SOURCES:
         return SOURCES[source](data_folder(data_dir))
     try:

@@ -78,7 +78,7 @@ def load(known: Cifar, data_dir: Path) -> Dataset:
         write(cifar_official.read(place, known.official), folder, known)
     train, test = (_examples(part) for part in read(folder, known).values())
     checksums = {name.replace("images", "features"): value for name, value in known.sha256.items()}
-    return Dataset(known.name, train, test, known.classes, known.normalisation, checksums=checksums)
+    return Dataset(known.name, train, test, known.classes, known.normalisation, checksums=checksums, mapped=True)
 
 
 def is_prepared(folder: Path, known: Cifar) -> bool:

@@ -1,14 +1,18 @@
 """Data as a federation sees them: one tensor, and for every client its own examples of it."""
 
-import hashlib
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from typing import Protocol, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedcm.data.checksum import sha256
 from fedcm.data.dataset import Dataset, Examples, Normalisation
+
+
+Pick = Callable[[Tensor], Examples]  # indices (C, b), a row for each of C clients -> features (C, b, …), labels (C, b)
 
 
 class FederatedData(Protocol):
@@ -20,6 +24,24 @@ class FederatedData(Protocol):
     @property
     def test_size(self) -> int: ...
 
+    @property
+    def classes(self) -> int | None:
+        """None for a regression."""
+        ...
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one example."""
+        ...
+
+    def ready_for(self, dtype: torch.dtype, device: torch.device) -> "FederatedData":
+        """The same data, for a model of this kind."""
+        ...
+
+    def checksums(self) -> dict[str, str]:
+        """sha256 of everything that a run's numbers depend on, by part."""
+        ...
+
     def sizes(self, clients: np.ndarray) -> np.ndarray:
         """How many examples each of these clients holds."""
         ...
@@ -28,8 +50,8 @@ class FederatedData(Protocol):
         """All examples of one client, ready for the model."""
         ...
 
-    def some(self, clients: Sequence[int], index: Tensor) -> Examples:
-        """Of each client the examples at its row of `index` (C, b): features (C, b, …) and labels (C, b)."""
+    def stacked(self, clients: Sequence[int]) -> Pick:
+        """Several clients' examples: the function that gives some of each."""
         ...
 
     def test(self, start: int, stop: int) -> Examples:
@@ -49,11 +71,9 @@ class ArrayData:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
+        self.dataset = dataset
         self.order = torch.from_numpy(np.concatenate(parts).astype(np.int64))  # client after client
         self.offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        self.train = dataset.train
-        self.held_out = dataset.test
-        self.normalisation = dataset.normalisation
         self.dtype = dtype
         self.device = device
 
@@ -63,28 +83,66 @@ class ArrayData:
 
     @property
     def test_size(self) -> int:
-        return 0 if self.held_out is None else self.held_out.size
+        return 0 if self.dataset.test is None else self.dataset.test.size
+
+    @property
+    def classes(self) -> int | None:
+        return self.dataset.classes
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.dataset.train.features.shape[1:])
+
+    def ready_for(self, dtype: torch.dtype, device: torch.device) -> "ArrayData":
+        other = copy.copy(self)
+        other.dtype, other.device = dtype, device
+        return other
+
+    def checksums(self) -> dict[str, str]:
+        """Of the examples as they came, and of who holds which."""
+        sums = dict(self.dataset.checksums)
+        for name, examples in (("train", self.dataset.train), ("test", self.dataset.test)):
+            if examples is not None and f"{name}_features" not in sums:
+                sums[f"{name}_features"] = sha256(examples.features.contiguous().numpy())
+                sums[f"{name}_labels"] = sha256(examples.labels.contiguous().numpy())
+        sums["split"] = sha256(self.order.numpy().astype("<i8"), np.diff(self.offsets).astype("<i8"))
+        return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
         return self.offsets[clients + 1] - self.offsets[clients]
 
     def client(self, client: int) -> Examples:
         index = self.order[int(self.offsets[client]) : int(self.offsets[client + 1])]
-        return self._ready(self.train.features.index_select(0, index), self.train.labels.index_select(0, index))
+        return self._at(index)
 
-    def some(self, clients: Sequence[int], index: Tensor) -> Examples:
-        rows = self.order[(torch.from_numpy(self.offsets[list(clients)])[:, None] + index).reshape(-1)]
-        picked = self._ready(self.train.features.index_select(0, rows), self.train.labels.index_select(0, rows))
-        return Examples(*[part.unflatten(0, tuple(index.shape)) for part in picked])
+    def stacked(self, clients: Sequence[int]) -> Pick:
+        starts = torch.from_numpy(self.offsets[list(clients)])[:, None]
+
+        def pick(index: Tensor) -> Examples:
+            picked = self._at(self.order[(starts + index).reshape(-1)])
+            return Examples(*[part.unflatten(0, tuple(index.shape)) for part in picked])
+
+        return pick
 
     def test(self, start: int, stop: int) -> Examples:
-        assert self.held_out is not None
-        return self._ready(self.held_out.features[start:stop], self.held_out.labels[start:stop])
+        assert self.dataset.test is not None
+        return self._ready(Examples(self.dataset.test.features[start:stop], self.dataset.test.labels[start:stop]))
 
-    def _ready(self, features: Tensor, labels: Tensor) -> Examples:
-        features = ready(features.to(self.device), self.normalisation, self.dtype)
-        labels = labels.to(self.device)
-        return Examples(features, labels.to(self.dtype if labels.is_floating_point() else torch.int64))
+    def _at(self, index: Tensor) -> Examples:
+        train = self.dataset.train
+        return self._ready(Examples(train.features.index_select(0, index), train.labels.index_select(0, index)))
+
+    def _ready(self, examples: Examples) -> Examples:
+        return made_ready(examples, self.dataset.normalisation, self.dtype, self.device)
+
+
+def made_ready(
+    examples: Examples, normalisation: Normalisation | None, dtype: torch.dtype, device: torch.device | str
+) -> Examples:
+    """Examples as they came become what a model of this dtype on this device takes."""
+    labels = examples.labels.to(device)
+    labels = labels.to(dtype if labels.is_floating_point() else torch.int64)
+    return Examples(ready(examples.features.to(device), normalisation, dtype), labels)
 
 
 def ready(features: Tensor, normalisation: Normalisation | None, dtype: torch.dtype) -> Tensor:
@@ -99,21 +157,3 @@ def ready(features: Tensor, normalisation: Normalisation | None, dtype: torch.dt
         std = features.new_tensor(normalisation.std).reshape(shape)
         features = (features / normalisation.scale - mean) / std
     return features
-
-
-def fingerprint(dataset: Dataset, parts: Sequence[np.ndarray]) -> dict[str, str]:
-    """sha256 of everything that a run's numbers depend on: the examples as they came, and who holds which."""
-    sums = dict(dataset.checksums)
-    for name, examples in (("train", dataset.train), ("test", dataset.test)):
-        if examples is not None and f"{name}_features" not in sums:
-            sums[f"{name}_features"] = _sha256(examples.features.contiguous().numpy())
-            sums[f"{name}_labels"] = _sha256(examples.labels.contiguous().numpy())
-    sums["split"] = _sha256(*[part.astype("<i8") for part in parts], np.array([len(part) for part in parts], "<i8"))
-    return sums
-
-
-def _sha256(*arrays: np.ndarray) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

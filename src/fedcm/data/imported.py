@@ -4,6 +4,7 @@
     (train, test)                      each a torch dataset of (x, y), or a pair (features, labels)
     [client, client, …]                a natural split: each client a torch dataset or a pair
     ([client, client, …], test)        the same, with a test set
+    a ClientsOnDemand                  clients whose data are made when they are asked for
 
 A lone torch dataset or pair is a training set without a test set. Each example is asked for once, so a random transform
 inside a torch dataset is drawn once.
@@ -18,20 +19,20 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
 
 from fedcm.data.arrays import joined
-from fedcm.data.dataset import Dataset, Examples
+from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.examples import dataset, examples
 from fedcm.imports import import_path
 from fedcm.refusal import Refused
 
 
-def load(path: str) -> Dataset:
+def load(path: str) -> Dataset | ClientsOnDemand:
     """Call what `package.module:function` names and take what it gives."""
     function = import_path(path)
     if not callable(function):
         raise Refused(f"{path} must be a function without arguments that gives data, got {type(function).__name__}")
     try:
         given = function()
-        return from_given(given, name=path)
+        return given if isinstance(given, ClientsOnDemand) else from_given(given, name=path)
     except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
         if isinstance(error, Refused):
             raise
@@ -39,7 +40,7 @@ def load(path: str) -> Dataset:
 
 
 def from_given(given: Any, *, name: str = "data") -> Dataset:
-    """Any of the forms this module's docstring lists."""
+    """Any of the forms that this module's docstring lists, but for clients on demand, which are no whole."""
     if isinstance(given, Dataset):
         return given
     if isinstance(given, list):
@@ -53,7 +54,7 @@ def from_given(given: Any, *, name: str = "data") -> Dataset:
         held_out = None if test is None else as_examples(test, where=f"{name}, the test set")
         return dataset(name, as_examples(first, where=f"{name}, the training set"), held_out)
     raise Refused(
-        f"{name} must give a fedcm Dataset, (train, test), a list of clients or (clients, test), "
+        f"{name} must give a fedcm Dataset, (train, test), a list of clients, (clients, test) or ClientsOnDemand, "
         f"got {_described(given)}"
     )
 

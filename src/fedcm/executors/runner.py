@@ -77,7 +77,7 @@ class ClientRunner:
             self._stacked,
             sent,
             type(before[0])(*[torch.stack(fields) for fields in zip(*before, strict=True)]),
-            pick=lambda index: self.data.some(clients, index),
+            pick=self.data.stacked(clients),
             batches=self.local_work.stacked(sizes, self.seed, round.index, clients),
             sizes=torch.from_numpy(sizes),
             client_lr=round.client_lr,

@@ -7,6 +7,7 @@ cohorts, which every process knows, so no process has to ask another. A slot giv
 that is kept can still name it.
 """
 
+import itertools
 import os
 import zlib
 from collections import deque
@@ -50,7 +51,7 @@ class FileStates:
             return
         while self._given_up and self._given_up[0][0] + self._rounds_named <= round:
             self._free.append(self._given_up.popleft()[1])
-        free = list(self._free)
+        free = list(itertools.islice(self._free, len(cohort)))
         for position, client in enumerate(cohort.tolist()):
             fresh = self._slots + position - len(free)
             self._next[client] = free[position] if position < len(free) else fresh

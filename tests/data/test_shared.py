@@ -1,0 +1,70 @@
+"""Data in memory that processes share."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples, Normalisation
+from fedcm.data.federated import ArrayData
+from fedcm.data.on_demand import MadeData
+from fedcm.data.shared import close, share, shared
+
+DRAW = torch.Generator().manual_seed(0)
+IMAGES = torch.randint(0, 256, (30, 3, 6, 5), dtype=torch.uint8, generator=DRAW)
+WHOLE = Dataset(
+    "made",
+    Examples(IMAGES, torch.arange(30)),
+    Examples(IMAGES[:7], torch.arange(7)),
+    30,
+    Normalisation((0.4, 0.5, 0.6), (0.2, 0.25, 0.3)),
+    np.repeat(np.arange(3), 10),
+    ("ann", "bob", "eve"),
+)
+PARTS = [np.arange(10), np.arange(10, 30)]
+
+needs_memfd = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no memfd")
+
+
+@needs_memfd
+@pytest.mark.parametrize("given", [WHOLE, Dataset("plain", Examples(torch.randn(30, 2), torch.randn(30)), None, None)])
+def test_what_is_shared_is_what_was_there(given: Dataset) -> None:
+    data, before = ArrayData(given, PARTS), ArrayData(given, PARTS)
+    descriptors = share(data)
+    found = shared(descriptors[0])
+    close(descriptors)
+    for one, other in ((data.dataset, given), (found, given)):
+        assert (one.name, one.classes, one.normalisation) == (other.name, other.classes, other.normalisation)
+        assert one.client_names == other.client_names
+        assert np.array_equal(
+            one.owners if one.owners is not None else [], other.owners if other.owners is not None else []
+        )
+    assert ArrayData(found, PARTS).checksums() == before.checksums() == data.checksums()
+    for client in (0, 1):
+        for shared_part, part in zip(data.client(client), before.client(client), strict=True):
+            assert torch.equal(shared_part, part)
+
+
+@needs_memfd
+def test_writing_to_ones_own_leaves_the_others_as_they_were() -> None:
+    descriptors = share(data := ArrayData(WHOLE, PARTS))
+    other = shared(descriptors[0])
+    close(descriptors)
+    data.dataset.train.features.zero_()
+    assert torch.equal(other.train.features, IMAGES)
+
+
+def test_what_is_mapped_from_files_or_made_on_demand_is_left_alone(tmp_path: Path) -> None:
+    mapped = Dataset("mapped", WHOLE.train, None, 30, mapped=True)
+    assert share(ArrayData(mapped, PARTS)) == ()
+    crowd = ClientsOnDemand(9, lambda number: (np.ones((2, 3)), np.zeros(2, int)), 2, 2)
+    assert share(MadeData(crowd)) == ()
+
+
+def test_without_a_memfd_each_process_loads_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    data = ArrayData(WHOLE, PARTS)
+    assert share(data) == ()
+    assert data.dataset is WHOLE
