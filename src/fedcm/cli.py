@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from io import TextIOWrapper
 from pathlib import Path
@@ -67,14 +67,20 @@ def run(
     Example: `fedcm run experiments/demo.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
     """
     from fedcm.experiment import load
-    from fedcm.running import begin
+    from fedcm.record import begun_by
+    from fedcm.starting import begin
 
-    with StopSignals() as stopping, only_results_on_stdout(as_json):
-        chosen = load(experiment, changes(settings, seed))
-        started = begin(chosen, runs_dir, name, data_dir, stopping, workers=_crew_size(workers))
-        say(f"run {started.folder.path}")
-        code = _drive(started)
-    _show_summary(started.folder, as_json)
+    with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
+        size, chosen = _crew_size(workers, launch), load(experiment, changes(settings, seed))
+        folder = begun_by(launch.job, runs_dir) if launch is not None else None
+        if folder is not None:
+            code = _go_on(folder, data_dir, stopping, size, launch)
+        else:
+            started = begin(chosen, runs_dir, name, data_dir, stopping, workers=size, launch=launch)
+            folder = started.folder
+            say(f"run {folder.path}")
+            code = _drive(started)
+    _show_summary(folder, as_json)
     raise typer.Exit(code)
 
 
@@ -92,32 +98,37 @@ def resume(
 
     Example: `fedcm resume runs/demo-fedcm-seed1`
     """
-    from fedcm.overrides import read_table
     from fedcm.record import RunFolder, there_is
-    from fedcm.running import resume as resume_run
 
-    run = run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run
-    folder, code = RunFolder.open(run), 0
+    with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
+        folder = RunFolder.open(run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run)
+        code = _go_on(folder, data_dir, stopping, _crew_size(workers, launch), launch)
+    _show_summary(folder, as_json)
+    raise typer.Exit(code)
+
+
+def _go_on(folder: Any, data_dir: Path | None, stopping: Callable[[], bool], size: int, launch: Any) -> int:
+    """The exit code."""
+    from fedcm.overrides import read_table
+    from fedcm.starting import resume
+
     summary = folder.read_summary() or {}
     rounds = read_table(folder.experiment).get("rounds", 0)
     if summary.get("outcome") == "finished" and summary.get("rounds", 0) >= rounds:
-        say(f"run {run} has finished already")
-    else:
-        with StopSignals() as stopping, only_results_on_stdout(as_json):
-            resumed = resume_run(run, data_dir, say, stopping, workers=_crew_size(workers))
-            say(f"run {run} goes on at round {resumed.first} of {resumed.rounds}")
-            code = _drive(resumed)
-    _show_summary(folder, as_json)
-    raise typer.Exit(code)
+        say(f"run {folder.path} has finished already")
+        return 0
+    resumed = resume(folder.path, data_dir, say, stopping, workers=size, launch=launch)
+    say(f"run {folder.path} goes on at round {resumed.first} of {resumed.rounds}")
+    return _drive(resumed)
 
 
 @app.command(hidden=True)
 def follow(run: Path, data_dir: DataDir = None) -> None:
     """A worker's part in a run: `fedcm run --workers` starts these."""
-    from fedcm.running import follow as follow_run
+    from fedcm.team import serve
 
     with StopSignals(quiet=True) as stopping:
-        follow_run(run, data_dir, stopping)
+        serve(run, data_dir, stopping)
 
 
 @app.command()
@@ -148,10 +159,17 @@ def compare(
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
     how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
-    with StopSignals() as stopping, only_results_on_stdout(as_json), going_on_by(how):
-        size = _crew_size(workers)
+    with _sharing(data_dir, how) as (stopping, launch), only_results_on_stdout(as_json), going_on_by(how):
         folders = compared(
-            experiment, names, changes(settings, seed), runs_dir, data_dir, size, fresh=fresh, stop_requested=stopping
+            experiment,
+            names,
+            changes(settings, seed),
+            runs_dir,
+            data_dir,
+            _crew_size(workers, launch),
+            fresh=fresh,
+            stop_requested=stopping,
+            launch=launch,
         )
     summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
     if as_json:
@@ -235,14 +253,14 @@ def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
 def going_on_by(how: str) -> Iterator[None]:
     """An end before the end is told with how to go on."""
     from fedcm.executors.executor import Stopped
-    from fedcm.executors.group import WorkerFailed
+    from fedcm.executors.group import Unwritten, WorkerFailed
 
     try:
         yield
     except Stopped:
         say(f"stopped, all finished rounds are saved; {how}")
         raise typer.Exit(130) from None
-    except WorkerFailed as failure:
+    except (Unwritten, WorkerFailed) as failure:
         say(f"fedcm: {failure}; what was saved before is whole: {how}")
         raise typer.Exit(1) from None
 
@@ -261,16 +279,35 @@ def _drive(run: Any) -> int:
         except Diverged as reason:
             say(f"fedcm: training diverged: {reason}; what was saved before it stays. A smaller client.lr helps most.")
             return 1
-        except OSError as error:  # a full disk, most often
-            say(f"fedcm: {error}; what was saved before is whole: {how}")
-            raise typer.Exit(1) from None
     return 0
 
 
-def _crew_size(workers: int | None) -> int:
+@contextmanager
+def _sharing(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], bool], Any]]:
+    """Gives a function that tells whether to stop, and the processes that torchrun started, if it did."""
+    from fedcm.team import sharing
+    from fedcm.torchrun import follows
+
+    with (
+        StopSignals(quiet=follows()) as stopping,
+        going_on_by(how),
+        sharing(data_dir, stopping) as launch,
+    ):
+        yield stopping, launch
+
+
+def _crew_size(workers: int | None, launch: Any) -> int:
+    """How many processes to share the work with on this machine; torchrun's are there already."""
     from fedcm.crew import physical_cores
 
-    return workers if workers is not None else physical_cores()
+    if launch is None:
+        return workers if workers is not None else physical_cores()
+    if workers not in (None, launch.group.size):
+        raise Refused(
+            f"--workers must be left out under torchrun, which started {launch.group.size} processes, got {workers}; "
+            "set their number with --nproc-per-node and --nnodes"
+        )
+    return 1
 
 
 def _show_summary(folder: Any, as_json: bool) -> None:

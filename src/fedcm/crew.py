@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,7 +16,7 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 
 from fedcm.executors.group import Group, WorkerFailed
 
-_PORT, _RANK, _SIZE = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE"
+_PORT, _RANK, _SIZE, _FIRST = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE", "FEDCM_FIRST"
 _START = timedelta(minutes=5)
 
 
@@ -74,11 +75,19 @@ class Crew:
 
 def join() -> Group:
     """In a worker that a crew started: the group that it belongs to."""
-    rank, size, port = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT))
+    rank, size, port, first = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT, _FIRST))
+    threading.Thread(target=_leave_after, args=(first,), daemon=True).start()
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=_START)
     store.add("here", 1)
     return Group(rank, size, store)
+
+
+def _leave_after(first: int) -> None:
+    """In the middle of a client too, which the group would notice only at the end of the round."""
+    while os.getppid() == first:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def noting(run: Path, rank: int) -> Callable[[int, int], None]:
@@ -108,7 +117,8 @@ def _ending(code: int) -> str:
 
 def _environment(rank: int, size: int, port: int) -> dict[str, str]:
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return os.environ | one_thread | {_PORT: str(port), _RANK: str(rank), _SIZE: str(size)}
+    numbers = {_PORT: port, _RANK: rank, _SIZE: size, _FIRST: os.getpid()}
+    return os.environ | one_thread | {name: str(number) for name, number in numbers.items()}
 
 
 def physical_cores() -> int:
