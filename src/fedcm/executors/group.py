@@ -3,6 +3,7 @@
 Nothing is pickled: tensors and text go as tensors of numbers.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import IntEnum
@@ -42,7 +43,7 @@ class Group:
         try:
             dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_PATIENCE)
         except RuntimeError as error:
-            raise WorkerFailed(f"the workers cannot reach each other ({str(error).splitlines()[0]})") from None
+            raise WorkerFailed(f"the workers cannot reach each other ({_in_short(error)})") from None
         self.rank, self.size = rank, size
 
     def sum_(self, tensor: Tensor) -> None:
@@ -50,7 +51,7 @@ class Group:
         try:
             dist.all_reduce(tensor)
         except RuntimeError as error:
-            raise WorkerFailed(f"a worker is no longer there ({str(error).splitlines()[0]})") from None
+            raise WorkerFailed(f"a worker is no longer there ({_in_short(error)})") from None
 
     def agree(self, trouble: Trouble = Trouble.NONE, said: str = "") -> None:
         """All come here, and the gravest trouble of any is raised in all."""
@@ -100,7 +101,7 @@ class Group:
         try:
             dist.broadcast(shared, src=0)
         except RuntimeError as error:
-            raise WorkerFailed(f"a worker is no longer there ({str(error).splitlines()[0]})") from None
+            raise WorkerFailed(f"a worker is no longer there ({_in_short(error)})") from None
         return shared
 
     def text_from_first(self, text: str) -> str:
@@ -121,6 +122,15 @@ class Group:
     def close(self) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _in_short(error: RuntimeError) -> str:
+    """gloo's first sentence, without the place in its source.
+
+    >>> _in_short(RuntimeError("[/gloo/pair.cc:553] Connection closed by peer [127.0.0.1]:4. Check the logs."))
+    'Connection closed by peer [127.0.0.1]:4'
+    """
+    return re.sub(r"^\[\S+\] ", "", str(error).splitlines()[0]).partition(". ")[0]
 
 
 def _raise(trouble: Trouble, said: str) -> NoReturn:
