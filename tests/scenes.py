@@ -12,7 +12,8 @@ import numpy as np
 from fedcm.executors.executor import Stopped
 from fedcm.experiment import read
 from fedcm.overrides import read_table
-from fedcm.running import begin, drive, resume
+from fedcm.running import drive
+from fedcm.starting import begin, resume
 
 
 @dataclass

@@ -26,7 +26,8 @@ from fedcm.executors.executor import Stopped
 from fedcm.experiment import read
 from fedcm.overrides import read_table
 from fedcm.refusal import Refused
-from fedcm.running import begin, drive, resume
+from fedcm.running import drive
+from fedcm.starting import begin, resume
 
 Fedcm = Callable[..., Answer]
 Write = Callable[..., Path]

@@ -12,7 +12,8 @@ from fedcm.experiment import read
 from fedcm.overrides import read_table
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
-from fedcm.running import begin, drive, resume
+from fedcm.running import drive
+from fedcm.starting import begin, resume
 
 ALGORITHMS = ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"]
 

@@ -2,20 +2,17 @@
 
 import json
 import os
-import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fedcm.data_commands import data_app
-from fedcm.options import AsJson, DataDir, ExperimentPath, RunsDir, Seed, Settings, Workers, changes
-from fedcm.progress import say
+from fedcm.options import AsJson, DataDir, RunsDir
 from fedcm.refusal import Refused
+from fedcm.run_commands import compare, resume, run
 from fedcm.signals import StopSignals
 
 app = typer.Typer(
@@ -46,123 +43,9 @@ def _options(
     pass
 
 
+for command in (run, resume, compare):
+    app.command()(command)
 app.add_typer(data_app, name="data")
-
-
-@app.command()
-def run(
-    experiment: ExperimentPath,
-    settings: Settings = None,
-    name: Annotated[
-        str | None, typer.Option(help="The run's name; made from experiment, algorithm and seed unless given.")
-    ] = None,
-    seed: Seed = None,
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
-
-    Example: `fedcm run experiments/demo.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
-    """
-    from fedcm.experiment import load
-    from fedcm.running import begin
-
-    with StopSignals() as stopping, only_results_on_stdout(as_json):
-        chosen = load(experiment, changes(settings, seed))
-        started = begin(chosen, runs_dir, name, data_dir, stopping, workers=_crew_size(workers))
-        say(f"run {started.folder.path}")
-        code = _drive(started)
-    _show_summary(started.folder, as_json)
-    raise typer.Exit(code)
-
-
-@app.command()
-def resume(
-    run: Annotated[Path, typer.Argument(help="The run's folder, or its name in the runs' folder.")],
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    as_json: AsJson = False,
-) -> None:
-    """Go on with a run that was stopped, from its newest checkpoint: the result is the same to the last bit.
-
-    A larger `rounds` in the run's experiment.toml makes a finished run longer.
-
-    Example: `fedcm resume runs/demo-fedcm-seed1`
-    """
-    from fedcm.overrides import read_table
-    from fedcm.record import RunFolder, there_is
-    from fedcm.running import resume as resume_run
-
-    run = run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run
-    folder, code = RunFolder.open(run), 0
-    summary = folder.read_summary() or {}
-    rounds = read_table(folder.experiment).get("rounds", 0)
-    if summary.get("outcome") == "finished" and summary.get("rounds", 0) >= rounds:
-        say(f"run {run} has finished already")
-    else:
-        with StopSignals() as stopping, only_results_on_stdout(as_json):
-            resumed = resume_run(run, data_dir, say, stopping, workers=_crew_size(workers))
-            say(f"run {run} goes on at round {resumed.first} of {resumed.rounds}")
-            code = _drive(resumed)
-    _show_summary(folder, as_json)
-    raise typer.Exit(code)
-
-
-@app.command(hidden=True)
-def follow(run: Path, data_dir: DataDir = None) -> None:
-    """A worker's part in a run: `fedcm run --workers` starts these."""
-    from fedcm.running import follow as follow_run
-
-    with StopSignals(quiet=True) as stopping:
-        follow_run(run, data_dir, stopping)
-
-
-@app.command()
-def compare(
-    experiment: ExperimentPath,
-    algorithms: Annotated[
-        str, typer.Option(help="Such as `fedavg,fedcm,my_module:Mine`; all bundled ones unless given.")
-    ] = "",
-    settings: Settings = None,
-    seed: Seed = None,
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run an experiment once for each algorithm, then show a table and draw the curves.
-
-    What is finished is not run again, what was stopped goes on. Settings of one algorithm stand in the experiment's
-    `[for.NAME]` table.
-
-    Example: `fedcm compare experiments/demo.toml --algorithms fedavg,fedcm`
-    """
-    from fedcm.algorithms import ALGORITHMS
-    from fedcm.comparison import compared
-    from fedcm.report.curves import draw_curves
-    from fedcm.report.tables import comparison_table
-
-    names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
-    how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
-    with StopSignals() as stopping, only_results_on_stdout(as_json), going_on_by(how):
-        size = _crew_size(workers)
-        folders = compared(
-            experiment, names, changes(settings, seed), runs_dir, data_dir, size, fresh=fresh, stop_requested=stopping
-        )
-    summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
-    if as_json:
-        print(json.dumps(summaries, indent=2))
-    else:
-        comparison_table(summaries)
-    curves = {name: folder.read_metrics() for name, folder in folders.items()}
-    picture = draw_curves(curves, experiment.stem, runs_dir / f"{experiment.stem}.png")
-    (say if as_json else print)(f"curves: {picture}")
-    if any(summary.get("outcome") != "finished" for summary in summaries.values()):
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -226,62 +109,13 @@ def check(
     print(f"✓ {algorithm} keeps the contract")
 
 
-def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
-    """What a user's own code prints goes to stderr, so that stdout is JSON alone."""
-    return redirect_stdout(sys.stderr) if wanted else nullcontext()
+@app.command(hidden=True)
+def follow(run: Path, data_dir: DataDir = None) -> None:
+    """A worker's part in a run: `fedcm run --workers` starts these."""
+    from fedcm.team import serve
 
-
-@contextmanager
-def going_on_by(how: str) -> Iterator[None]:
-    """An end before the end is told with how to go on."""
-    from fedcm.executors.executor import Stopped
-    from fedcm.executors.group import WorkerFailed
-
-    try:
-        yield
-    except Stopped:
-        say(f"stopped, all finished rounds are saved; {how}")
-        raise typer.Exit(130) from None
-    except WorkerFailed as failure:
-        say(f"fedcm: {failure}; what was saved before is whole: {how}")
-        raise typer.Exit(1) from None
-
-
-def _drive(run: Any) -> int:
-    """The exit code: 0, or 1 for a run that diverged."""
-    from fedcm.executors.executor import Diverged
-    from fedcm.progress import shown
-    from fedcm.running import drive
-
-    how = f"go on with `fedcm resume {shlex.quote(str(run.folder.path))}`"
-    with going_on_by(how):
-        try:
-            for _ in shown(drive(run), run.rounds, run.first, run.folder.name):
-                pass
-        except Diverged as reason:
-            say(f"fedcm: training diverged: {reason}; what was saved before it stays. A smaller client.lr helps most.")
-            return 1
-        except OSError as error:  # a full disk, most often
-            say(f"fedcm: {error}; what was saved before is whole: {how}")
-            raise typer.Exit(1) from None
-    return 0
-
-
-def _crew_size(workers: int | None) -> int:
-    from fedcm.crew import physical_cores
-
-    return workers if workers is not None else physical_cores()
-
-
-def _show_summary(folder: Any, as_json: bool) -> None:
-    from fedcm.report.tables import comparison_table
-
-    summary = folder.read_summary() or {}
-    if as_json:
-        print(json.dumps(summary, indent=2))
-    else:
-        comparison_table({summary["name"]: summary})
-        print(f"run: {folder.path}")
+    with StopSignals(quiet=True) as stopping:
+        serve(run, data_dir, stopping)
 
 
 def main() -> None:

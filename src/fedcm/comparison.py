@@ -9,7 +9,9 @@ from fedcm.overrides import read_table
 from fedcm.progress import say, shown
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
-from fedcm.running import begin, default_name, drive, resume
+from fedcm.running import drive
+from fedcm.starting import begin, default_name, resume
+from fedcm.torchrun import Launch
 
 
 def compared(
@@ -22,6 +24,7 @@ def compared(
     *,
     fresh: bool = False,
     stop_requested: Callable[[], bool] = lambda: False,
+    launch: Launch | None = None,
 ) -> dict[str, RunFolder]:
     """The runs by algorithm, finished or diverged. All experiments are read before the first one runs."""
     experiments = {name: load(experiment, settings, name) for name in algorithms}
@@ -32,9 +35,9 @@ def compared(
         for name, path in paths.items():
             _refuse_other_settings(path, experiments[name])
     for position, (name, chosen) in enumerate(experiments.items(), 1):
-        _run(
-            chosen, paths[name], data_dir, workers, fresh, stop_requested, f"{name} ({position} of {len(experiments)})"
-        )
+        title, path = f"{name} ({position} of {len(experiments)})", paths[name]
+        anew = fresh and not (launch is not None and RunFolder(path).is_of(launch.job))  # its own, before a restart
+        _run(chosen, path, data_dir, workers, anew, stop_requested, title, launch)
     return {name: RunFolder(path) for name, path in paths.items()}
 
 
@@ -46,15 +49,17 @@ def _run(
     fresh: bool,
     stop_requested: Callable[[], bool],
     title: str,
+    launch: Launch | None,
 ) -> None:
     summary = RunFolder(path).read_summary()
     if summary is not None and not fresh:
         say(f"{title} has {summary['outcome']} already")
         return
     if path.exists() and not fresh:
-        run = resume(path, data_dir, say, stop_requested, workers=workers)
+        run = resume(path, data_dir, say, stop_requested, workers=workers, launch=launch)
     else:
-        run = begin(experiment, path.parent, path.name, data_dir, stop_requested, replace=fresh, workers=workers)
+        where = path.parent, path.name
+        run = begin(experiment, *where, data_dir, stop_requested, replace=fresh, workers=workers, launch=launch)
     try:
         for _ in shown(drive(run), run.rounds, run.first, title):
             pass

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,7 +18,7 @@ from fedcm.data.dataset import Dataset
 from fedcm.data.shared import Descriptors, close, shared
 from fedcm.executors.group import Group, WorkerFailed
 
-_PORT, _RANK, _SIZE = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE"
+_PORT, _RANK, _SIZE, _FIRST = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE", "FEDCM_FIRST"
 _DATA = "FEDCM_SHARED_DATA"
 _START = timedelta(minutes=5)
 
@@ -83,7 +84,8 @@ class Crew:
 
 def join() -> Group:
     """In a worker that a crew started: the group that it belongs to."""
-    rank, size, port = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT))
+    rank, size, port, first = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT, _FIRST))
+    threading.Thread(target=_leave_after, args=(first,), daemon=True).start()
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=_START)
     store.add("here", 1)
@@ -96,19 +98,26 @@ def given_data() -> Dataset | None:
     return shared(int(contents)) if contents else None
 
 
+def _leave_after(first: int) -> None:
+    """In the middle of a client too, which the group would notice only at the end of the round."""
+    while os.getppid() == first:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 def noting(run: Path, rank: int) -> Callable[[int, int], None]:
     """Writes down which client a worker is at, for whoever finds it dead."""
-    path = _note(run, rank)
+    file = os.open(_note(run, rank), os.O_WRONLY | os.O_CREAT, 0o644)
 
     def note(round: int, client: int) -> None:
-        path.write_text(f"client {client} in round {round}")
+        os.pwrite(file, f"client {client} in round {round}".ljust(64).encode(), 0)  # at once, never half
 
     return note
 
 
 def at_work(run: Path, rank: int) -> str:
     try:
-        return f" while it trained {_note(run, rank).read_text()}"
+        return f" while it trained {_note(run, rank).read_text().strip()}"
     except OSError:
         return ""
 
@@ -123,7 +132,8 @@ def _ending(code: int) -> str:
 
 def _environment(rank: int, size: int, port: int) -> dict[str, str]:
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return os.environ | one_thread | {_PORT: str(port), _RANK: str(rank), _SIZE: str(size)}
+    numbers = {_PORT: port, _RANK: rank, _SIZE: size, _FIRST: os.getpid()}
+    return os.environ | one_thread | {name: str(number) for name, number in numbers.items()}
 
 
 def physical_cores() -> int:

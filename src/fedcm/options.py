@@ -1,5 +1,6 @@
 """The options that several commands share."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +21,22 @@ DataDir = Annotated[
     Path | None,
     typer.Option(envvar="FEDCM_DATA", help="Where data sets are; ~/.cache/fedcm unless given.", show_default=False),
 ]
+
+
+def _unless_torchrun(context: typer.Context, value: int | None) -> int | None:
+    """What the environment says for other runs is not meant for processes that torchrun started."""
+    source = context.get_parameter_source("workers")
+    from_environment = source is not None and source.name == "ENVIRONMENT"
+    return None if from_environment and "TORCHELASTIC_RUN_ID" in os.environ else value
+
+
 Workers = Annotated[
     int | None,
     typer.Option(
         min=1,
         max=1024,
         envvar="FEDCM_WORKERS",
+        callback=_unless_torchrun,
         help="Processes that share the work; the physical cores unless given. The bits of the result are the same.",
         show_default=False,
     ),

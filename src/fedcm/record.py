@@ -178,6 +178,13 @@ class RunFolder:
         with replacing(self.model) as temporary:
             save_tensors(tensors, temporary)
 
+    def is_of(self, job: str) -> bool:
+        """Did this job, perhaps before a restart, begin the run?"""
+        try:
+            return json.loads(self.provenance.read_text(encoding="utf-8")).get("job") == job
+        except (OSError, ValueError, AttributeError):
+            return False
+
     def read_provenance(self) -> dict[str, Any]:
         try:
             provenance = json.loads(self.provenance.read_text(encoding="utf-8"))
@@ -208,7 +215,12 @@ def free_name(folder: Path, name: str) -> str:
     return next(candidate for candidate in names if not (folder / candidate).exists())
 
 
-def provenance(checksums: dict[str, str], experiment_sha256: str) -> dict[str, Any]:
+def begun_by(job: str, folder: Path) -> RunFolder | None:
+    """The run among those in a folder that a job of several attempts began, if it came to that."""
+    return next((run for run in runs_in(folder) if run.is_of(job)), None)
+
+
+def provenance(checksums: dict[str, str], experiment_sha256: str, job: str | None = None) -> dict[str, Any]:
     return {
         "versions": versions(),
         "platform": platform.platform(),
@@ -216,6 +228,7 @@ def provenance(checksums: dict[str, str], experiment_sha256: str) -> dict[str, A
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(Path(part).name if k == 0 else part for k, part in enumerate(sys.argv)),
         "data_sha256": checksums,
+        **({"job": job} if job is not None else {}),
     }
 
 

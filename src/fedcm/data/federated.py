@@ -11,7 +11,6 @@ from torch import Tensor
 from fedcm.data.checksum import sha256
 from fedcm.data.dataset import Dataset, Examples, Normalisation
 
-
 Pick = Callable[[Tensor], Examples]  # indices (C, b), a row for each of C clients -> features (C, b, …), labels (C, b)
 
 

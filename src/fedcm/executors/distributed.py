@@ -3,6 +3,7 @@
 There is no server process: every process holds the server state and makes the same update from the same mean.
 """
 
+import errno
 import traceback
 from collections.abc import Callable
 from typing import Any, final
@@ -17,6 +18,8 @@ from fedcm.executors.executor import Diverged, RoundResult, Stopped
 from fedcm.executors.group import Group, Trouble, shares
 from fedcm.executors.local import empty_round, summed_up
 from fedcm.executors.runner import ClientRunner
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # told in a sentence, not with a traceback
 
 
 @final
@@ -58,10 +61,12 @@ class DistributedExecutor:
             trouble = Trouble.STOPPED
         except Diverged as error:
             trouble, said = Trouble.DIVERGED, str(error)
-        except Exception:
-            trouble = Trouble.FAILED
+        except Exception as error:
             where = f"client {client} failed in round {round.index} on worker {self.group.rank}"
-            said = f"{where}\n{traceback.format_exc()}"
+            if isinstance(error, OSError) and error.errno in _DISK:
+                trouble, said = Trouble.UNWRITTEN, f"{error} ({where})"
+            else:
+                trouble, said = Trouble.FAILED, f"{where}\n{traceback.format_exc()}"
         self.group.add_up(trouble, said, facts, mean.totals)
         if not len(cohort):
             return empty_round(cohort)

@@ -3,6 +3,7 @@
 Nothing is pickled: tensors and text go as tensors of numbers.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import IntEnum
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fedcm.executors.executor import Diverged, Stopped
+from fedcm.refusal import Refused
 
 _SMALL = 2**20  # numbers that go in one message
 _PATIENCE = timedelta(hours=12)  # a process that died is noticed at once; one that is slow is waited for
@@ -22,29 +24,38 @@ class Trouble(IntEnum):
     NONE = 0
     STOPPED = 1
     DIVERGED = 2
-    FAILED = 3  # the gravest is told
+    REFUSED = 3
+    UNWRITTEN = 4  # a full disk, most often
+    FAILED = 5  # the gravest is told
 
 
 class WorkerFailed(RuntimeError):  # noqa: N818
     """A worker's own error, told with its traceback; or a worker that is no longer there."""
 
 
+class Unwritten(OSError):  # noqa: N818
+    """What a worker could not write, told by it."""
+
+
 @final
 class Group:
-    def __init__(self, rank: int, size: int, store: Any = None) -> None:
-        """Without a store the address is taken from the environment, as torchrun sets it."""
-        if store is not None:
+    def __init__(self, rank: int, size: int, store: Any) -> None:
+        try:
             dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_PATIENCE)
-        else:
-            dist.init_process_group("gloo", timeout=_PATIENCE)
-        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        except RuntimeError as error:
+            raise WorkerFailed(f"the workers cannot reach each other ({_in_short(error)})") from None
+        self.rank, self.size = rank, size
 
     def sum_(self, tensor: Tensor) -> None:
         """In place, over all processes; exact for integers, and for floats where all but one process hold 0."""
         try:
             dist.all_reduce(tensor)
         except RuntimeError as error:
-            raise WorkerFailed(f"a worker is no longer there ({str(error).splitlines()[0]})") from None
+            raise WorkerFailed(f"a worker is no longer there ({_in_short(error)})") from None
+
+    def agree(self, trouble: Trouble = Trouble.NONE, said: str = "") -> None:
+        """All come here, and the gravest trouble of any is raised in all."""
+        self.add_up(trouble, said, torch.zeros(0, dtype=torch.float64), [])
 
     def add_up(self, trouble: Trouble, said: str, facts: Tensor, totals: list[Tensor]) -> None:
         """Once a round: the gravest trouble of any process is raised in all; without any, facts and totals are summed.
@@ -90,14 +101,17 @@ class Group:
         try:
             dist.broadcast(shared, src=0)
         except RuntimeError as error:
-            raise WorkerFailed(f"a worker is no longer there ({str(error).splitlines()[0]})") from None
+            raise WorkerFailed(f"a worker is no longer there ({_in_short(error)})") from None
         return shared
+
+    def text_from_first(self, text: str) -> str:
+        """The first process's text, in all; what the others give does not count."""
+        message = text.encode() if self.rank == 0 else b""
+        return self.text(message, int(self.from_first(torch.tensor(len(message)))))
 
     def tensors_from_first(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
         """The first process's integer vectors by name; the others give None."""
-        names = "\n".join(tensors) if tensors is not None else ""
-        length = int(self.from_first(torch.tensor(len(names.encode()))))
-        names = self.text(names.encode() if self.rank == 0 else b"", length)
+        names = self.text_from_first("\n".join(tensors) if tensors is not None else "")
         found = {}
         for name in names.split("\n") if names else ():
             size = int(self.from_first(torch.tensor(len(tensors[name]) if tensors is not None else 0)))
@@ -110,11 +124,24 @@ class Group:
             dist.destroy_process_group()
 
 
+def _in_short(error: RuntimeError) -> str:
+    """gloo's first sentence, without the place in its source.
+
+    >>> _in_short(RuntimeError("[/gloo/pair.cc:553] Connection closed by peer [127.0.0.1]:4. Check the logs."))
+    'Connection closed by peer [127.0.0.1]:4'
+    """
+    return re.sub(r"^\[\S+\] ", "", str(error).splitlines()[0]).partition(". ")[0]
+
+
 def _raise(trouble: Trouble, said: str) -> NoReturn:
     if trouble is Trouble.STOPPED:
         raise Stopped
     if trouble is Trouble.DIVERGED:
         raise Diverged(said)
+    if trouble is Trouble.REFUSED:
+        raise Refused(said)
+    if trouble is Trouble.UNWRITTEN:
+        raise Unwritten(said)
     raise WorkerFailed(said)
 
 

@@ -1,0 +1,215 @@
+"""`fedcm run`, `resume` and `compare`: what they share is who does the work, and how an end before the end is told."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedcm.options import AsJson, DataDir, ExperimentPath, RunsDir, Seed, Settings, Workers, changes
+from fedcm.progress import say
+from fedcm.refusal import Refused
+from fedcm.signals import StopSignals
+
+
+def run(
+    experiment: ExperimentPath,
+    settings: Settings = None,
+    name: Annotated[
+        str | None, typer.Option(help="The run's name; made from experiment, algorithm and seed unless given.")
+    ] = None,
+    seed: Seed = None,
+    runs_dir: RunsDir = Path("runs"),
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
+
+    Example: `fedcm run experiments/demo.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
+    """
+    from fedcm.experiment import load
+    from fedcm.record import begun_by
+    from fedcm.starting import begin
+
+    with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
+        size, chosen = _crew_size(workers, launch), load(experiment, changes(settings, seed))
+        folder = begun_by(launch.job, runs_dir) if launch is not None else None
+        if folder is not None:
+            code = _go_on(folder, data_dir, stopping, size, launch)
+        else:
+            started = begin(chosen, runs_dir, name, data_dir, stopping, workers=size, launch=launch)
+            folder = started.folder
+            say(f"run {folder.path}")
+            code = _drive(started)
+    _show_summary(folder, as_json)
+    raise typer.Exit(code)
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="The run's folder, or its name in the runs' folder.")],
+    runs_dir: RunsDir = Path("runs"),
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run that was stopped, from its newest checkpoint: the result is the same to the last bit.
+
+    A larger `rounds` in the run's experiment.toml makes a finished run longer.
+
+    Example: `fedcm resume runs/demo-fedcm-seed1`
+    """
+    from fedcm.record import RunFolder, there_is
+
+    with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
+        folder = RunFolder.open(run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run)
+        code = _go_on(folder, data_dir, stopping, _crew_size(workers, launch), launch)
+    _show_summary(folder, as_json)
+    raise typer.Exit(code)
+
+
+def _go_on(folder: Any, data_dir: Path | None, stopping: Callable[[], bool], size: int, launch: Any) -> int:
+    """The exit code."""
+    from fedcm.overrides import read_table
+    from fedcm.starting import resume
+
+    summary = folder.read_summary() or {}
+    rounds = read_table(folder.experiment).get("rounds", 0)
+    if summary.get("outcome") == "finished" and summary.get("rounds", 0) >= rounds:
+        say(f"run {folder.path} has finished already")
+        return 0
+    resumed = resume(folder.path, data_dir, say, stopping, workers=size, launch=launch)
+    say(f"run {folder.path} goes on at round {resumed.first} of {resumed.rounds}")
+    return _drive(resumed)
+
+
+def compare(
+    experiment: ExperimentPath,
+    algorithms: Annotated[
+        str, typer.Option(help="Such as `fedavg,fedcm,my_module:Mine`; all bundled ones unless given.")
+    ] = "",
+    settings: Settings = None,
+    seed: Seed = None,
+    runs_dir: RunsDir = Path("runs"),
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment once for each algorithm, then show a table and draw the curves.
+
+    What is finished is not run again, what was stopped goes on. Settings of one algorithm stand in the experiment's
+    `[for.NAME]` table.
+
+    Example: `fedcm compare experiments/demo.toml --algorithms fedavg,fedcm`
+    """
+    from fedcm.algorithms import ALGORITHMS
+    from fedcm.comparison import compared
+    from fedcm.report.curves import draw_curves
+    from fedcm.report.tables import comparison_table
+
+    names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
+    how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
+    with _sharing(data_dir, how) as (stopping, launch), only_results_on_stdout(as_json), going_on_by(how):
+        folders = compared(
+            experiment,
+            names,
+            changes(settings, seed),
+            runs_dir,
+            data_dir,
+            _crew_size(workers, launch),
+            fresh=fresh,
+            stop_requested=stopping,
+            launch=launch,
+        )
+    summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
+    if as_json:
+        print(json.dumps(summaries, indent=2))
+    else:
+        comparison_table(summaries)
+    curves = {name: folder.read_metrics() for name, folder in folders.items()}
+    picture = draw_curves(curves, experiment.stem, runs_dir / f"{experiment.stem}.png")
+    (say if as_json else print)(f"curves: {picture}")
+    if any(summary.get("outcome") != "finished" for summary in summaries.values()):
+        raise typer.Exit(1)
+
+
+def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
+    """What a user's own code prints goes to stderr, so that stdout is JSON alone."""
+    return redirect_stdout(sys.stderr) if wanted else nullcontext()
+
+
+@contextmanager
+def going_on_by(how: str) -> Iterator[None]:
+    """An end before the end is told with how to go on."""
+    from fedcm.executors.executor import Stopped
+    from fedcm.executors.group import Unwritten, WorkerFailed
+
+    try:
+        yield
+    except Stopped:
+        say(f"stopped, all finished rounds are saved; {how}")
+        raise typer.Exit(130) from None
+    except (Unwritten, WorkerFailed) as failure:
+        say(f"fedcm: {failure}; what was saved before is whole: {how}")
+        raise typer.Exit(1) from None
+
+
+def _drive(run: Any) -> int:
+    """The exit code: 0, or 1 for a run that diverged."""
+    from fedcm.executors.executor import Diverged
+    from fedcm.progress import shown
+    from fedcm.running import drive
+
+    how = f"go on with `fedcm resume {shlex.quote(str(run.folder.path))}`"
+    with going_on_by(how):
+        try:
+            for _ in shown(drive(run), run.rounds, run.first, run.folder.name):
+                pass
+        except Diverged as reason:
+            say(f"fedcm: training diverged: {reason}; what was saved before it stays. A smaller client.lr helps most.")
+            return 1
+    return 0
+
+
+@contextmanager
+def _sharing(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], bool], Any]]:
+    """Gives a function that tells whether to stop, and the processes that torchrun started, if it did."""
+    from fedcm.team import sharing
+    from fedcm.torchrun import follows
+
+    with (
+        StopSignals(quiet=follows()) as stopping,
+        going_on_by(how),
+        sharing(data_dir, stopping) as launch,
+    ):
+        yield stopping, launch
+
+
+def _crew_size(workers: int | None, launch: Any) -> int:
+    """How many processes to share the work with on this machine; torchrun's are there already."""
+    from fedcm.crew import physical_cores
+
+    if launch is None:
+        return workers if workers is not None else physical_cores()
+    if workers not in (None, launch.group.size):
+        raise Refused(
+            f"--workers must be left out under torchrun, which started {launch.group.size} processes, got {workers}; "
+            "set their number with --nproc-per-node and --nnodes"
+        )
+    return 1
+
+
+def _show_summary(folder: Any, as_json: bool) -> None:
+    from fedcm.report.tables import comparison_table
+
+    summary = folder.read_summary() or {}
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    else:
+        comparison_table({summary["name"]: summary})
+        print(f"run: {folder.path}")

@@ -1,0 +1,165 @@
+"""A run about to go on: a new one in a new folder, or one that was stopped at its newest checkpoint."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from fedcm import checkpoint, handoff
+from fedcm.algorithms.lookup import algorithm_name
+from fedcm.assembly import Assembly, assemble
+from fedcm.crew import Crew
+from fedcm.data.shared import share
+from fedcm.executors.group import Group
+from fedcm.executors.state_file import FileStates
+from fedcm.experiment import Experiment, read, resolved, to_toml
+from fedcm.overrides import read_table
+from fedcm.record import Exists, RunFolder, free_name, provenance, versions
+from fedcm.refusal import Refused
+from fedcm.torchrun import Launch
+
+Say = Callable[[str], None]
+Asked = Callable[[], bool]  # has somebody asked to stop?
+
+
+@final
+@dataclass
+class Run:
+    """Its folder is locked, and its crew at hand, until `running.drive` is done with it."""
+
+    folder: RunFolder
+    assembly: Assembly
+    states: FileStates
+    server: Any
+    first: int
+    stop_requested: Asked
+    crew: Crew | None = None
+    group: Group | None = None  # of processes that were there before the run; they have agreed to it
+
+    @property
+    def rounds(self) -> int:
+        return self.assembly.plan.rounds
+
+
+def begin(
+    experiment: Experiment,
+    runs_dir: Path,
+    name: str | None = None,
+    data_dir: Path | None = None,
+    stop_requested: Asked = lambda: False,
+    *,
+    replace: bool = False,
+    workers: int = 1,
+    launch: Launch | None = None,
+) -> Run:
+    """A new run: everything is made and checked before its folder appears (or replaces one of the same name).
+
+    It is shared out over so many workers on this machine, or over the processes of a launch.
+    """
+    if name is not None and not (re.fullmatch(r"\w[\w.+=-]*", name) and len(name.encode()) <= 200):
+        raise Refused(f"a run's name must be up to 200 letters, digits and . _ + = -, got {name!r}")
+    assembly = assemble(experiment, data_dir)
+    if launch is not None:
+        handoff.offer(launch.group, assembly, runs_dir)
+    job = launch.job if launch is not None else None
+    texts = to_toml(experiment), provenance(assembly.checksums, fingerprint(experiment), job)
+    while True:
+        path = runs_dir / (name or free_name(runs_dir, default_name(experiment)))
+        try:
+            folder = RunFolder.create(path, *texts, replace=replace)
+            break
+        except Exists:
+            if name is not None:
+                raise  # otherwise another process took the free name first
+    server = assembly.algorithm.init_server(assembly.problem.initial())
+    run = Run(folder, assembly, file_states(assembly, folder), server, 0, stop_requested)
+    return _shared(run, data_dir, workers, launch)
+
+
+def resume(
+    path: Path,
+    data_dir: Path | None = None,
+    say: Say = print,
+    stop_requested: Asked = lambda: False,
+    *,
+    workers: int = 1,
+    launch: Launch | None = None,
+) -> Run:
+    """A run that was stopped, at its newest whole checkpoint."""
+    folder = RunFolder.open(path)
+    folder.lock()
+    try:
+        run = _resumed(folder, data_dir, say, stop_requested)
+        if launch is not None:
+            handoff.offer(launch.group, run.assembly, path.parent)
+        return _shared(run, data_dir, workers, launch)
+    except BaseException:
+        folder.unlock()
+        raise
+
+
+def _shared(run: Run, data_dir: Path | None, workers: int, launch: Launch | None) -> Run:
+    if launch is not None:
+        run.group = launch.group
+    elif workers > 1:
+        run.crew = Crew(run.folder.path, workers, data_dir, share(run.assembly.runner.data))
+    return run
+
+
+def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested: Asked) -> Run:
+    experiment, began = read(read_table(folder.experiment)), folder.read_provenance()
+    if began.get("experiment_sha256") != fingerprint(experiment):
+        raise Refused(
+            f"{str(folder.experiment)!r} must be as the run began with it (but for rounds, targets and checkpoints), "
+            "and was changed; start a new run with it"
+        )
+    before = began.get("versions", {})
+    for library, version in versions().items():
+        if before.get(library) != version:
+            say(f"the run began with {library} {before.get(library)} and goes on with {version}: its bits may differ")
+    assembly = assemble(experiment, data_dir)
+    for part, digest in began["data_sha256"].items():
+        if assembly.checksums.get(part) != digest:
+            raise Refused(
+                f"the data must be those that the run {folder.name!r} began with, and {part!r} has another checksum; "
+                "bring the old data back or start a new run"
+            )
+    server = assembly.algorithm.init_server(assembly.problem.initial())
+    states = file_states(assembly, folder)
+    found = checkpoint.newest(folder.checkpoints, server, states.take, say)
+    if found is None and checkpoint.exists(folder.checkpoints):
+        raise Refused(
+            f"no checkpoint of {str(folder.path)!r} is whole; start the run anew with `fedcm run {folder.experiment}`"
+        )
+    if found is None:
+        return Run(folder, assembly, states, server, 0, stop_requested)
+    if found.next_round > assembly.plan.rounds:
+        raise Refused(
+            f"the run {folder.name!r} must be resumed with at least the {found.next_round} rounds that are done, "
+            f"and its experiment has {assembly.plan.rounds}"
+        )
+    return Run(folder, assembly, states, found.server, found.next_round, stop_requested)
+
+
+def file_states(assembly: Assembly, folder: RunFolder) -> FileStates:
+    settings = assembly.experiment.checkpoints
+    rounds_named = settings.every * (settings.keep + 1)
+    return FileStates(assembly.algorithm, assembly.problem.initial(), folder.client_states, rounds_named)
+
+
+def fingerprint(experiment: Experiment) -> str:
+    """sha256 of all settings that the rounds already done depend on: a run may be made longer."""
+    table = resolved(experiment)
+    for key in ("name", "rounds", "checkpoints", "data"):  # data have checksums of their own
+        del table[key]
+    del table["evaluation"]["targets"]
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def default_name(experiment: Experiment) -> str:
+    """Of experiment, algorithm and seed."""
+    words = f"{experiment.name}-{algorithm_name(experiment.algorithm)}-seed{experiment.seed}"
+    return re.sub(r"[^\w.+=-]+", "-", words).strip("-.").lower()

@@ -1,0 +1,70 @@
+"""The processes that share a command's work, when another program started them: one leads, the others do their part."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+
+from fedcm import handoff
+from fedcm.crew import given_data, noting
+from fedcm.crew import join as join_crew
+from fedcm.executors.executor import Stopped
+from fedcm.executors.group import Unwritten, WorkerFailed
+from fedcm.refusal import Refused
+from fedcm.running import follow
+from fedcm.torchrun import Launch, follows, join, launched
+
+Asked = Callable[[], bool]
+
+
+@contextmanager
+def sharing(data_dir: Path | None, stop_requested: Asked) -> Iterator[Launch | None]:
+    """Inside, this process leads, alone or those that torchrun started; one that is led leaves with its exit code."""
+    if not launched():
+        yield None
+        return
+    if follows():
+        sys.exit(_led_by_first(data_dir, stop_requested))
+    launch = join(stop_requested)
+    try:
+        yield launch
+        handoff.end(launch.group)
+    except (Refused, OSError) as refusal:
+        with suppress(Refused, WorkerFailed):  # where it came from another process all know it, and are gone
+            handoff.refuse(launch.group, str(refusal))
+        raise
+    finally:
+        launch.group.close()
+
+
+def _led_by_first(data_dir: Path | None, stop_requested: Asked) -> int:
+    """All the runs of a command; whatever goes wrong is told by the first process."""
+    group = None
+    try:
+        with redirect_stdout(sys.stderr):  # what a user's own code prints
+            group = join(stop_requested).group
+            while follow(group, data_dir, stop_requested):
+                pass
+        return 0
+    except Refused:
+        return 2
+    except Stopped:
+        return 130
+    except (Unwritten, WorkerFailed):
+        return 1
+    finally:
+        if group is not None:
+            group.close()
+
+
+def serve(run: Path, data_dir: Path | None, stop_requested: Asked) -> None:
+    """A crew's worker: one run, and whatever goes wrong is told by the first process."""
+    group = None
+    try:
+        group = join_crew()
+        follow(group, data_dir, stop_requested, noting(run, group.rank), given_data())
+    except (Refused, Unwritten, WorkerFailed):
+        pass
+    finally:
+        if group is not None:
+            group.close()
