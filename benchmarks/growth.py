@@ -59,8 +59,8 @@ STATES = """## What clients keep
 
 500 clients × ResNet-18 (11.2 M parameters), everyone in both of two rounds, so that every state is written twice and
 read once; one step on two images of 8 × 8, two processes. Processes: the peak of the sum of their proportional shares
-(PSS), sampled twice a second. File cache: the peak growth of the whole system's, which it gives back when asked. Target:
-under 4 GiB for the processes.
+(PSS), sampled twice a second. File cache: the peak growth of the whole system's, which it gives back when asked.
+Target: under 4 GiB for the processes.
 """
 
 

@@ -47,7 +47,8 @@ parameter with FedAvg, FedCM, FedAdam and FedDyn, and twice that with SCAFFOLD. 
 λ = {latency:.0f} µs; the cohort's S clients are shared out whole.
 """
 EXAMPLE = """For example LeNet, S = {clients}, n = {workers}, 10 Gbit/s:
-{most}·{t:.4f} s + 2·63/64·{sent:.3f} MB / 1250 MB/s + 126·50 µs = {seconds:.3f} s, against {ideal:.3f} s if clients could be divided and sums were free.
+{most}·{t:.4f} s + 2·63/64·{sent:.3f} MB / 1250 MB/s + 126·50 µs = {seconds:.3f} s,
+against {ideal:.3f} s if clients could be divided and sums were free.
 """
 
 
