@@ -56,6 +56,24 @@ def test_every_kept_checkpoint_still_has_its_states(
     assert slots <= 9 * (1 + every * (keep + 1)), "slots are used again"
 
 
+def test_rounded_states_are_rounded_once_and_take_half_the_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "states.bin"
+    states = [FileStates(Scaffold(), torch.zeros(P), path, 6, torch.bfloat16) for _ in range(2)]
+    put = torch.tensor([1.0, 1 / 3, -1e-9, 3e38, 257.0])
+    for index in range(3):  # what was rounded already stays as it is
+        for mine in states:
+            mine.prepare(np.array([4]), index)
+        checksum = states[0].put(4, ClientState(put))
+        for mine in states:
+            mine.commit(np.array([4]), [float(checksum)])
+        got = [mine.get(4).control for mine in states]
+        assert got[0].dtype == torch.float32
+        assert torch.equal(got[0], put.bfloat16().float())
+        assert torch.equal(got[0], got[1])
+        put = got[0]
+    assert path.stat().st_size == 3 * P * 2
+
+
 def test_a_client_not_yet_seen_has_the_initial_state(tmp_path: Path) -> None:
     assert torch.equal(states_in(tmp_path).get(3).control, torch.zeros(P))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scenes import lines_of, summary_of, whole
+from scenes import go_on, lines_of, stopped_after, summary_of, whole
 
 from fedcm.crew import physical_cores
 from fedcm.executors.group import shares
@@ -95,6 +95,22 @@ def test_the_data_are_loaded_once_and_lie_in_memory_once_for_all_workers(experim
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("algorithm", ["scaffold", "feddyn"])
+def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume(
+    experiment: Write, tmp_path: Path, algorithm: str
+) -> None:
+    path = experiment(algorithm={"name": algorithm}, rounds=20)
+    exact = whole(path, tmp_path / "runs", "exact")
+    path = experiment(algorithm={"name": algorithm}, rounds=20, engine={"client_states": "bfloat16"})
+    reference = whole(path, tmp_path / "runs")
+    assert summary_of(reference)["params_sha256"] != summary_of(exact)["params_sha256"]
+    run(path, tmp_path / "runs" / "shared", 2)
+    same(tmp_path / "runs" / "shared", reference)
+    stopped = stopped_after(9, path, tmp_path / "runs", "stopped")
+    go_on(stopped)
+    same(stopped, reference)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])

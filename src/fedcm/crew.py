@@ -117,9 +117,10 @@ def noting(run: Path, rank: int) -> Callable[[int, int], None]:
 
 def at_work(run: Path, rank: int) -> str:
     try:
-        return f" while it trained {_note(run, rank).read_text().strip()}"
+        said = _note(run, rank).read_text().strip()
     except OSError:
         return ""
+    return f" while it trained {said}" if said else ""
 
 
 def _note(run: Path, rank: int) -> Path:

@@ -64,6 +64,7 @@ class Checkpoints(Section):
 
 class Engine(Section):
     stack: Annotated[int, Field(ge=1, le=4096)] = 1  # clients that train at once in one process: pays for tiny models
+    client_states: Literal["exact", "bfloat16"] = "exact"  # what clients keep, as it is or in half the bytes
 
 
 class Model(Section):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import torch
+
 from fedcm import checkpoint, handoff
 from fedcm.algorithms.lookup import algorithm_name
 from fedcm.assembly import Assembly, assemble
@@ -147,7 +149,8 @@ def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested:
 def file_states(assembly: Assembly, folder: RunFolder) -> FileStates:
     settings = assembly.experiment.checkpoints
     rounds_named = settings.every * (settings.keep + 1)
-    return FileStates(assembly.algorithm, assembly.problem.initial(), folder.client_states, rounds_named)
+    rounded = torch.bfloat16 if assembly.experiment.engine.client_states == "bfloat16" else None
+    return FileStates(assembly.algorithm, assembly.problem.initial(), folder.client_states, rounds_named, rounded)
 
 
 def fingerprint(experiment: Experiment) -> str:

@@ -26,11 +26,23 @@ _SLOTS, _CHECKSUMS, _NAMED = "@slots", "@checksums", "@named"
 
 @final
 class FileStates:
-    def __init__(self, algorithm: Algorithm[Any, Any, Any, Any], params: Vector, path: Path, rounds_named: int) -> None:
-        """`rounds_named` is for how many rounds a kept checkpoint may still name a slot that was given up."""
+    def __init__(
+        self,
+        algorithm: Algorithm[Any, Any, Any, Any],
+        params: Vector,
+        path: Path,
+        rounds_named: int,
+        rounded: torch.dtype | None = None,
+    ) -> None:
+        """`rounds_named` is for how many rounds a kept checkpoint may still name a slot that was given up; states are
+        stored as they are, or rounded to a smaller type."""
         self._kind = messages(type(algorithm)).kept
         self._unseen = algorithm.init_client(params)
-        self._bytes = sum(field.numel() * field.element_size() for field in self._unseen)
+        self._stored = [rounded or field.dtype for field in self._unseen]
+        self._lengths = [
+            field.numel() * dtype.itemsize for field, dtype in zip(self._unseen, self._stored, strict=True)
+        ]
+        self._bytes = sum(self._lengths)
         self._path = path
         self._rounds_named = rounds_named
         self._slot_of: dict[int, int] = {}
@@ -59,23 +71,19 @@ class FileStates:
     def get(self, client: int) -> Any:
         if client not in self._slot_of:
             return self._unseen
-        raw = bytearray(os.pread(self._file, self._bytes, self._slot_of[client] * self._bytes))
-        if zlib.crc32(raw) != self._checksum_of[client]:
+        raw = torch.empty(self._bytes, dtype=torch.uint8)
+        whole = _read(self._file, raw.numpy().data, self._slot_of[client] * self._bytes)
+        if not whole or zlib.crc32(raw.numpy().data) != self._checksum_of[client]:
             raise OSError(f"what client {client} keeps is damaged in {self._path}")
-        fields, start = [], 0
-        for like in self._unseen:
-            count = like.numel()
-            field = torch.frombuffer(raw, dtype=like.dtype, count=count, offset=start)
-            fields.append(field.to(like.device))
-            start += count * like.element_size()
-        return self._kind(*fields)
+        fields = zip(raw.split(self._lengths), self._stored, self._unseen, strict=True)
+        return self._kind(*[part.view(dtype).to(like) for part, dtype, like in fields])
 
     def put(self, client: int, kept: tuple) -> int:
         if not self._bytes:
             return 0
         checksum, place = 0, self._next[client] * self._bytes
-        for field in kept:
-            raw = field.detach().cpu().contiguous().view(torch.uint8).numpy().data
+        for field, dtype in zip(kept, self._stored, strict=True):
+            raw = field.detach().to("cpu", dtype).contiguous().view(torch.uint8).numpy().data
             checksum = zlib.crc32(raw, checksum)
             place += _write(self._file, raw, place)
         return checksum
@@ -131,6 +139,17 @@ class FileStates:
         except (KeyError, ValueError, OSError) as error:
             return f"what clients keep cannot be read: {error}"
         return None
+
+
+def _read(file: int, raw: memoryview, place: int) -> bool:
+    """Whether all of it was there: a single call reads 2 GiB at most."""
+    done = 0
+    while done < len(raw):
+        some = os.preadv(file, [raw[done:]], place + done)
+        if not some:
+            return False
+        done += some
+    return True
 
 
 def _write(file: int, raw: Any, place: int) -> int:
