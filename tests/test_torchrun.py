@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from scenes import lines_of, small_experiment, summary_of, whole
+from scenes import lines_of, private_mounts, small_experiment, summary_of, whole
 
 from fedcm.record import begun_by
 
@@ -134,20 +133,9 @@ def test_a_job_finds_the_run_that_it_began_and_no_other(experiment: Write, tmp_p
     assert begun_by("another", tmp_path / "runs") is None
 
 
-def private_mounts() -> tuple[str, ...] | None:
-    """What gives a command mounts of its own, where this system allows it."""
-    words = ("unshare", "--user", "--map-root-user", "--mount")
-    if shutil.which("unshare") is None:
-        return None
-    tried = subprocess.run([*words, "mount", "-t", "tmpfs", "none", "/tmp"], capture_output=True, check=False)
-    return words if tried.returncode == 0 else None
-
-
 def on_two_machines(tmp_path: Path, algorithm: str, second_seed: int = 5) -> tuple[Ended, Ended]:
     """The second has its own working folder and data, no experiment, and nothing of the first one's runs."""
     private = private_mounts()
-    if private is None:
-        pytest.skip("this system does not let a test mount anything")
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, seed in ((first, 5), (second, second_seed)):
         folder.mkdir()
