@@ -2,12 +2,15 @@
 
 import contextlib
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fedcm.executors.executor import Stopped
 from fedcm.experiment import read
@@ -84,3 +87,13 @@ def summary_of(folder: Path) -> dict[str, Any]:
 def go_on(folder: Path, say: Callable[[str], None] = print) -> None:
     for _ in drive(resume(folder, say=say)):
         pass
+
+
+def private_mounts() -> tuple[str, ...]:
+    """What gives a command mounts of its own; the test is skipped where the system does not allow that."""
+    words = ("unshare", "--user", "--map-root-user", "--mount")
+    if shutil.which("unshare") is not None:
+        tried = subprocess.run([*words, "mount", "-t", "tmpfs", "none", "/tmp"], capture_output=True, check=False)
+        if tried.returncode == 0:
+            return words
+    pytest.skip("this system does not let a test mount anything")

@@ -60,7 +60,7 @@ class RunFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         folder = cls(making)
-        old = making / ".old"
+        old, placed = making / ".old", False
         try:
             write_text(folder.experiment, experiment)
             write_text(folder.provenance, json.dumps(provenance, indent=2) + "\n")
@@ -70,9 +70,12 @@ class RunFolder:
                 with RunFolder(path).locked():
                     path.rename(old)
             making.rename(path)  # fails where a folder with anything in it is
+            placed = True
             flush_folder(path.parent)
         except BaseException as error:
             folder.unlock()
+            if placed:
+                path.rename(making)
             if old.exists():
                 old.rename(path)
             shutil.rmtree(making, ignore_errors=True)

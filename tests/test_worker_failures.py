@@ -1,0 +1,121 @@
+"""What becomes of a run when one of its workers on this machine cannot go on: all end, and the reason is told."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_workers import command, worker_processes
+
+Write = Callable[..., Path]
+
+# FEDCM_RANK is there in a worker and not in the first process
+IN_A_WORKER = """
+import os
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+def out_of_memory(allocate):
+    resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
+    allocate()
+
+def numpy_memory():
+    out_of_memory(lambda: np.ones(2**36))
+
+def torch_memory():
+    out_of_memory(lambda: torch.ones(2**36))
+
+def sleep():
+    Path("asleep").touch()
+    time.sleep(3600)
+
+class InWorker(nn.Module):
+    def __init__(self, does: str):
+        super().__init__()
+        self.linear, self.calls, self.does = nn.Linear(6, 4), 0, does
+
+    def forward(self, x):
+        self.calls += 1
+        if "FEDCM_RANK" in os.environ and self.calls > 40:
+            globals()[self.does]()
+        return self.linear(x)
+
+def model():
+    if "FEDCM_RANK" in os.environ:
+        raise LookupError("no model in a worker")
+    return nn.Linear(6, 4)
+
+def data():
+    draw = np.random.default_rng(os.getpid())
+    return [(draw.normal(size=(9, 6)).astype(np.float32), np.arange(9) % 4) for _ in range(12)]
+"""
+
+
+@pytest.fixture
+def run_words(tmp_path: Path) -> list[str]:
+    (tmp_path / "failing.py").write_text(IN_A_WORKER)
+    return command("run", "small.toml", "--runs-dir", tmp_path / "runs", "--name", "one", "--workers", 2)
+
+
+def ended(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize(("library", "error"), [("numpy", "MemoryError"), ("torch", "allocate memory")])
+def test_a_worker_without_memory_is_told_with_its_client_and_traceback(
+    experiment: Write, tmp_path: Path, run_words: list[str], library: str, error: str
+) -> None:
+    experiment(model={"name": "failing:InWorker", "does": f"{library}_memory"}, rounds=1000, client={"lr": 0.01})
+    done = ended(run_words, tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "failed in round" in done.stderr
+    assert "on worker 1" in done.stderr
+    assert "Traceback" in done.stderr
+    assert error in done.stderr
+    assert f"fedcm resume {tmp_path / 'runs' / 'one'}" in done.stderr
+    assert not worker_processes(tmp_path / "runs" / "one")
+
+
+def test_a_worker_in_the_middle_of_a_client_leaves_when_the_first_process_is_killed(
+    experiment: Write, tmp_path: Path, run_words: list[str]
+) -> None:
+    experiment(model={"name": "failing:InWorker", "does": "sleep"}, rounds=1000, client={"lr": 0.01})
+    process = subprocess.Popen(run_words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not (tmp_path / "asleep").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    assert worker_processes(tmp_path / "runs" / "one")
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 60
+    while worker_processes(tmp_path / "runs" / "one") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not worker_processes(tmp_path / "runs" / "one")
+
+
+def test_a_worker_that_cannot_make_the_model_is_told_with_its_traceback(
+    experiment: Write, tmp_path: Path, run_words: list[str]
+) -> None:
+    experiment(model={"name": "failing:model"})
+    done = ended(run_words, tmp_path)
+    assert done.returncode != 0
+    assert "no model in a worker" in done.stderr
+    assert "worker 1 on " in done.stderr
+
+
+def test_data_that_differ_from_process_to_process_are_refused(
+    experiment: Write, tmp_path: Path, run_words: list[str]
+) -> None:
+    experiment(data={"source": "failing:data"}, split={"kind": "natural"})
+    done = ended(run_words, tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "the data must be those of the first worker" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sys.executable not in done.stderr
