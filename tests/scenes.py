@@ -47,6 +47,7 @@ def small_experiment(source: Path | str, **changes: Any) -> dict[str, Any]:
         "client": {"epochs": 2, "batch_size": 7, "lr": 0.1, "lr_decay": 0.99, "weight_decay": 0.001},
         "evaluation": {"every": 3},
         "checkpoints": {"every": 2, "keep": 3},
+        "engine": {"stack": 1, "layout": "channels_last", "compile": "off"},
     } | changes
 
 

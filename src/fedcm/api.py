@@ -85,7 +85,7 @@ def train(
         seed=seed,
         evaluate_every=evaluate_every,
         loss=loss,
-        stack=read_section(Engine, {"stack": stack}).stack,
+        engine=read_section(Engine, {"stack": stack, "layout": "channels_last", "compile": "off"}),
     )
     server, history = algorithm.init_server(wired.problem.initial()), []
     rounds_done = training(algorithm, LocalExecutor(wired.runner), wired.plan, server)

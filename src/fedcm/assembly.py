@@ -26,11 +26,12 @@ from fedcm.wiring import wire
 @final
 @dataclass(frozen=True)
 class Assembly:
-    experiment: Experiment
+    experiment: Experiment  # with nothing left to choose
     algorithm: Algorithm[Any, Any, Any, Any]
     problem: Problem
     runner: ClientRunner
     plan: Plan
+    measured: dict[str, float]  # what the engine's choices rest on: milliseconds a step of one client
 
     @cached_property
     def checksums(self) -> dict[str, str]:
@@ -52,9 +53,10 @@ def assemble(experiment: Experiment, data_dir: Path | None = None, dataset: Data
         rounds=experiment.rounds,
         seed=experiment.seed,
         evaluate_every=experiment.evaluation.every,
-        stack=experiment.engine.stack,
+        engine=experiment.engine,
     )
-    return Assembly(experiment, experiment.algorithm, wired.problem, wired.runner, wired.plan)
+    chosen = experiment.model_copy(update={"engine": wired.engine})
+    return Assembly(chosen, experiment.algorithm, wired.problem, wired.runner, wired.plan, wired.measured)
 
 
 def federated(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:

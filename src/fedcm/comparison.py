@@ -72,6 +72,8 @@ def _refuse_other_settings(path: Path, experiment: Experiment) -> None:
     if not folder.experiment.is_file():
         return
     there, here = resolved(read(read_table(folder.experiment))), resolved(experiment)
+    chosen = {key: there["engine"][key] for key, value in here["engine"].items() if value == "auto"}
+    here["engine"] |= chosen
     if differing := [key for key in here if here[key] != there.get(key)]:
         raise Refused(
             f"the run {str(path)!r} has other settings ({', '.join(differing)}); run all anew with --fresh, or use "

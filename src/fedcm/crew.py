@@ -135,15 +135,3 @@ def _environment(rank: int, size: int, port: int) -> dict[str, str]:
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     numbers = {_PORT: port, _RANK: rank, _SIZE: size, _FIRST: os.getpid()}
     return os.environ | one_thread | {name: str(number) for name, number in numbers.items()}
-
-
-def physical_cores() -> int:
-    """Cores that this process may use, two threads of one core counted once."""
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-    siblings = set()
-    for cpu in allowed:
-        try:
-            siblings.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
-        except OSError:
-            return len(allowed)
-    return max(len(siblings), 1)

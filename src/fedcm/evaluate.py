@@ -36,7 +36,7 @@ def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> 
     """Whatever chance the model takes in evaluation is the same for the same piece, every time."""
     model = problem.bind(params).eval()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), problem.arithmetic():
             problem.reseed(torch_seed(0, Purpose.EVALUATION, client=start))
             features, labels = data.test(start, min(start + PIECE, data.test_size))
             outputs = model(features)

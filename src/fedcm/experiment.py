@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fedcm.algorithm import Algorithm, messages
 from fedcm.algorithms import ALGORITHMS
@@ -63,8 +63,20 @@ class Checkpoints(Section):
 
 
 class Engine(Section):
-    stack: Annotated[int, Field(ge=1, le=4096)] = 1  # clients that train at once in one process: pays for tiny models
+    """What is "auto" is found by trying, before the first round, and stands in the run's own experiment."""
+
+    stack: Annotated[Any, AfterValidator(lambda given: _stack(given))] = "auto"  # clients that train at once
+    layout: Literal["auto", "channels_last", "contiguous"] = "auto"  # of images in memory
+    compile: Literal["auto", "on", "off"] = "auto"  # the model, by torch.compile
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
+    precision: Literal["float32", "bf16"] = "float32"  # of the model's arithmetic; parameters and sums stay as they are
     client_states: Literal["exact", "bfloat16"] = "exact"  # what clients keep, as it is or in half the bytes
+
+
+def _stack(given: Any) -> Any:
+    if given != "auto" and not (isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= 4096):
+        raise ValueError(f'must be "auto" or a whole number from 1 to 4096, got {given!r}')
+    return given
 
 
 class Model(Section):

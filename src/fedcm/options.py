@@ -44,5 +44,34 @@ Workers = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
 
 
-def changes(settings: list[str] | None, seed: int | None) -> list[str]:
-    return [*(settings or []), *([] if seed is None else [f"seed={seed}"])]
+Compile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|on|off",
+        help="Short for --set engine.compile=…: the model by torch.compile; auto tries it where a run is long.",
+        show_default=False,
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="cpu|cuda", help="Short for --set engine.device=…: where to compute.", show_default=False),
+]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="float32|bf16",
+        help="Short for --set engine.precision=…: of the model's arithmetic.",
+        show_default=False,
+    ),
+]
+
+
+def changes(
+    settings: list[str] | None,
+    seed: int | None,
+    compile: str | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+) -> list[str]:
+    short = {"seed": seed, "engine.compile": compile, "engine.device": device, "engine.precision": precision}
+    return [*(settings or []), *(f"{path}={value}" for path, value in short.items() if value is not None)]

@@ -10,7 +10,8 @@ Weight decay "in the step" is added to the direction by the local loop instead.
 """
 
 from collections.abc import Callable
-from typing import final
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, final
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +44,7 @@ class Problem:
         *,
         weight_decay: float = 0.0,
         clip: float | None = None,
+        precision: Literal["float32", "bf16"] = "float32",
     ) -> None:
         refuse_running_statistics(model)
         self.model = model.train()
@@ -64,6 +66,9 @@ class Problem:
         self.device = self._parameters[0].device
         self._initial = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         self._bound: Vector | None = None
+        self._half = precision == "bf16"
+        self._compiled: Callable[[Tensor], Tensor] | None = None
+        self._compiled_size: int | None = None
 
     def initial(self) -> Vector:
         """The parameters that the model came with."""
@@ -76,6 +81,16 @@ class Problem:
                 parameter.data = piece.view(shape)
             self._bound = params
         return self.model
+
+    def compile_for(self, batch_size: int | None) -> None:
+        """Full batches run compiled from now on, others as they are: what a batch runs as depends on its size alone,
+        and so on no worker's history. None: nothing does."""
+        self._compiled = None if batch_size is None else torch.compile(self.model, dynamic=False)
+        self._compiled_size = batch_size
+
+    def arithmetic(self) -> AbstractContextManager[Any]:
+        """Where the model and its loss are computed: in bfloat16, if asked for, as torch's autocast does it."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext()
 
     def reseed(self, seed: int) -> None:
         """For chance inside the model. Not `torch.manual_seed`: without CUDA it queues every call, with its stack."""
@@ -101,8 +116,9 @@ class Problem:
 
     def _loss_gradient(self, params: Vector, batch: Examples) -> tuple[Vector, Tensor]:
         model = self.bind(params)
-        with torch.enable_grad():
-            loss = self.loss(model(batch.features), batch.labels)
+        run = self._compiled if self._compiled is not None and batch.size == self._compiled_size else model
+        with torch.enable_grad(), self.arithmetic():
+            loss = self.loss(run(batch.features), batch.labels)
             pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True, allow_unused=True)
         return torch.cat([piece.reshape(-1) for piece in pieces]), loss.detach()
 

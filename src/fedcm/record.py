@@ -223,7 +223,9 @@ def begun_by(job: str, folder: Path) -> RunFolder | None:
     return next((run for run in runs_in(folder) if run.is_of(job)), None)
 
 
-def provenance(checksums: dict[str, str], experiment_sha256: str, job: str | None = None) -> dict[str, Any]:
+def provenance(
+    checksums: dict[str, str], experiment_sha256: str, milliseconds_a_step: dict[str, float], job: str | None = None
+) -> dict[str, Any]:
     return {
         "versions": versions(),
         "platform": platform.platform(),
@@ -231,6 +233,7 @@ def provenance(checksums: dict[str, str], experiment_sha256: str, job: str | Non
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(Path(part).name if k == 0 else part for k, part in enumerate(sys.argv)),
         "data_sha256": checksums,
+        "milliseconds_a_step": milliseconds_a_step,
         **({"job": job} if job is not None else {}),
     }
 

@@ -10,7 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from fedcm.options import AsJson, DataDir, ExperimentPath, RunsDir, Seed, Settings, Workers, changes
+from fedcm.options import (
+    AsJson,
+    Compile,
+    DataDir,
+    Device,
+    ExperimentPath,
+    Precision,
+    RunsDir,
+    Seed,
+    Settings,
+    Workers,
+    changes,
+)
 from fedcm.progress import say
 from fedcm.refusal import Refused
 from fedcm.signals import StopSignals
@@ -26,6 +38,9 @@ def run(
     runs_dir: RunsDir = Path("runs"),
     data_dir: DataDir = None,
     workers: Workers = None,
+    compile: Compile = None,
+    device: Device = None,
+    precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
@@ -37,7 +52,10 @@ def run(
     from fedcm.starting import begin
 
     with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
-        size, chosen = _crew_size(workers, launch), load(experiment, changes(settings, seed))
+        size, chosen = (
+            _crew_size(workers, launch),
+            load(experiment, changes(settings, seed, compile, device, precision)),
+        )
         folder = begun_by(launch.job, runs_dir) if launch is not None else None
         if folder is not None:
             code = _go_on(folder, data_dir, stopping, size, launch)
@@ -45,6 +63,9 @@ def run(
             started = begin(chosen, runs_dir, name, data_dir, stopping, workers=size, launch=launch)
             folder = started.folder
             say(f"run {folder.path}")
+            if started.assembly.measured:
+                engine = started.assembly.experiment.engine
+                say(f"found by trying: stack {engine.stack}, layout {engine.layout}, compile {engine.compile}")
             code = _drive(started)
     _show_summary(folder, as_json)
     raise typer.Exit(code)
@@ -97,6 +118,9 @@ def compare(
     runs_dir: RunsDir = Path("runs"),
     data_dir: DataDir = None,
     workers: Workers = None,
+    compile: Compile = None,
+    device: Device = None,
+    precision: Precision = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -118,7 +142,7 @@ def compare(
         folders = compared(
             experiment,
             names,
-            changes(settings, seed),
+            changes(settings, seed, compile, device, precision),
             runs_dir,
             data_dir,
             _crew_size(workers, launch),
@@ -192,7 +216,7 @@ def _sharing(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], boo
 
 def _crew_size(workers: int | None, launch: Any) -> int:
     """How many processes to share the work with on this machine; torchrun's are there already."""
-    from fedcm.crew import physical_cores
+    from fedcm.threads import physical_cores
 
     if launch is None:
         return workers if workers is not None else physical_cores()

@@ -54,7 +54,8 @@ class StackedProblem:
 
     def at(self, params: Vector, examples: Examples, weights: Tensor) -> tuple[Vector, Tensor]:
         """Each client's own gradient (decay and clipping included) and loss, at its own parameters."""
-        gradient, loss = self._gradient(params, *examples, weights)
+        with self.problem.arithmetic():
+            gradient, loss = self._gradient(params, *examples, weights)
         return self.problem.own(gradient, params), loss
 
 

@@ -67,7 +67,8 @@ def begin(
     if launch is not None:
         handoff.offer(launch.group, assembly, runs_dir)
     job = launch.job if launch is not None else None
-    texts = to_toml(experiment), provenance(assembly.checksums, fingerprint(experiment), job)
+    experiment = assembly.experiment
+    texts = to_toml(experiment), provenance(assembly.checksums, fingerprint(experiment), assembly.measured, job)
     while True:
         path = runs_dir / (name or free_name(runs_dir, default_name(experiment)))
         try:

@@ -7,10 +7,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedcm.algorithm import Algorithm
+from fedcm.calibration import compile_or_refuse, settled
 from fedcm.data.batches import LocalWork
 from fedcm.data.federated import FederatedData
+from fedcm.device import this_device
 from fedcm.executors.runner import ClientRunner
-from fedcm.experiment import Client, Server, refuse_unequal_weights
+from fedcm.experiment import Client, Engine, Server, refuse_unequal_weights
 from fedcm.problem import Loss, Problem, squared_error
 from fedcm.refusal import Refused
 from fedcm.rehearsal import rehearse
@@ -25,6 +27,8 @@ class Wired:
     problem: Problem
     runner: ClientRunner
     plan: Plan
+    engine: Engine  # nothing left to choose
+    measured: dict[str, float]  # by which it was chosen: milliseconds a step of one client
 
 
 def wire(
@@ -39,7 +43,7 @@ def wire(
     seed: int,
     evaluate_every: int,
     loss: Loss | None = None,
-    stack: int = 1,
+    engine: Engine,
 ) -> Wired:
     """Refuses what does not fit together. Without a loss it is cross-entropy, or squared error for float labels."""
     refuse_unequal_weights(algorithm, server)
@@ -50,18 +54,25 @@ def wire(
     in_loss = client.weight_decay_at == "loss"
     default = F.cross_entropy if data.classes is not None else squared_error
     decay = client.weight_decay if in_loss else 0.0
-    problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip)
-    data = data.ready_for(problem.dtype, problem.device)
-    rehearse(problem, data.client(0), None if loss else data.classes)
+    model = model.to(this_device(engine.device))
+    problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip, precision=engine.precision)
+    schedule = Schedule(client.lr, client.lr_decay, server.lr)
+    plan = Plan(rounds, data.population, participation, schedule, seed, evaluate_every)
+    local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
+    first = data.ready_for(problem.dtype, problem.device).client(0)
+    rehearse(problem, first, None if loss else data.classes)
+    engine, measured = settled(engine, problem, data, local_work, plan)
+    data = data.ready_for(problem.dtype, problem.device, engine.layout)
+    if engine.compile == "on":
+        compile_or_refuse(problem, client.batch_size, first)
     runner = ClientRunner(
         algorithm,
         problem,
         data,
-        LocalWork(client.batch_size, client.epochs or 1, client.steps),
+        local_work,
         seed=seed,
         step_decay=0.0 if in_loss else client.weight_decay,
         weigh_by_examples=server.weights == "examples",
-        stack=stack,
+        stack=engine.stack,
     )
-    schedule = Schedule(client.lr, client.lr_decay, server.lr)
-    return Wired(problem, runner, Plan(rounds, data.population, participation, schedule, seed, evaluate_every))
+    return Wired(problem, runner, plan, engine, measured)

@@ -36,15 +36,17 @@ class LocalWork:
         return self.steps if self.steps is not None else self.epochs * -(-examples // self.batch_size)
 
     def batches(self, data: Examples, seed: int, round: int, client: int) -> Iterator[Examples]:
-        for index in self.indices(data.size, seed, round, client):
-            yield Examples(_at(data.features, index), data.labels.index_select(0, index))
+        for index in self.indices(data.size, seed, round, client, data.labels.device):
+            yield Examples(at(data.features, index), data.labels.index_select(0, index))
 
-    def indices(self, examples: int, seed: int, round: int, client: int) -> Iterator[Tensor]:
+    def indices(
+        self, examples: int, seed: int, round: int, client: int, device: torch.device | None = None
+    ) -> Iterator[Tensor]:
         """The minibatches as indices into the client's examples."""
         draw = generator(seed, Purpose.BATCHES, round, client)
         remaining = self.count(examples)
         while remaining:
-            order = torch.from_numpy(draw.permutation(examples))
+            order = torch.from_numpy(draw.permutation(examples)).to(device)
             for index in order.split(self.batch_size)[:remaining]:
                 yield index
                 remaining -= 1
@@ -68,7 +70,7 @@ class LocalWork:
         return torch.from_numpy(np.maximum(index, 0)), torch.from_numpy(weights)
 
 
-def _at(features: Tensor, index: Tensor) -> Tensor:
+def at(features: Tensor, index: Tensor) -> Tensor:
     """The rows at `index`; images in channels_last stay so, and are copied a whole image at a time."""
     if features.dim() == 4 and features.is_contiguous(memory_format=torch.channels_last):
         return features.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)

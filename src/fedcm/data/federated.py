@@ -33,8 +33,8 @@ class FederatedData(Protocol):
         """Of one example."""
         ...
 
-    def ready_for(self, dtype: torch.dtype, device: torch.device) -> "FederatedData":
-        """The same data, for a model of this kind."""
+    def ready_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "FederatedData":
+        """The same data, for a model of this kind; images in this layout."""
         ...
 
     def checksums(self) -> dict[str, str]:
@@ -73,8 +73,18 @@ class ArrayData:
         self.dataset = dataset
         self.order = torch.from_numpy(np.concatenate(parts).astype(np.int64))  # client after client
         self.offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        self._resident: tuple[Examples, Examples | None] | None = None  # on a device that is not the CPU
         self.dtype = dtype
         self.device = device
+        self.layout = "channels_last"
+
+    @property
+    def train(self) -> Examples:
+        return self.dataset.train if self._resident is None else self._resident[0]
+
+    @property
+    def held_out(self) -> Examples | None:
+        return self.dataset.test if self._resident is None else self._resident[1]
 
     @property
     def population(self) -> int:
@@ -92,9 +102,15 @@ class ArrayData:
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.dataset.train.features.shape[1:])
 
-    def ready_for(self, dtype: torch.dtype, device: torch.device) -> "ArrayData":
+    def ready_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "ArrayData":
+        """On a device other than the CPU they are resident there, as they came."""
         other = copy.copy(self)
-        other.dtype, other.device = dtype, device
+        other.dtype, other.device, other.layout = dtype, device, layout
+        if device.type != "cpu":
+            other.order = self.order.to(device)
+            train, test = self.dataset.train, self.dataset.test
+            there = None if test is None else Examples(*[part.to(device) for part in test])
+            other._resident = Examples(*[part.to(device) for part in train]), there
         return other
 
     def checksums(self) -> dict[str, str]:
@@ -104,7 +120,7 @@ class ArrayData:
             if examples is not None and f"{name}_features" not in sums:
                 sums[f"{name}_features"] = sha256(examples.features.contiguous().numpy())
                 sums[f"{name}_labels"] = sha256(examples.labels.contiguous().numpy())
-        sums["split"] = sha256(self.order.numpy().astype("<i8"), np.diff(self.offsets).astype("<i8"))
+        sums["split"] = sha256(self.order.cpu().numpy().astype("<i8"), np.diff(self.offsets).astype("<i8"))
         return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
@@ -115,40 +131,46 @@ class ArrayData:
         return self._at(index)
 
     def stacked(self, clients: Sequence[int]) -> Pick:
-        starts = torch.from_numpy(self.offsets[list(clients)])[:, None]
+        starts = torch.from_numpy(self.offsets[list(clients)])[:, None].to(self.device)
 
         def pick(index: Tensor) -> Examples:
-            picked = self._at(self.order[(starts + index).reshape(-1)])
+            picked = self._at(self.order[(starts + index.to(self.device)).reshape(-1)])
             return Examples(*[part.unflatten(0, tuple(index.shape)) for part in picked])
 
         return pick
 
     def test(self, start: int, stop: int) -> Examples:
-        assert self.dataset.test is not None
-        return self._ready(Examples(self.dataset.test.features[start:stop], self.dataset.test.labels[start:stop]))
+        assert self.held_out is not None
+        return self._ready(Examples(self.held_out.features[start:stop], self.held_out.labels[start:stop]))
 
     def _at(self, index: Tensor) -> Examples:
-        train = self.dataset.train
+        train = self.train
         return self._ready(Examples(train.features.index_select(0, index), train.labels.index_select(0, index)))
 
     def _ready(self, examples: Examples) -> Examples:
-        return made_ready(examples, self.dataset.normalisation, self.dtype, self.device)
+        return made_ready(examples, self.dataset.normalisation, self.dtype, self.device, self.layout)
 
 
 def made_ready(
-    examples: Examples, normalisation: Normalisation | None, dtype: torch.dtype, device: torch.device | str
+    examples: Examples,
+    normalisation: Normalisation | None,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    layout: str = "channels_last",
 ) -> Examples:
     """Examples as they came become what a model of this dtype on this device takes."""
     labels = examples.labels.to(device)
     labels = labels.to(dtype if labels.is_floating_point() else torch.int64)
-    return Examples(ready(examples.features.to(device), normalisation, dtype), labels)
+    return Examples(ready(examples.features.to(device), normalisation, dtype, layout), labels)
 
 
-def ready(features: Tensor, normalisation: Normalisation | None, dtype: torch.dtype) -> Tensor:
-    """Bytes to normalised floats; images in channels_last, which convolutions on CPUs run fastest in."""
+def ready(
+    features: Tensor, normalisation: Normalisation | None, dtype: torch.dtype, layout: str = "channels_last"
+) -> Tensor:
+    """Bytes to normalised floats; images in channels_last unless told, which convolutions on CPUs run fastest in."""
     if features.is_floating_point() or normalisation is not None:
         features = features.to(dtype)  # token ids and the like stay integers
-    if features.dim() == 4:
+    if features.dim() == 4 and layout == "channels_last":
         features = features.contiguous(memory_format=torch.channels_last)
     if normalisation is not None:
         shape = (-1, *[1] * (features.dim() - 2))

@@ -29,7 +29,7 @@ class MadeData:
     def __init__(self, clients: ClientsOnDemand, name: str = "clients") -> None:
         """Makes the first client twice: what is not the same every time is refused now."""
         self.source, self.name = clients, name
-        self.dtype, self.device = torch.float32, torch.device("cpu")
+        self.dtype, self.device, self.layout = torch.float32, torch.device("cpu"), "channels_last"
         self._first, again = self._tried(), self._tried()
         if not all(map(torch.equal, self._first, again)):
             raise Refused(
@@ -62,9 +62,9 @@ class MadeData:
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self._first.features.shape[1:])
 
-    def ready_for(self, dtype: torch.dtype, device: torch.device) -> "MadeData":
+    def ready_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "MadeData":
         other = copy.copy(self)
-        other.dtype, other.device = dtype, device
+        other.dtype, other.device, other.layout = dtype, device, layout
         return other
 
     def checksums(self) -> dict[str, str]:
@@ -85,19 +85,19 @@ class MadeData:
         made = self._made(client)
         if client:
             same_kind(self._first, made, f"{self.name}: client 0", f"client {client}")
-        return made_ready(made, self.source.normalisation, self.dtype, self.device)
+        return made_ready(made, self.source.normalisation, self.dtype, self.device, self.layout)
 
     def stacked(self, clients: Sequence[int]) -> Pick:
         """Makes each once."""
         made = [self.client(client) for client in clients]
         together = Examples(*[pad_sequence(list(parts), batch_first=True) for parts in zip(*made, strict=True)])
-        rows = torch.arange(len(made))[:, None]
-        return lambda index: Examples(*[part[rows, index] for part in together])
+        rows = torch.arange(len(made), device=self.device)[:, None]
+        return lambda index: Examples(*[part[rows, index.to(self.device)] for part in together])
 
     def test(self, start: int, stop: int) -> Examples:
         assert self._held_out is not None
         piece = Examples(self._held_out.features[start:stop], self._held_out.labels[start:stop])
-        return made_ready(piece, self.source.normalisation, self.dtype, self.device)
+        return made_ready(piece, self.source.normalisation, self.dtype, self.device, self.layout)
 
     def _size(self, client: int) -> int:
         size = self.source.size(client) if callable(self.source.size) else self.source.size

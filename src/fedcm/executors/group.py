@@ -3,6 +3,7 @@
 Nothing is pickled: tensors and text go as tensors of numbers.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import timedelta
@@ -41,7 +42,7 @@ class Unwritten(OSError):  # noqa: N818
 class Group:
     def __init__(self, rank: int, size: int, store: Any) -> None:
         try:
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_PATIENCE)
+            dist.init_process_group(_backend(size), store=store, rank=rank, world_size=size, timeout=_PATIENCE)
         except RuntimeError as error:
             raise WorkerFailed(f"the workers cannot reach each other ({_in_short(error)})") from None
         self.rank, self.size = rank, size
@@ -67,7 +68,7 @@ class Group:
         board = torch.zeros((self.size, 2), dtype=torch.int64)
         board[self.rank] = torch.tensor([trouble, len(message)])
         parts = [board, facts.view(torch.int64)]
-        small = sum(total.numel() for total in totals) <= _SMALL
+        small = sum(total.numel() for total in totals) <= _SMALL and all(total.device.type == "cpu" for total in totals)
         self._sum_together([*parts, *totals] if small else parts)
         if int(board[:, 0].max()) != Trouble.NONE:
             self._tell(board, message)
@@ -131,6 +132,13 @@ def _in_short(error: RuntimeError) -> str:
     'Connection closed by peer [127.0.0.1]:4'
     """
     return re.sub(r"^\[\S+\] ", "", str(error).splitlines()[0]).partition(". ")[0]
+
+
+def _backend(size: int) -> str:
+    """nccl where every process can have a CUDA device of its own, which nccl asks for; gloo for all else."""
+    if dist.is_nccl_available() and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE") or size):
+        return "cpu:gloo,cuda:nccl"
+    return "gloo"
 
 
 def _raise(trouble: Trouble, said: str) -> NoReturn:
