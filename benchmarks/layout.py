@@ -1,8 +1,12 @@
-"""Milliseconds a step of 50 images with weights in the usual order against channels_last, one thread, alternating.
+"""Milliseconds a step of 50 images, one thread: images and weights in the usual order or channels_last, and compiled.
 
-python benchmarks/layout.py
+    python benchmarks/layout.py              LeNet, CNN, ResNet-8
+    python benchmarks/layout.py resnet8      one of them
+
+The ways take turns; each column is the shortest of its turns.
 """
 
+import argparse
 import time
 
 import torch
@@ -11,37 +15,50 @@ from torch import nn
 
 from fedcm.models import build_model
 
-STEPS, REPEATS = 30, 4
+STEPS, TURNS = 10, 5
+WAYS = ("images and weights usual", "images channels_last", "both channels_last", "images channels_last, compiled")
 
 
-def milliseconds(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
-    parameters = list(model.parameters())
+def step_of(name: str, way: str) -> "Step":
+    model = build_model(name, (3, 32, 32), 10, {}, 0)
+    x = torch.randn(50, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    if "channels_last" in way:
+        x = x.contiguous(memory_format=torch.channels_last)
+    if way == "both channels_last":
+        model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    run = torch.compile(model, dynamic=False) if "compiled" in way else model
+    return Step(model, run, x)
 
-    def step() -> None:
-        gradients = torch.autograd.grad(F.cross_entropy(model(x), y), parameters)
+
+class Step:
+    def __init__(self, model: nn.Module, run: nn.Module, x: torch.Tensor) -> None:
+        self.parameters, self.run, self.x = list(model.parameters()), run, x
+        self.y = torch.arange(50) % 10
+
+    def __call__(self) -> None:
+        gradients = torch.autograd.grad(F.cross_entropy(self.run(self.x), self.y), self.parameters)
         with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
                 parameter.sub_(gradient, alpha=1e-4)
 
-    for _ in range(3):
-        step()
-    started = time.perf_counter()
-    for _ in range(STEPS):
-        step()
-    return (time.perf_counter() - started) / STEPS * 1e3
+    def milliseconds(self) -> float:
+        started = time.perf_counter()
+        for _ in range(STEPS):
+            self()
+        return (time.perf_counter() - started) / STEPS * 1e3
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=["lenet", "cnn", "resnet8"])
     torch.set_num_threads(1)
-    x = torch.randn(50, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-    y = torch.randint(10, (50,))
-    for name in ("lenet", "cnn"):
-        usual = build_model(name, (3, 32, 32), 10, {}, 0)
-        other = build_model(name, (3, 32, 32), 10, {}, 0)
-        other.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-        for _ in range(REPEATS):
-            times = milliseconds(usual, x, y), milliseconds(other, x, y)
-            print(f"{name:6} usual {times[0]:6.1f} ms   channels_last {times[1]:6.1f} ms")
+    print(f"| model | {' | '.join(WAYS)} |\n|---|{'---|' * len(WAYS)}")
+    for name in parser.parse_args().models:
+        steps = [step_of(name, way) for way in WAYS]
+        for step in steps:
+            step()  # compiles
+        turns = [[step.milliseconds() for step in steps] for _ in range(TURNS)]
+        print(f"| {name} | {' | '.join(f'{min(way):.1f}' for way in zip(*turns, strict=True))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -119,8 +119,8 @@ def _compiling_pays(problem: Problem, batch: Examples, alone: float, measured: d
 def compile_or_refuse(problem: Problem, batch_size: int, data: Examples) -> None:
     """Now, so that no round waits for the compiler; with examples repeated to a full batch, where there are too few."""
     index = torch.arange(batch_size, device=data.labels.device) % data.size
-    problem.compile_for(batch_size)
     try:
+        problem.compile_for(batch_size)
         with one_thread(), torch.random.fork_rng(devices=[]):
             problem.gradient(Examples(at(data.features, index), data.labels[index]))(problem.initial())
     except Exception as error:

@@ -59,12 +59,11 @@ def wire(
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
     plan = Plan(rounds, data.population, participation, schedule, seed, evaluate_every)
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
-    first = data.ready_for(problem.dtype, problem.device).client(0)
-    rehearse(problem, first, None if loss else data.classes)
+    rehearse(problem, data.ready_for(problem.dtype, problem.device).client(0), None if loss else data.classes)
     engine, measured = settled(engine, problem, data, local_work, plan)
     data = data.ready_for(problem.dtype, problem.device, engine.layout)
     if engine.compile == "on":
-        compile_or_refuse(problem, client.batch_size, first)
+        compile_or_refuse(problem, client.batch_size, data.client(0))
     runner = ClientRunner(
         algorithm,
         problem,

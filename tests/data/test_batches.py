@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+import numpy as np
 import pytest
 import torch
 
@@ -50,3 +51,19 @@ def test_the_count_is_what_is_drawn(examples: int) -> None:
     data = Examples(torch.zeros(examples, 1), torch.zeros(examples))
     for work in (LocalWork(5, epochs=2), LocalWork(5, steps=7)):
         assert work.count(examples) == len(list(work.batches(data, 0, 0, 0)))
+
+
+@pytest.mark.parametrize("work", [LocalWork(5, epochs=2), LocalWork(5, steps=7), LocalWork(100, epochs=3)], ids=str)
+def test_a_stacks_minibatches_are_the_clients_own(work: LocalWork) -> None:
+    sizes, clients = np.array([1, 4, 5, 6, 23]), [3, 8, 9, 20, 21]
+    index, weights = work.stacked(sizes, 0, 2, clients)
+    for row, (size, client) in enumerate(zip(sizes.tolist(), clients, strict=True)):
+        own = list(work.indices(size, 0, 2, client))
+        for step in range(index.shape[1]):
+            there = weights[row, step] > 0
+            if step < len(own):
+                assert index[row, step][there].tolist() == own[step].tolist()
+                assert weights[row, step].sum() == pytest.approx(1.0)
+                assert len(set(weights[row, step][there].tolist())) == 1
+            else:
+                assert not there.any()

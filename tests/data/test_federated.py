@@ -59,3 +59,19 @@ def test_the_fingerprint_changes_with_the_data_and_with_the_split() -> None:
     assert prints[0] == ArrayData(DATASET, PARTS).checksums()
     assert prints[0]["train_features"] != prints[1]["train_features"]
     assert prints[0]["split"] == prints[1]["split"] != prints[2]["split"]
+
+
+def test_a_stack_of_clients_gives_the_examples_that_each_holds() -> None:
+    data = ArrayData(DATASET, PARTS)
+    index = torch.tensor([[3, 1], [2, 0]])
+    features, labels = data.stacked([2, 0])(index)
+    for row, client in enumerate((2, 0)):
+        own = data.client(client)
+        assert torch.equal(features[row], own.features[index[row]])
+        assert torch.equal(labels[row], own.labels[index[row]])
+
+
+def test_images_keep_their_usual_order_where_it_is_asked_for() -> None:
+    data = ArrayData(DATASET, PARTS).ready_for(torch.float32, torch.device("cpu"), "contiguous")
+    assert data.client(2).features.is_contiguous()
+    assert torch.equal(data.client(2).features, ArrayData(DATASET, PARTS).client(2).features)
