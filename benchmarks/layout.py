@@ -8,6 +8,7 @@ The ways take turns; each column is the shortest of its turns.
 
 import argparse
 import time
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +32,7 @@ def step_of(name: str, way: str) -> "Step":
 
 
 class Step:
-    def __init__(self, model: nn.Module, run: nn.Module, x: torch.Tensor) -> None:
+    def __init__(self, model: nn.Module, run: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> None:
         self.parameters, self.run, self.x = list(model.parameters()), run, x
         self.y = torch.arange(50) % 10
 

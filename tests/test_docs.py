@@ -46,7 +46,9 @@ def test_the_walk_through_of_a_new_algorithm_works_as_written(tmp_path: Path) ->
     assert "lr = 0.05" in resolved
 
 
-@pytest.mark.parametrize("document", ["README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize(
+    "document", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+)
 def test_links_between_documents_lead_somewhere(document: str) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / document).read_text()):
         assert ((ROOT / document).parent / target).exists(), target

@@ -53,8 +53,11 @@ def model():
     return nn.Linear(6, 4)
 
 def data():
-    draw = np.random.default_rng(os.getpid())
-    return [(draw.normal(size=(9, 6)).astype(np.float32), np.arange(9) % 4) for _ in range(12)]
+    def client(number):
+        draw = np.random.default_rng([os.getpid(), number])
+        return draw.normal(size=(9, 6)).astype(np.float32), np.arange(9) % 4
+
+    return fedcm.ClientsOnDemand(population=12, client=client, size=9, classes=4)
 """
 
 

@@ -24,8 +24,10 @@ def replacing(path: Path) -> Iterator[Path]:
         flush(temporary)
         temporary.replace(path)
         flush_folder(path.parent)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = str(path)  # of a full disk the system does not say where
         raise
 
 

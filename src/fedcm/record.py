@@ -159,8 +159,12 @@ class RunFolder:
                 leftover.unlink()
 
     def append(self, metrics: dict[str, Any]) -> None:
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(_line(metrics))
+        try:
+            with self.metrics.open("a", encoding="utf-8") as file:
+                file.write(_line(metrics))
+        except OSError as error:
+            error.filename = str(self.metrics)  # of a full disk the system does not say where
+            raise
 
     def flush_metrics(self) -> None:
         flush(self.metrics)

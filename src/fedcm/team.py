@@ -1,6 +1,7 @@
 """The processes that share a command's work, when another program started them: one leads, the others do their part."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
@@ -15,6 +16,8 @@ from fedcm.running import follow
 from fedcm.torchrun import Launch, follows, join, launched
 
 Asked = Callable[[], bool]
+
+_FIRST_WORD = 5.0  # seconds: torchrun ends all as soon as one has left, and the first is to tell before that
 
 
 @contextmanager
@@ -39,6 +42,14 @@ def sharing(data_dir: Path | None, stop_requested: Asked) -> Iterator[Launch | N
 
 def _led_by_first(data_dir: Path | None, stop_requested: Asked) -> int:
     """All the runs of a command; whatever goes wrong is told by the first process."""
+    code = _followed(data_dir, stop_requested)
+    deadline = time.monotonic() + _FIRST_WORD
+    while code and not stop_requested() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return code
+
+
+def _followed(data_dir: Path | None, stop_requested: Asked) -> int:
     group = None
     try:
         with redirect_stdout(sys.stderr):  # what a user's own code prints
