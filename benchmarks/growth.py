@@ -38,7 +38,7 @@ from fedcm import ClientsOnDemand
 
 HERE = Path(__file__).parent
 MEBI, GIBI = 2**20, 2**30
-FIELD = np.random.default_rng(0).normal(size=(50, 784)).astype(np.float32)
+FIELD = np.random.default_rng(0).normal(scale=0.1, size=(50, 784)).astype(np.float32)
 IMAGE = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
 
 
@@ -67,12 +67,12 @@ Target: under 4 GiB for the processes.
 def crowd() -> ClientsOnDemand:
     """`data.source = "growth:crowd"`: 50 examples a client."""
     size = int(os.environ["GROWTH_CLIENTS"])
-    return ClientsOnDemand(size, lambda number: (FIELD + np.float32(number % 97), np.arange(50) % 10), 50, 10)
+    return ClientsOnDemand(size, lambda number: (FIELD * np.float32(1 + number % 7), np.arange(50) % 10), 50, 10)
 
 
 def images() -> ClientsOnDemand:
     """Two tiny images a client, so that 500 clients of ResNet-18 take minutes and not hours."""
-    return ClientsOnDemand(500, lambda number: (IMAGE + np.float32(number % 97), np.arange(2)), 2, 10)
+    return ClientsOnDemand(500, lambda number: (IMAGE * np.float32(1 + number % 7), np.arange(2)), 2, 10)
 
 
 @dataclass

@@ -5,13 +5,16 @@ from pathlib import Path
 
 def tree(process: int) -> list[int]:
     """The process and all that it started, directly or not."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:  # it has just ended
+                continue
     found = [process]
     for one in found:
-        try:
-            for task in Path(f"/proc/{one}/task").iterdir():
-                found += [int(child) for child in (task / "children").read_text().split()]
-        except OSError:  # it has just ended
-            continue
+        found += [child for child, parent in parents.items() if parent == one]
     return found
 
 
