@@ -18,8 +18,14 @@ def tree(process: int) -> list[int]:
     return found
 
 
-def proportional(process: int) -> int:
-    """Bytes in memory, a page that n processes share counted as a nth (PSS); 0 for a process that has ended."""
+def own(process: int) -> int:
+    """Bytes in memory that are no file's, what n processes share counted as a nth; 0 for a process that has ended."""
+    rollup = Path(f"/proc/{process}/smaps_rollup")
+    return _kibibytes(rollup, "Pss_Anon:") + _kibibytes(rollup, "Pss_Shmem:")
+
+
+def shares(process: int) -> int:
+    """All bytes in memory, what n processes share counted as a nth (PSS): less where others use the same libraries."""
     return _kibibytes(Path(f"/proc/{process}/smaps_rollup"), "Pss:")
 
 
