@@ -30,7 +30,7 @@ test-slow: $(READY)  ## the tests on real CIFAR: FEDCM_DATA names a prepared dat
 bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (10 minutes)
 	$(BIN)/python benchmarks/bare_loop.py
 
-bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 45 GB of disk)
+bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 25 GB of disk)
 	$(BIN)/python benchmarks/growth.py
 
 check: $(READY)  ## ruff, formatting and types

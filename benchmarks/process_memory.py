@@ -5,18 +5,27 @@ from pathlib import Path
 
 def tree(process: int) -> list[int]:
     """The process and all that it started, directly or not."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:  # it has just ended
+                continue
     found = [process]
     for one in found:
-        try:
-            for task in Path(f"/proc/{one}/task").iterdir():
-                found += [int(child) for child in (task / "children").read_text().split()]
-        except OSError:  # it has just ended
-            continue
+        found += [child for child, parent in parents.items() if parent == one]
     return found
 
 
-def proportional(process: int) -> int:
-    """Bytes in memory, a page that n processes share counted as a nth (PSS); 0 for a process that has ended."""
+def own(process: int) -> int:
+    """Bytes in memory that are no file's, what n processes share counted as a nth; 0 for a process that has ended."""
+    rollup = Path(f"/proc/{process}/smaps_rollup")
+    return _kibibytes(rollup, "Pss_Anon:") + _kibibytes(rollup, "Pss_Shmem:")
+
+
+def shares(process: int) -> int:
+    """All bytes in memory, what n processes share counted as a nth (PSS): less where others use the same libraries."""
     return _kibibytes(Path(f"/proc/{process}/smaps_rollup"), "Pss:")
 
 
