@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench check format clean
+.PHONY: help demo test test-slow bench bench-peers check format clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fedcm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -29,6 +29,9 @@ test-slow: $(READY)  ## the tests on real CIFAR: FEDCM_DATA names a prepared dat
 
 bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (10 minutes)
 	$(BIN)/python benchmarks/bare_loop.py
+
+bench-peers: $(READY)  ## this engine against pfl, Flower, FedLab and FedJAX: benchmarks/PEERS.md (20 minutes, 4 GB in .peers)
+	$(BIN)/python benchmarks/peers/run.py
 
 check: $(READY)  ## ruff, formatting and types
 	$(BIN)/ruff check .

@@ -4,9 +4,9 @@ The data are mapped from their files, so that a peer's processes share the pages
 """
 
 import json
-import sys
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,5 @@ def asked(words: list[str]) -> Asked:
 
 def tell(moments: list[float]) -> None:
     """When each round began, and when the last one ended (time.time())."""
-    seconds = [after - before for before, after in zip(moments, moments[1:], strict=False)]
-    print(json.dumps({"ready": moments[0], "rounds": seconds}))
-    sys.stdout.flush()
+    seconds = [after - before for before, after in pairwise(moments)]
+    print(json.dumps({"ready": moments[0], "rounds": seconds}), flush=True)

@@ -1,7 +1,7 @@
 """Rounds of FedLab: its standalone pipeline in one process, or its server and so many serial trainers, a process each.
 
-FedLab imports torchvision for its ready-made data sets, which this work does not touch; no CPU build of torchvision goes
-with this torch from PyPI, so an empty module stands in for it.
+FedLab imports torchvision for its ready-made data sets, which this work does not touch; PyPI's builds of torchvision do
+not load beside a CPU build of torch, so an empty module stands in for it.
 """
 
 import logging

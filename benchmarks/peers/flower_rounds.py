@@ -53,7 +53,9 @@ def train(message: Message, context: Context) -> Message:
 class Watched(FedAvg):
     moments: list[float] = []  # noqa: RUF012 one strategy a process
 
-    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> list[Message]:
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
         self.moments.append(time.time())
         return list(super().configure_train(server_round, arrays, config, grid))
 
