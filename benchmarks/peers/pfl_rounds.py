@@ -1,6 +1,7 @@
 """Rounds of pfl: its simulated backend on in-memory tensors, in one process or in several that reduce their sums.
 
-Its tensor dataset cuts a client's batches once and gives the same ones every epoch: that is its fastest, so be it.
+Its tensor dataset cuts a client's batches once and gives the same ones every epoch: that is its fastest, so be it. Its
+use_torch_compile would change nothing: torch compiles a module's forward, and pfl calls its loss.
 """
 
 import os
