@@ -30,7 +30,7 @@ test-slow: $(READY)  ## the tests on real CIFAR: FEDCM_DATA names a prepared dat
 bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (10 minutes)
 	$(BIN)/python benchmarks/bare_loop.py
 
-bench-peers: $(READY)  ## this engine against pfl, Flower, FedLab and FedJAX: benchmarks/PEERS.md (20 minutes, 4 GB in .peers)
+bench-peers: $(READY)  ## this engine against pfl, Flower, FedLab and FedJAX: benchmarks/PEERS.md (25 minutes, 5 GB in .peers)
 	$(BIN)/python benchmarks/peers/run.py
 
 check: $(READY)  ## ruff, formatting and types

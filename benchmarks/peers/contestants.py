@@ -36,7 +36,7 @@ class Peer:
 
 
 PEERS = {
-    "pfl": Peer("pfl", (ONE, TWO), {"lenet": TWO, "cnn": TWO, "linear": TWO}),
+    "pfl": Peer("pfl", (SOLE, ONE, TWO), {"lenet": TWO, "cnn": TWO, "linear": TWO}),
     "flower": Peer("flwr", (ONE, TWO, FOUR), {"lenet": TWO, "cnn": TWO, "linear": TWO}),
     "fedlab": Peer("fedlab", (SOLE, ONE, TWO), {"lenet": TWO, "cnn": TWO, "linear": SOLE}),
     "fedjax": Peer("fedjax", (SOLE, ONE), {"linear": ONE}, needs=""),

@@ -28,9 +28,9 @@ ROUNDS = {"lenet": 8, "cnn": 4, "linear": 20}  # a turn; the first of each turn 
 
 
 def peer_turn(name: str, setting: Setting, work: str, rounds: int, folder: Path, figures: Figures) -> None:
-    words = [str(python(name)), "-W", "ignore", str(HERE / f"{name}_rounds.py"), work, str(arrays(work, folder))]
+    words = [str(python(name)), str(HERE / f"{name}_rounds.py"), work, str(arrays(work, folder))]
     paths = os.pathsep.join(map(str, (HERE, HERE.parent)))
-    env = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": str(setting.threads)}
+    env = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": str(setting.threads)}
     seen = watched([*words, str(rounds), str(setting.processes), str(setting.threads)], env)
     told = json.loads(seen.output.splitlines()[-1])
     figures.add(seen.began, told["ready"], told["rounds"], seen.peak)
