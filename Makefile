@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench bench-growth check format clean
+.PHONY: help demo test test-slow bench bench-peers bench-growth check format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: ben
 
 bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 25 GB of disk)
 	$(BIN)/python benchmarks/growth.py
+
+bench-peers: $(READY)  ## this engine against pfl, Flower, FedLab and FedJAX: benchmarks/PEERS.md (25 minutes, 5 GB in .peers)
+	$(BIN)/python benchmarks/peers/run.py
 
 check: $(READY)  ## ruff, formatting and types
 	$(BIN)/ruff check .

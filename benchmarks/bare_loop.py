@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,8 @@ import tomli_w
 import torch
 import torch.nn.functional as F
 from torch import nn
+from usual_models import usual_model
+from works import WORKS
 
 from fedcm.models import build_model
 
@@ -31,53 +32,8 @@ HERE = Path(__file__).parent
 WORKERS = 2
 
 
-@dataclass(frozen=True)
-class Work:
-    model: str
-    shape: tuple[int, ...]
-    clients: int
-    examples: int  # a client
-    cohort: int
-    epochs: int
-    batch: int
-    stack: int = 1
-    target: float = 1.0  # time against the bare loop, at most
-
-
-IMAGES = {"shape": (3, 32, 32), "clients": 500, "examples": 100, "cohort": 10, "epochs": 5, "batch": 50}
-WORKS = {
-    "lenet": Work("lenet", **IMAGES, target=0.70),
-    "cnn": Work("cnn", **IMAGES, target=0.80),
-    "resnet8": Work("resnet8", **IMAGES, target=0.80),
-    "linear": Work("linear", (784,), 1000, 50, 100, 1, 10, stack=50, target=0.25),
-}
-
-
-class UsualCNN(nn.Module):
-    """Two convolutions as they are usually written: ReLU before the pool."""
-
-    def __init__(self, channels: tuple[int, int], hidden: tuple[int, int]) -> None:
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(3, channels[0], 5), nn.Conv2d(*channels, 5)
-        self.dense = nn.ModuleList([nn.Linear(channels[1] * 25, hidden[0]), nn.Linear(*hidden)])
-        self.last = nn.Linear(hidden[1], 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
-        for layer in self.dense:
-            x = F.relu(layer(x))
-        return self.last(x)
-
-
 def usual(name: str, shape: tuple[int, ...]) -> nn.Module:
-    match name:
-        case "lenet":
-            return UsualCNN((6, 16), (120, 84))
-        case "cnn":
-            return UsualCNN((64, 64), (384, 192))
-        case _:
-            return build_model(name, shape, 10, {}, 0)
+    return usual_model(name) if name in ("lenet", "cnn") else build_model(name, shape, 10, {}, 0)
 
 
 def bare_share(name: str, rank: int, rounds: int, results: "multiprocessing.Queue[list[float]]", gate: object) -> None:
@@ -120,7 +76,8 @@ def bare(name: str, rounds: int) -> list[float]:
     return [max(pair) for pair in zip(*times, strict=True)][1:]
 
 
-def engine(name: str, algorithm: str, rounds: int, folder: Path) -> list[float]:
+def command(name: str, algorithm: str, rounds: int, folder: Path) -> list[str]:
+    """What runs this engine, its data and experiment written into the folder; the run goes to the folder's runs/."""
     work = WORKS[name]
     data = folder / f"{work.shape}.npz"
     if not data.exists():
@@ -135,7 +92,7 @@ def engine(name: str, algorithm: str, rounds: int, folder: Path) -> list[float]:
         "participation": {"kind": "fixed", "clients": work.cohort},
         "model": {"name": work.model},
         "algorithm": {"name": algorithm},
-        "client": {"epochs": work.epochs, "batch_size": work.batch, "lr": 0.01},
+        "client": {"epochs": work.epochs, "batch_size": work.batch, "lr": work.lr},
         "evaluation": {"every": 10**6},
         "checkpoints": {"every": 10**6},
         "engine": {"stack": work.stack},
@@ -143,7 +100,12 @@ def engine(name: str, algorithm: str, rounds: int, folder: Path) -> list[float]:
     path = folder / f"{name}.toml"
     path.write_text(tomli_w.dumps(table))
     words = ["run", str(path), "--runs-dir", str(folder / "runs"), "--workers", str(WORKERS), "--json"]
-    done = subprocess.run([sys.executable, "-m", "fedcm", *words], capture_output=True, text=True, check=True)
+    return [sys.executable, "-m", "fedcm", *words]
+
+
+def engine(name: str, algorithm: str, rounds: int, folder: Path) -> list[float]:
+    words = command(name, algorithm, rounds, folder)
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     lines = (folder / "runs" / json.loads(done.stdout)["name"] / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line)["seconds"] for line in lines][1:]
 

@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from torch import nn
 
+import fedcm
+
 def out_of_memory(allocate):
     resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
     allocate()

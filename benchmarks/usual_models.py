@@ -1,0 +1,34 @@
+"""Models as they are usually written, on torch alone: the bare loop and the peers train these."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class UsualCNN(nn.Module):
+    """Two convolutions as they are usually written: ReLU before the pool."""
+
+    def __init__(self, channels: tuple[int, int], hidden: tuple[int, int]) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(3, channels[0], 5), nn.Conv2d(*channels, 5)
+        self.dense = nn.ModuleList([nn.Linear(channels[1] * 25, hidden[0]), nn.Linear(*hidden)])
+        self.last = nn.Linear(hidden[1], 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
+        for layer in self.dense:
+            x = F.relu(layer(x))
+        return self.last(x)
+
+
+def usual_model(name: str) -> nn.Module:
+    match name:
+        case "lenet":
+            return UsualCNN((6, 16), (120, 84))
+        case "cnn":
+            return UsualCNN((64, 64), (384, 192))
+        case "linear":
+            return nn.Linear(784, 10)
+        case _:
+            raise ValueError(f"the usual models are lenet, cnn and linear, got {name!r}")
