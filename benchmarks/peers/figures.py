@@ -67,7 +67,7 @@ def page(results: Results, turns: int) -> str:
     what = [
         "# Against peers",
         f"Written by `make bench-peers`: medians over {turns} turns of each contestant, taken one after another in one "
-        "run; a turn's first\nround does not count. Plain FedAvg, the same data and as many steps, no evaluation in rounds that\ncount.",
+        "run; a turn's first\nround does not count. Plain FedAvg, the same data and as many steps, no evaluation.",
         machine(),
         "## Time a round, peer / fedcm (more than 1: fedcm is faster)",
         "\n".join(ratios(results)),
