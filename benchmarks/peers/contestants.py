@@ -28,17 +28,24 @@ ONE, TWO, FOUR, SOLE = Setting(1, 2), Setting(2, 1), Setting(4, 1), Setting(1, 1
 class Peer:
     package: str
     tried: tuple[Setting, ...]
-    best: dict[str, Setting]  # by work: the one of the tried that had the shortest median round (`--settings all`)
+    best: dict[str, Setting]  # by work
     needs: str = "torch numpy"  # installed first, in the versions of constraints.txt
 
     def works(self) -> list[str]:
         return list(self.best)
 
 
+# Tried once with `--settings all`, on a machine busy with other work, seconds a round
+# (s1 = 1 × 1, s2 = 1 × 2, p2 = 2 × 1, p4 = 4 × 1):
+#   linear  pfl s2 6.055, p2 0.384   flower s2 17.224, p2 0.751, p4 0.638   fedlab s1 0.115, s2 1.384, p2 0.631
+#           fedjax s1 0.113, s2 0.105
+#   lenet   pfl s2 5.386, p2 0.690   flower s2 13.003, p2 0.951, p4 1.031   fedlab s1 1.088, s2 8.453, p2 1.487
+# `best` is this one trial's winner. cnn was tried in 2 × 1 alone, pfl's 1 × 1 not at all, and a busy machine is hard on
+# several threads or processes: try again on a quiet one before believing a ratio.
 PEERS = {
     "pfl": Peer("pfl", (SOLE, ONE, TWO), {"lenet": TWO, "cnn": TWO, "linear": TWO}),
-    "flower": Peer("flwr", (ONE, TWO, FOUR), {"lenet": TWO, "cnn": TWO, "linear": TWO}),
-    "fedlab": Peer("fedlab", (SOLE, ONE, TWO), {"lenet": TWO, "cnn": TWO, "linear": SOLE}),
+    "flower": Peer("flwr", (ONE, TWO, FOUR), {"lenet": TWO, "cnn": TWO, "linear": FOUR}),
+    "fedlab": Peer("fedlab", (SOLE, ONE, TWO), {"lenet": SOLE, "cnn": TWO, "linear": SOLE}),
     "fedjax": Peer("fedjax", (SOLE, ONE), {"linear": ONE}, needs=""),
 }
 

@@ -40,7 +40,7 @@ HEAD = [
 NOTES = """`start`: from the process's start until its first round begins; where work is put off into the first round
 (Ray's actors, compiling), `first round done` tells more. Memory: PSS of all processes together, with the pages of the
 data that they touched. Settings: processes × threads; for Flower actors, for FedLab trainers beside the server. What
-was tried: `PEERS` in `benchmarks/peers/contestants.py`."""
+was tried: `PEERS` in `benchmarks/peers/contestants.py`. pfl does not shuffle a client's batches; the others do."""
 
 
 def rows(work: str, result: list[tuple[tuple[str, Setting], Figures]]) -> list[str]:
@@ -67,7 +67,7 @@ def page(results: Results, turns: int) -> str:
     what = [
         "# Against peers",
         f"Written by `make bench-peers`: medians over {turns} turns of each contestant, taken one after another in one "
-        "run; a turn's first\nround does not count. Plain FedAvg, the same data and steps, no evaluation.",
+        "run; a turn's first\nround does not count. Plain FedAvg, the same data and as many steps, no evaluation.",
         machine(),
         "## Time a round, peer / fedcm (more than 1: fedcm is faster)",
         "\n".join(ratios(results)),
