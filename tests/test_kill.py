@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from scenes import go_on, lines_of, summary_of, whole
 
-MOMENTS = 10
+MOMENTS = 6
 
 
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_a_killed_run_goes_on_to_the_same_bits(experiment: Callable[..., Path], tmp_path: Path, moment: int) -> None:
     """Another moment every time: before the folder is there, among the rounds, while the last files are written."""
     algorithm = ("fedcm", "scaffold", "feddyn", "fedadam", "fedavg")[moment % 5]
-    path = experiment(algorithm={"name": algorithm}, rounds=200, checkpoints={"every": 3, "keep": 2})
+    path = experiment(algorithm={"name": algorithm}, rounds=100, checkpoints={"every": 3, "keep": 2})
     reference = whole(path, tmp_path / "runs")
     folder = tmp_path / "runs" / "killed"
     process = subprocess.Popen(run_into(folder, path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     draw = random.Random()
-    kill_at = {0: 0, 1: 200}.get(moment, draw.randrange(1, 190))
+    kill_at = {0: 0, 1: 100}.get(moment, draw.randrange(1, 95))
     delay = draw.random() * (2.0 if moment == 0 else 0.02)
     while process.poll() is None and rounds_in(folder) < kill_at:
         time.sleep(0.0005)

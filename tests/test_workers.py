@@ -119,7 +119,7 @@ def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume
 def test_killed_and_resumed_with_another_number_of_workers(
     experiment: Write, tmp_path: Path, before: int, after: int
 ) -> None:
-    path = experiment(algorithm={"name": "scaffold"}, rounds=400, checkpoints={"every": 5})
+    path = experiment(algorithm={"name": "scaffold"}, rounds=100, checkpoints={"every": 5})
     reference = whole(path, tmp_path / "runs")
     folder = tmp_path / "runs" / "killed"
     words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", before)
