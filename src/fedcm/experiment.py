@@ -79,6 +79,13 @@ def _stack(given: Any) -> Any:
     return given
 
 
+class Cell(Section):
+    """Where a run stands in a table: it changes nothing about the run."""
+
+    labels: dict[str, str] = Field(default={})  # such as setting = "II"
+    published: Annotated[float, Field(ge=0, le=100)] | None = None  # the accuracy in percent that a paper gives for it
+
+
 class Model(Section):
     name: str
     options: Table = Field(default={})
@@ -100,6 +107,7 @@ class Experiment(Section):
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     engine: Engine = Engine()
+    cell: Cell = Cell()
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -109,6 +117,7 @@ SECTIONS: dict[str, type[Section]] = {
     "evaluation": Evaluation,
     "checkpoints": Checkpoints,
     "engine": Engine,
+    "cell": Cell,
 }
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _CHOICES = ("split", "participation", "model", "algorithm")

@@ -157,7 +157,7 @@ def file_states(assembly: Assembly, folder: RunFolder) -> FileStates:
 def fingerprint(experiment: Experiment) -> str:
     """sha256 of all settings that the rounds already done depend on: a run may be made longer."""
     table = resolved(experiment)
-    for key in ("name", "rounds", "checkpoints", "data"):  # data have checksums of their own
+    for key in ("name", "rounds", "checkpoints", "data", "cell"):  # data have checksums of their own
         del table[key]
     del table["evaluation"]["targets"]
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
