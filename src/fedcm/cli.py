@@ -12,6 +12,7 @@ import typer
 from fedcm.data_commands import data_app
 from fedcm.options import AsJson, DataDir, RunsDir
 from fedcm.refusal import Refused
+from fedcm.report_commands import report
 from fedcm.run_commands import compare, resume, run
 from fedcm.signals import StopSignals
 
@@ -43,7 +44,7 @@ def _options(
     pass
 
 
-for command in (run, resume, compare):
+for command in (run, resume, compare, report):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

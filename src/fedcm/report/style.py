@@ -12,15 +12,15 @@ from fedcm.refusal import Refused
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
 DASHES = ("--", "-", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")
 _FORMATS = (".png", ".pdf", ".svg")
-_FIXED = {"fedcm": 1, "fedavg": 0, "fedadam": 2, "scaffold": 3, "feddyn": 4}
+FIXED = {"fedcm": 1, "fedavg": 0, "fedadam": 2, "scaffold": 3, "feddyn": 4}
 
 
 def style_of(name: str, among: Sequence[str]) -> dict[str, Any]:
     """Colour and dashes of a curve: an algorithm's own, or the next free ones."""
-    used = {_FIXED[other] for other in among if other in _FIXED}
+    used = {FIXED[other] for other in among if other in FIXED}
     free = [k for k in range(len(PALETTE)) if k not in used]
-    others = [other for other in among if other not in _FIXED]
-    k = _FIXED[name] if name in _FIXED else free[others.index(name) % len(free)]
+    others = [other for other in among if other not in FIXED]
+    k = FIXED[name] if name in FIXED else free[others.index(name) % len(free)]
     return {"color": PALETTE[k], "linestyle": DASHES[k], "linewidth": 2.4 if name == "fedcm" else 1.5}
 
 

@@ -1,0 +1,137 @@
+"""A run in a small JSON file: all that a report shows of it, so that the page can be made without the run's folder.
+
+The curve keeps the evaluated rounds alone; 500 rounds evaluated every 10 make less than 20 kB.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from fedcm.atomic import write_text
+from fedcm.refusal import Refused
+from fedcm.settings import Section
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Curve(Section):
+    """A column a quantity, an entry an evaluated round (or some of the rounds, where none was evaluated)."""
+
+    round: list[Count] = Field(default=[])  # rounds done by then
+    test_accuracy: list[float | None] = Field(default=[])
+    test_loss: list[float | None] = Field(default=[])
+    train_loss: list[float | None] = Field(default=[])  # mean since the last entry
+    bytes_down: list[Count] = Field(default=[])  # from the start
+    bytes_up: list[Count] = Field(default=[])
+    seconds: list[float] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> "Curve":
+        if len({len(getattr(self, name)) for name in Curve.model_fields}) > 1:
+            raise ValueError("the columns of a curve must be equally long")
+        return self
+
+
+class Participation(Section):
+    population: Count | None = None  # unknown where the data bring their own clients
+    times: list[tuple[Count, Count]] = Field(default=[])  # (k, how many clients took part k times)
+    rounds: Count = 0
+    mean_cohort: float = 0.0
+    empty_rounds: Count = 0
+
+
+class Mix(Section):
+    """Some of the clients' label counts, and the whole split in numbers."""
+
+    sha256: str
+    clients: Count
+    classes: Annotated[int, Field(ge=1)]
+    shown: list[list[Count]]  # clients × classes
+    spread: dict[str, float]
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> "Mix":
+        if any(len(row) != self.classes for row in self.shown):
+            raise ValueError("every client of a label mix must have a count for every class")
+        return self
+
+
+class Digest(Section):
+    digest: Literal[1] = 1  # the format
+    name: str
+    state: Literal["finished", "diverged", "running", "stopped"]
+    experiment: dict[str, Any]  # with every default filled in
+    summary: dict[str, Any]
+    versions: dict[str, str] = Field(default={})
+    platform: str = ""
+    started: str = ""
+    participation: Participation = Participation()
+    mix: Mix | None = None
+    curve: Curve = Curve()
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Digest":
+        """What the report counts on; an experiment that ran has all of it."""
+        for where, key in (("algorithm", "name"), ("model", "name"), ("data", "source"), ("split", "kind")):
+            if not isinstance(self._table(where).get(key), str):
+                raise ValueError(f"experiment.{where}.{key} must be a text")
+        for key in ("rounds", "seed"):
+            if not isinstance(self.experiment.get(key), int):
+                raise ValueError(f"experiment.{key} must be a whole number")
+        if not all(isinstance(text, str) for text in self.labels.values()):
+            raise ValueError("experiment.cell.labels must be texts")
+        if not (self.published is None or isinstance(self.published, int | float)):
+            raise ValueError("experiment.cell.published must be a number")
+        accuracy = self.accuracy
+        if accuracy and not all(
+            isinstance(accuracy.get(key), float | int) for key in ("last", "mean_last_100", "best")
+        ):
+            raise ValueError("summary.accuracy must have last, mean_last_100 and best")
+        return self
+
+    def _table(self, key: str) -> dict[str, Any]:
+        table = self.experiment.get(key)
+        return table if isinstance(table, dict) else {}
+
+    @property
+    def algorithm(self) -> str:
+        return self._table("algorithm")["name"]
+
+    @property
+    def seed(self) -> int:
+        return self.experiment["seed"]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        labels = self._table("cell").get("labels")
+        return labels if isinstance(labels, dict) else {}
+
+    @property
+    def published(self) -> float | None:
+        return self._table("cell").get("published")
+
+    @property
+    def accuracy(self) -> dict[str, float] | None:
+        accuracy = self.summary.get("accuracy")
+        return accuracy if isinstance(accuracy, dict) else None
+
+    @property
+    def rounds_done(self) -> int:
+        done = self.summary.get("rounds")
+        return done if isinstance(done, int) else 0
+
+
+def write_digest(digest: Digest, path: Path) -> None:
+    write_text(path, digest.model_dump_json() + "\n")
+
+
+def read_digest(path: Path) -> Digest:
+    try:
+        return Digest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Refused(f"{str(path)!r} is not a run's digest ({where}{': ' if where else ''}{first['msg']})") from None
+    except OSError as error:
+        raise Refused(f"{str(path)!r} cannot be read: {error.strerror}") from None

@@ -1,0 +1,91 @@
+"""The curves of a table as still pictures: a panel a cell, the mean over seeds within one standard deviation."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcm.report.averages import averaged
+from fedcm.report.grid import Group
+from fedcm.report.looks import Look
+from fedcm.report.style import figure
+
+_QUANTITIES = {
+    "accuracy": ("test_accuracy", "test accuracy, %", 100.0),
+    "loss": ("train_loss", "training loss, mean since the last evaluation", 1.0),
+}
+
+
+def draw_group(group: Group, looks: Mapping[str, Look], folder: Path, name: str) -> list[Path]:
+    """`NAME-accuracy` and `NAME-loss`, each as PNG and PDF."""
+    columns = min(2, len(group.cells))
+    lines = math.ceil(len(group.cells) / columns)
+    paths = []
+    for kind, (quantity, words, scale) in _QUANTITIES.items():
+        if not any(_drawn(group, quantity)):
+            continue
+        for suffix in (".png", ".pdf"):
+            path = folder / f"{name}-{kind}{suffix}"
+            size = 5.6 * columns + 0.6, 3.9 * lines + 0.3
+            with figure(path, *size, nrows=lines, ncols=columns, squeeze=False, sharey="row") as (drawn, axes):
+                _panels(group, looks, axes.flat, quantity, scale)
+                for row in axes:
+                    row[0].set_ylabel(words)
+                if kind == "loss":
+                    axes[0][0].set_yscale("log")
+                handles, labels = _unique(axes.flat)
+                drawn.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False)
+                drawn.suptitle(_plain(group.title))
+            paths.append(path)
+    return paths
+
+
+def _drawn(group: Group, quantity: str) -> list[bool]:
+    runs = [run for row in group.rows for entry in row.entries.values() for run in entry.runs]
+    return [any(value is not None for value in getattr(run.curve, quantity)) for run in runs]
+
+
+def _panels(group: Group, looks: Mapping[str, Look], panels: Any, quantity: str, scale: float) -> None:
+    places = list(panels)
+    for axes, cell in zip(places, group.cells, strict=False):
+        for row in group.rows:
+            if cell.name in row.entries:
+                _curve(
+                    axes,
+                    row.label,
+                    looks[row.label],
+                    [run.curve for run in row.entries[cell.name].runs],
+                    quantity,
+                    scale,
+                )
+        axes.set(xlabel="round", title=_plain(cell.name))
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in places[len(group.cells) :]:
+        axes.set_visible(False)
+
+
+def _curve(axes: Any, label: str, look: Look, curves: list[Any], quantity: str, scale: float) -> None:
+    average = averaged(curves)
+    known = [k for k, value in enumerate(average.mean[quantity]) if value is not None]
+    x = [average.round[k] for k in known]
+    y = [scale * (average.mean[quantity][k] or 0.0) for k in known]
+    width = 2.4 if look.strong else 1.5
+    axes.plot(x, y, label=_plain(label), color=look.light, linestyle=look.line, linewidth=width)
+    if any(average.deviation[quantity][k] is not None for k in known):
+        spread = [scale * (average.deviation[quantity][k] or 0.0) for k in known]
+        low = [value - s for value, s in zip(y, spread, strict=True)]
+        axes.fill_between(x, low, [v + s for v, s in zip(y, spread, strict=True)], color=look.light, alpha=0.15, lw=0)
+
+
+def _unique(panels: Any) -> tuple[list[Any], list[str]]:
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return list(found.values()), list(found)
+
+
+def _plain(text: str) -> str:
+    """A dollar sign would begin a formula."""
+    return text.replace("$", r"\$")

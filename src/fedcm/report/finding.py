@@ -1,0 +1,103 @@
+"""The runs and digests that paths lead to: a run's folder, a folder of such, however deep, or a digest."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from fedcm.refusal import Refused
+from fedcm.report.digest import Digest, read_digest
+
+_EXPERIMENT = "experiment.toml"  # a folder with it is a run
+
+
+@final
+@dataclass
+class Found:
+    """What was read last, so that a run is read again only when it has grown."""
+
+    data_dir: Path | None = None
+    left_out: list[str] = field(default_factory=list)  # a sentence each
+    _read: dict[Path, tuple[object, Digest]] = field(default_factory=dict)
+    _mixes: object = None
+
+    def digests(self, paths: Iterable[Path]) -> list[Digest]:
+        """Each run once; what is damaged is told in `left_out`. Nothing at all is refused."""
+        self.left_out.clear()
+        found: list[Digest] = []
+        for path in _places(paths):
+            try:
+                found.append(self._digest(path))
+            except Refused as refusal:
+                self.left_out.append(str(refusal))
+        if not found:
+            raise Refused(
+                self.left_out[0] if self.left_out else "there are no runs and no digests in the folders given"
+            )
+        return _told_apart(found)
+
+    def _digest(self, path: Path) -> Digest:
+        signature = _signature(path)
+        before = self._read.get(path)
+        if before is None or before[0] != signature or before[1].state == "running":
+            self._read[path] = signature, self._from_run(path) if path.is_dir() else read_digest(path)
+        return self._read[path][1]
+
+    def _from_run(self, path: Path) -> Digest:
+        """Digests alone make a page without torch; runs need it."""
+        from fedcm.record import RunFolder
+        from fedcm.report.condense import condensed
+        from fedcm.report.mixes import Mixes
+
+        if not isinstance(self._mixes, Mixes):
+            self._mixes = Mixes(self.data_dir)
+        return condensed(RunFolder(path), self._mixes)
+
+
+def _places(paths: Iterable[Path]) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for path in paths:
+        if not os.path.lexists(path):
+            raise Refused(f"there is no run, folder or digest {str(path)!r}; `fedcm runs` lists the runs")
+        for place in _under(path):
+            if place.resolve() not in seen:
+                seen.add(place.resolve())
+                yield place
+
+
+def _under(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    for folder, inner, files in os.walk(path):
+        if _EXPERIMENT in files:
+            yield Path(folder)
+            inner.clear()
+            continue
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        for name in sorted(files):
+            if name.endswith(".json") and not name.startswith("."):
+                yield Path(folder, name)
+
+
+def _signature(path: Path) -> tuple[object, ...]:
+    files = [path] if path.is_file() else [path / name for name in (_EXPERIMENT, "metrics.jsonl", "summary.json")]
+    return tuple((s.st_mtime_ns, s.st_size) if (s := _stat(file)) else None for file in files)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _told_apart(digests: list[Digest]) -> list[Digest]:
+    """Runs of one name in several folders get numbers."""
+    times: dict[str, int] = {}
+    result = []
+    for digest in digests:
+        times[digest.name] = count = times.get(digest.name, 0) + 1
+        result.append(digest if count == 1 else digest.model_copy(update={"name": f"{digest.name} ({count})"}))
+    return result

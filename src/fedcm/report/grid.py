@@ -1,0 +1,185 @@
+"""Runs put into tables: a table for each data set and model, a row for each algorithm, a column for each cell.
+
+Runs are averaged only where they differ in nothing but their seed. Where runs of one algorithm in one cell differ in a
+setting, each value has a row of its own; runs of other lengths stand in other columns.
+"""
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import final
+
+from fedcm.report.differences import differing, of_method, told
+from fedcm.report.digest import Digest
+
+MEASURES = {"mean_last_100": "mean of the last 100 rounds", "last": "last round", "best": "best round"}
+MAIN = "mean_last_100"
+TITLES = {"fedcm": "FedCM", "fedavg": "FedAvg", "fedadam": "FedAdam", "scaffold": "SCAFFOLD", "feddyn": "FedDyn"}
+_STATES = ("finished", "diverged", "running", "stopped")  # which of two runs with one seed counts
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """Runs that differ in nothing but their seed."""
+
+    runs: tuple[Digest, ...]
+
+    def values(self, measure: str = MAIN) -> list[float]:
+        """In percent, one a run that was evaluated."""
+        return [100 * run.accuracy[measure] for run in self.runs if run.accuracy]
+
+    def mean(self, measure: str = MAIN) -> float | None:
+        values = self.values(measure)
+        return statistics.fmean(values) if values else None
+
+    def deviation(self, measure: str = MAIN) -> float | None:
+        """Over seeds, of a sample; one seed has none."""
+        values = self.values(measure)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    @property
+    def published(self) -> float | None:
+        return next((run.published for run in self.runs if run.published is not None), None)
+
+    @property
+    def over(self) -> bool:
+        return all(run.state in ("finished", "diverged") for run in self.runs)
+
+    @property
+    def diverged(self) -> bool:
+        return any(run.state == "diverged" for run in self.runs)
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    label: str
+    algorithm: str
+    entries: dict[str, Entry]  # by the cell's name
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    name: str
+    labels: dict[str, str]  # given, or made from split and participation; with the rounds where these differ
+
+
+@final
+@dataclass(frozen=True)
+class Group:
+    """The runs on one data set with one model whose cells have the same labels."""
+
+    title: str
+    cells: tuple[Cell, ...]
+    rows: tuple[Row, ...]
+
+    def leaders(self, cell: str, measure: str = MAIN) -> set[str]:
+        """The labels of the rows with the highest mean, where there is a choice."""
+        means = {
+            row.label: round(mean, 2)
+            for row in self.rows
+            if cell in row.entries and not row.entries[cell].diverged
+            if (mean := row.entries[cell].mean(measure)) is not None
+        }
+        return {label for label, mean in means.items() if mean == max(means.values())} if len(means) > 1 else set()
+
+
+def grouped(digests: Iterable[Digest]) -> list[Group]:
+    tables: dict[tuple[str, ...], list[Digest]] = {}
+    for digest in digests:
+        model = json.dumps(digest.experiment["model"], sort_keys=True, default=str)
+        tables.setdefault((digest.experiment["data"]["source"], model, *sorted(digest.labels)), []).append(digest)
+    titles = [title_of(runs[0]) for runs in tables.values()]
+    groups = []
+    for runs, title in zip(tables.values(), titles, strict=True):
+        names = ", ".join(runs[0].labels)
+        groups.append(_group(runs, title if titles.count(title) == 1 or not names else f"{title}, by {names}"))
+    return groups
+
+
+def algorithm_title(name: str) -> str:
+    return TITLES.get(name, name)
+
+
+def _group(runs: Sequence[Digest], title: str) -> Group:
+    cells: dict[str, Cell] = {}
+    places: dict[tuple[str, str], list[Digest]] = {}  # (algorithm, cell)
+    lengths = {run.experiment["rounds"] for run in runs}
+    for run in runs:
+        labels = run.labels or surroundings(run)
+        if len(lengths) > 1:
+            labels = {**labels, "rounds": f"{run.experiment['rounds']} rounds"}
+        cell = Cell(" · ".join(labels.values()), labels)
+        cells.setdefault(cell.name, cell)
+        places.setdefault((run.algorithm, cell.name), []).append(run)
+    paths: dict[str, dict[str, None]] = {}  # in which each algorithm's runs differ within any one cell
+    for (algorithm, _), there in places.items():
+        paths.setdefault(algorithm, {}).update(dict.fromkeys(differing(map(of_method, there))))
+    rows: dict[tuple[str, str], dict[str, list[Digest]]] = {}
+    for (algorithm, cell), there in places.items():
+        for run in there:
+            settings = of_method(run)
+            words = [algorithm_title(algorithm), *(told(path, settings.get(path)) for path in paths[algorithm])]
+            rows.setdefault((algorithm, ", ".join(words)), {}).setdefault(cell, []).append(run)
+    ordered = sorted(rows, key=lambda row: (_rank(row[0]), row[0], _natural(row[1])))
+    return Group(
+        title,
+        tuple(sorted(cells.values(), key=lambda cell: [_natural(text) for text in cell.labels.values()])),
+        tuple(Row(label, name, _entries(rows[name, label])) for name, label in ordered),
+    )
+
+
+def _entries(by_cell: dict[str, list[Digest]]) -> dict[str, Entry]:
+    return {cell: Entry(tuple(one_a_seed(there))) for cell, there in by_cell.items()}
+
+
+def one_a_seed(runs: Iterable[Digest]) -> list[Digest]:
+    """A seed run twice is no second replicate: the one that went further counts, or else the later one."""
+    best: dict[int, Digest] = {}
+    for run in sorted(runs, key=lambda run: run.started):
+        other = best.get(run.seed)
+        if other is None or _STATES.index(run.state) <= _STATES.index(other.state):
+            best[run.seed] = run
+    return [best[seed] for seed in sorted(best)]
+
+
+def title_of(run: Digest) -> str:
+    source = run.experiment["data"]["source"]
+    name = source if ":" in source else PurePath(source).stem
+    return f"{name}, {run.experiment['model']['name']}"
+
+
+def surroundings(run: Digest) -> dict[str, str]:
+    """What a run without labels stands under: how its data are split and who takes part."""
+    split, participation = run.experiment["split"], run.experiment.get("participation", {})
+    words = [split["kind"], *(str(split[key]) for key in ("concentration", "per_client") if key in split)]
+    labels = {"clients": f"{split['clients']} clients"} if "clients" in split else {}
+    kind = participation.get("kind", "everyone")
+    how = {
+        "independent": f"p = {participation.get('probability')}",
+        "fixed": f"{participation.get('clients')} a round",
+    }
+    return labels | {"participation": how.get(kind, kind), "split": " ".join(words)}
+
+
+def _rank(algorithm: str) -> int:
+    return list(TITLES).index(algorithm) if algorithm in TITLES else len(TITLES)
+
+
+def _natural(text: str) -> list[tuple[int, float, str]]:
+    """Words in an order that a person expects: IID first, then numbers by their size.
+
+    >>> sorted(["dirichlet 0.6", "iid", "10 clients", "9 clients"], key=_natural)
+    ['iid', '9 clients', '10 clients', 'dirichlet 0.6']
+    """
+    found: list[tuple[int, float, str]] = []
+    for word in text.split():
+        try:
+            found.append((1, float(word.rstrip(",%")), ""))
+        except ValueError:
+            found.append((0 if word.lower() == "iid" else 2, 0.0, word))
+    return found

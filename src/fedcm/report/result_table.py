@@ -1,0 +1,121 @@
+"""The table that a report opens with, on the page and as a sheet."""
+
+from fedcm.report.digest import Digest
+from fedcm.report.grid import MAIN, MEASURES, Entry, Group, Row
+from fedcm.report.markup import Html, boxed, joined, tag
+from fedcm.report.sheet import Sheet
+from fedcm.report.words import accuracy, several
+
+
+def result_table(group: Group) -> Html:
+    """All three measures are in it; the page shows one of them at a time."""
+    caption = f"{group.title}: test accuracy in %, {_seeds(group)}"
+    uniform = len(_counts(group)) == 1
+    head = tag("tr", tag("th", "algorithm", scope="col"), *(tag("th", cell.name, scope="col") for cell in group.cells))
+    rows = [
+        tag(
+            "tr",
+            tag("th", _key(row), row.label, scope="row"),
+            *(_cell(group, row, c.name, uniform) for c in group.cells),
+        )
+        for row in group.rows
+    ]
+    whole = tag(
+        "table", tag("caption", caption, *_legend(group)), tag("thead", head), tag("tbody", *rows), class_="result"
+    )
+    return boxed(whole, caption)
+
+
+def _key(row: Row) -> Html:
+    return tag("span", class_="swatch", data_row=row.label, aria_hidden="true")
+
+
+def _cell(group: Group, row: Row, cell: str, uniform: bool) -> Html:
+    entry = row.entries.get(cell)
+    if entry is None:
+        return tag("td", tag("span", "–", aria_label="not run"))
+    parts = [
+        tag("span", _figure(group, row, cell, entry, measure), class_=f"measure {measure}") for measure in MEASURES
+    ]
+    if entry.published is not None:
+        parts.append(tag("span", f"{entry.published:.2f}", class_="published", title="published"))
+    notes = [several(len(entry.runs), "seed")] if not uniform else []
+    notes += [_unfinished(entry)] if not entry.over else []
+    notes += ["diverged"] if entry.diverged else []
+    if notes:
+        parts.append(tag("small", ", ".join(notes)))
+    return tag("td", *parts)
+
+
+def _figure(group: Group, row: Row, cell: str, entry: Entry, measure: str) -> Html:
+    mean, deviation = entry.mean(measure), entry.deviation(measure)
+    if mean is None:
+        return tag("span", "–", aria_label="not evaluated")
+    number = tag("b" if row.label in group.leaders(cell, measure) else "span", f"{mean:.2f}")
+    return joined(number, *([tag("span", f" ± {deviation:.2f}", class_="deviation")] if deviation is not None else []))
+
+
+def _unfinished(entry: Entry) -> str:
+    def done(run: Digest) -> str:
+        return f"{run.rounds_done} of {run.experiment['rounds']} rounds"
+
+    behind = min((run for run in entry.runs if run.state in ("running", "stopped")), key=lambda run: run.rounds_done)
+    return f"{behind.state} at {done(behind)}"
+
+
+def _legend(group: Group) -> list[Html]:
+    words = [Html(". The best of a column in "), tag("b", "bold")]
+    return [
+        *words,
+        *([Html(", published figures in "), tag("span", "grey", class_="published")] if _has_published(group) else []),
+    ]
+
+
+def _has_published(group: Group) -> bool:
+    return any(entry.published is not None for row in group.rows for entry in row.entries.values())
+
+
+def _seeds(group: Group) -> str:
+    counts = _counts(group)
+    if counts == {1}:
+        return "one seed"
+    return f"mean ± standard deviation over {several(max(counts), 'seed') if len(counts) == 1 else 'seeds'}"
+
+
+def _counts(group: Group) -> set[int]:
+    return {len(entry.runs) for row in group.rows for entry in row.entries.values()}
+
+
+def result_sheet(group: Group, name: str) -> Sheet:
+    cells = [cell.name for cell in group.cells]
+    leaders = {cell: group.leaders(cell) for cell in cells}
+    bold = {
+        (r, c + 1) for r, row in enumerate(group.rows) for c, cell in enumerate(cells) if row.label in leaders[cell]
+    }
+    body = [(row.label, *(_text(row.entries.get(cell)) for cell in cells)) for row in group.rows]
+    brackets = "; published figures in brackets" if _has_published(group) else ""
+    caption = f"{group.title}: test accuracy in %, {MEASURES[MAIN]}, {_seeds(group)}{brackets}"
+    return Sheet(name, caption, ("algorithm", *cells), tuple(body), frozenset(bold))
+
+
+def _text(entry: Entry | None) -> str:
+    if entry is None:
+        return "–"
+    published = f" ({entry.published:.2f})" if entry.published is not None else ""
+    marks = (" diverged" if entry.diverged else "") + ("" if entry.over else " …")
+    return accuracy(entry) + published + marks
+
+
+def numbers_sheet(groups: tuple[Group, ...]) -> Sheet:
+    """Every number by itself, for other programs."""
+    measured = [f"{measure}_{kind}" for measure in MEASURES for kind in ("mean", "deviation")]
+    head = ("table", "cell", "row", "algorithm", "seeds", "finished", *measured, "published")
+    body = []
+    for group in groups:
+        for row in group.rows:
+            for cell, entry in row.entries.items():
+                figures = [f for measure in MEASURES for f in (entry.mean(measure), entry.deviation(measure))]
+                texts = ["" if figure is None else repr(figure) for figure in (*figures, entry.published)]
+                who = (group.title, cell, row.label, row.algorithm, str(len(entry.runs)), str(entry.over).lower())
+                body.append((*who, *texts))
+    return Sheet("numbers", "Every number of the report; accuracies in %", head, tuple(body))

@@ -1,0 +1,111 @@
+"""The parts of the page, in the order in which a reader asks: the answer, the claims, the curves, then the runs."""
+
+from itertools import groupby
+
+from fedcm.report.cost_table import cost_table
+from fedcm.report.differences import differing, flat
+from fedcm.report.grid import MAIN, MEASURES
+from fedcm.report.markup import Html, joined, table, tag
+from fedcm.report.result_table import result_table
+from fedcm.report.story import Story, answer
+from fedcm.report.words import amount, duration, several
+
+_MARKS = {"seen": "✓", "not seen": "✗", "not tested": "–"}
+
+
+def heading(story: Story) -> Html:
+    names = list(dict.fromkeys(run.experiment.get("name", run.name) for run in story.digests))
+    title = ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    algorithms = {run.algorithm for run in story.digests}
+    seeds = {run.seed for run in story.digests}
+    counts = (several(len(story.digests), "run"), several(len(algorithms), "algorithm"), several(len(seeds), "seed"))
+    going = f" {several(story.going_on, 'run')} still going." if story.going_on else ""
+    made = tag("time", f"{story.made:%Y-%m-%d %H:%M} UTC", datetime=story.made.isoformat(timespec="seconds"))
+    return joined(tag("h1", title), tag("p", f"{', '.join(counts)}. Made ", made, f".{going}", class_="lead"))
+
+
+def result(story: Story) -> Html:
+    parts: list[object] = []
+    if not story.evaluated:
+        parts.append(tag("p", "Nothing has been evaluated yet: no run has a test accuracy.", class_="answer"))
+    else:
+        for group in story.groups:
+            said = answer(group) if len(story.groups) == 1 else f"{group.title}: {answer(group)}"
+            parts.append(tag("p", said, class_="answer"))
+        radios = [tag("label", _radio(measure), " ", words) for measure, words in MEASURES.items()]
+        parts.append(tag("fieldset", tag("legend", "accuracy of the"), *radios, class_="measures"))
+        parts += [result_table(group) for group in story.groups]
+    if story.left_out:
+        parts.append(tag("p", "Left out:"))
+        parts.append(tag("ul", *(tag("li", sentence) for sentence in story.left_out)))
+    return _section("result", "Result", *parts)
+
+
+def _radio(measure: str) -> Html:
+    return Html(f'<input type="radio" name="measure" value="{measure}"{" checked" if measure == MAIN else ""}>')
+
+
+def claims(story: Story) -> Html:
+    rows: list[list[object]] = []
+    for claim in story.claims:
+        mark = tag("span", _MARKS[claim.verdict], aria_hidden="true")
+        verdict = tag("td", mark, " ", claim.verdict, class_=f"verdict {claim.verdict.replace(' ', '-')}")
+        lines = [tag("li", line) for line in claim.evidence]
+        rows.append([claim.text, verdict, tag("td", tag("ul", *lines, class_="plain"), class_="words")])
+    caption = "What the FedCM paper claims, and whether these runs show it (accuracy: mean of the last 100 rounds)"
+    return _section("claims", "Claims", table(caption, ["claim", "verdict", "numbers"], rows, class_="claims"))
+
+
+def costs(story: Story) -> Html | None:
+    tables = [found for group in story.groups if (found := cost_table(group))]
+    return _section("costs", "Rounds and bytes to an accuracy", *tables) if tables else None
+
+
+def runs(story: Story) -> Html:
+    settings = [flat(run.experiment) for run in story.digests]
+    paths = [path for path in differing(settings) if not path.startswith(("cell.", "engine.")) and path != "name"]
+    rows: list[list[object]] = []
+    for run, own in zip(story.digests, settings, strict=True):
+        accuracy = run.accuracy or {}
+        last = f"{100 * accuracy['last']:.2f} %" if accuracy else "–"
+        sent = amount(run.summary.get("bytes_down", 0) + run.summary.get("bytes_up", 0))
+        facts = [run.state, f"{run.rounds_done} of {run.experiment['rounds']}", last, sent]
+        facts.append(duration(run.summary.get("seconds", 0)))
+        rows.append([run.name, *facts, *(own.get(path, "–") for path in paths)])
+    head = ["run", "state", "rounds", "last accuracy", "bytes", "time", *paths]
+    caption = "Every run, and the settings in which they differ" if paths else "Every run; their settings do not differ"
+    return _section("runs", "Runs", table(caption, [*head], rows), _all_settings(story), _versions(story))
+
+
+def _all_settings(story: Story) -> Html:
+    parts = [
+        tag(
+            "details",
+            tag("summary", run.name),
+            table(f"Settings of {run.name}", ["setting", "value"], _pairs(flat(run.experiment))),
+        )
+        for run in story.digests
+    ]
+    return tag("details", tag("summary", "All settings of every run"), *parts)
+
+
+def _versions(story: Story) -> Html:
+    def versions(run: int) -> tuple[tuple[str, str], ...]:
+        digest = story.digests[run]
+        return (*digest.versions.items(), ("platform", digest.platform))
+
+    ordered = sorted(range(len(story.digests)), key=versions)
+    rows = [
+        [", ".join(f"{name} {version}" for name, version in used), str(len(list(who)))]
+        for used, who in groupby(ordered, key=versions)
+    ]
+    body: list[list[object]] = [[*row] for row in rows]
+    return table("Versions that the runs were made with", ["versions", "runs"], body)
+
+
+def _pairs(settings: dict[str, str]) -> list[list[object]]:
+    return [[path, text] for path, text in settings.items()]
+
+
+def _section(name: str, title: str, *content: object) -> Html:
+    return tag("section", tag("h2", title, id=f"{name}-title"), *content, id=name, aria_labelledby=f"{name}-title")

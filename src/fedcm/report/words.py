@@ -1,0 +1,54 @@
+"""Numbers as a report writes them."""
+
+from fedcm.report.grid import MAIN, Entry
+
+
+def accuracy(entry: Entry, measure: str = MAIN) -> str:
+    """
+    >>> accuracy(Entry(()))
+    '–'
+    """
+    mean, deviation = entry.mean(measure), entry.deviation(measure)
+    if mean is None:
+        return "–"
+    return f"{mean:.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
+
+
+def score(entry: Entry) -> float:
+    """What a claim counts: the mean in percent, and 0 for what diverged."""
+    return 0.0 if entry.diverged else entry.mean() or 0.0
+
+
+def scored(entry: Entry) -> str:
+    return "diverged" if entry.diverged else accuracy(entry)
+
+
+def amount(count: float) -> str:
+    """
+    >>> amount(31_700_000), amount(12)
+    ('31.7 MB', '12 B')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(3.72), duration(75), duration(7300)
+    ('3.7 s', '1 min 15 s', '2 h 2 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def several(count: int, word: str) -> str:
+    """
+    >>> several(1, "run"), several(3, "run")
+    ('1 run', '3 runs')
+    """
+    return f"{count} {word}{'' if count == 1 else 's'}"

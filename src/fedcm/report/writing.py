@@ -1,0 +1,67 @@
+"""A report's folder: the page, and its figures and tables for papers."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from fedcm.atomic import write_text
+from fedcm.report.cost_table import cost_sheet
+from fedcm.report.figures import draw_group
+from fedcm.report.label_mix import draw_label_mix
+from fedcm.report.page import page
+from fedcm.report.page_data import mixes
+from fedcm.report.result_table import numbers_sheet, result_sheet
+from fedcm.report.sheet import Sheet
+from fedcm.report.story import Story
+
+PAGE = "index.html"
+_STAMP = "stamp.js"
+
+
+def write_page(story: Story, folder: Path, stamp: str | None = None) -> Path:
+    """The stamp is written after the page, so that whoever sees a new one finds the page that belongs to it."""
+    write_text(folder / PAGE, page(story, stamp))
+    if stamp is not None:
+        write_text(folder / _STAMP, f'window.fedcmStamp = "{stamp}";\n')
+    return folder / PAGE
+
+
+def end_live(story: Story, folder: Path) -> None:
+    """The last page looks for no other; the pages that are open go over to it when the stamp changes."""
+    write_page(story, folder)
+    write_text(folder / _STAMP, 'window.fedcmStamp = "over";\n')
+
+
+def write_extras(story: Story, folder: Path) -> None:
+    """Figures as PNG and PDF, tables as LaTeX, Markdown and CSV."""
+    figures, tables = folder / "figures", folder / "tables"
+    names: set[str] = set()
+    for group in story.groups:
+        name = _file_name(group.title, names)
+        draw_group(group, story.looks, figures, name)
+        result_sheet(group, f"{name}-accuracy").write(tables)
+        if costs := cost_sheet(group, f"{name}-costs"):
+            costs.write(tables)
+    for mix in mixes(story):
+        name = _file_name(f"split {mix['title']}", names)
+        for suffix in (".png", ".pdf"):
+            draw_label_mix(np.array(mix["shown"]), mix["title"], figures / f"{name}{suffix}")
+    numbers_sheet(story.groups).write(tables)
+    _claims(story).write(tables)
+
+
+def _claims(story: Story) -> Sheet:
+    body = [(claim.text, claim.verdict, "; ".join(claim.evidence)) for claim in story.claims]
+    return Sheet(
+        "claims", "The FedCM paper's claims in these runs", ("claim", "verdict", "numbers"), tuple(body), texts=3
+    )
+
+
+def _file_name(title: str, taken: set[str]) -> str:
+    plain = re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.")[:60] or "runs"
+    name, k = plain, 2
+    while name in taken:
+        name, k = f"{plain}-{k}", k + 1
+    taken.add(name)
+    return name

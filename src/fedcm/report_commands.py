@@ -1,0 +1,115 @@
+"""`fedcm report`: a page about runs, once or as long as they go on; and their digests."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedcm.options import DataDir, RunsDir
+from fedcm.progress import say
+from fedcm.refusal import Refused
+from fedcm.signals import StopSignals
+
+_EVERY = 3.0  # seconds between looks at the runs
+_PATIENCE = 15.0  # seconds without a run in progress until a live report ends: a comparison begins the next one by then
+
+
+def report(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="RUNS...", help="Runs' folders, folders of runs, or digests; the runs' folder unless given."
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report's folder.")] = Path("report"),
+    live: Annotated[
+        bool, typer.Option("--live", help="Keep the page current while runs go on; Ctrl-C ends it.")
+    ] = False,
+    digests: Annotated[
+        Path | None,
+        typer.Option(help="Write the runs' digests into this folder instead of a report.", show_default=False),
+    ] = None,
+    runs_dir: RunsDir = Path("runs"),
+    data_dir: DataDir = None,
+) -> None:
+    """Make a page about runs: the table, the paper's claims, curves, costs and settings; figures and tables beside it.
+
+    A digest is a run in a small file: `fedcm report results/*.json` makes the page without the runs' folders.
+
+    Example: `fedcm report runs/demo -o report`
+    """
+    from fedcm.report.finding import Found
+
+    if live and digests is not None:
+        raise Refused("--live keeps a page current and --digests makes none; give one of them")
+    found = Found(data_dir)
+    paths = runs or [runs_dir]
+    if digests is not None:
+        _write_digests(found.digests(paths), digests)
+        _tell(found.left_out)
+    elif live:
+        _keep_current(found, paths, output)
+    else:
+        _write_all(_story(found, paths), output)
+        _tell(found.left_out)
+        print(f"report: {output / 'index.html'}")
+
+
+def _story(found: Any, paths: Sequence[Path]) -> Any:
+    from datetime import UTC, datetime
+
+    from fedcm.report.story import told
+
+    return told(found.digests(paths), found.left_out, datetime.now(UTC))
+
+
+def _write_all(story: Any, output: Path) -> None:
+    from fedcm.report.writing import write_extras, write_page
+
+    write_page(story, output)
+    write_extras(story, output)
+
+
+def _write_digests(found: Sequence[Any], folder: Path) -> None:
+    from fedcm.report.digest import write_digest
+
+    for digest in found:
+        write_digest(digest, folder / f"{digest.name.replace(' (', '-').replace(')', '')}.json")
+    print(f"digests: {len(found)} in {folder}")
+
+
+def _keep_current(found: Any, paths: Sequence[Path], output: Path) -> None:
+    """Writes the page whenever a run has grown; ends when none is in progress any more, or on Ctrl-C."""
+    from fedcm.report.writing import end_live, write_extras, write_page
+
+    story = _story(found, paths)
+    shown, number, idle_since = None, 0, time.monotonic()
+    print(f"report: {output / 'index.html'}, kept current; Ctrl-C ends it", flush=True)
+    with StopSignals(quiet=True) as stopping:
+        while not stopping():
+            if story.digests != shown:
+                number, shown = number + 1, story.digests
+                write_page(story, output, f"{story.made:%Y%m%d%H%M%S}-{number}")
+            now = time.monotonic()
+            idle_since = now if story.going_on else idle_since
+            if now - idle_since > _PATIENCE:
+                break
+            _wait(_EVERY, stopping)
+            story = _story(found, paths)
+        end_live(story, output)
+        write_extras(story, output)
+    _tell(found.left_out)
+    say(f"the report is whole; {story.going_on} of its runs go on" if story.going_on else "all runs are over")
+
+
+def _wait(seconds: float, stopping: Any) -> None:
+    until = time.monotonic() + seconds
+    while not stopping() and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _tell(left_out: Sequence[str]) -> None:
+    for sentence in left_out:
+        say(f"left out: {sentence}")
