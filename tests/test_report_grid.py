@@ -1,0 +1,120 @@
+"""The table's numbers are the runs' numbers, and runs are averaged only where they differ in nothing but the seed."""
+
+import statistics
+
+import pytest
+from made_digests import PAPER, made, paper_grid
+
+from fedcm.report.averages import averaged
+from fedcm.report.costs import cost, targets_of
+from fedcm.report.grid import Entry, grouped
+from fedcm.report.looks import looks
+from fedcm.report.result_table import result_sheet
+
+
+def test_a_cell_holds_mean_and_deviation_over_seeds() -> None:
+    accuracies = [0.81, 0.84, 0.87]
+    (group,) = grouped([made(accuracy=a, seed=k) for k, a in enumerate(accuracies)])
+    (row,) = group.rows
+    entry = row.entries["I · dirichlet"]
+    assert entry.mean() == pytest.approx(84)
+    assert entry.deviation() == pytest.approx(100 * statistics.stdev(accuracies))
+    assert entry.mean("last") == pytest.approx(85)
+    assert entry.mean("best") == pytest.approx(86)
+    assert Entry(entry.runs[:1]).deviation() is None
+
+
+def test_the_papers_table_comes_out_as_it_went_in() -> None:
+    (group,) = grouped(paper_grid())
+    assert [cell.name for cell in group.cells] == ["I · iid", "I · dirichlet", "II · iid", "II · dirichlet"]
+    assert [row.label for row in group.rows] == ["FedCM", "FedAvg", "FedAdam", "SCAFFOLD", "FedDyn"]
+    for (setting, split), figures in PAPER.items():
+        means = [row.entries[f"{setting} · {split}"].mean() for row in group.rows]
+        assert means == pytest.approx(figures)
+        assert group.leaders(f"{setting} · {split}") == {"FedCM"}
+
+
+def test_runs_that_differ_in_a_setting_have_rows_of_their_own() -> None:
+    sweep = [made(options={"alpha": alpha}, accuracy=0.5 + alpha / 10) for alpha in (0.3, 0.1)]
+    elsewhere = made(options={"alpha": 0.1}, setting="II")
+    (group,) = grouped([*sweep, elsewhere, made("fedavg")])
+    assert [row.label for row in group.rows] == ["FedCM, alpha = 0.1", "FedCM, alpha = 0.3", "FedAvg"]
+    assert set(group.rows[0].entries) == {"I · dirichlet", "II · dirichlet"}
+
+
+def test_a_setting_that_changes_with_the_cell_alone_makes_no_rows() -> None:
+    (group,) = grouped([made(options={"alpha": 0.1}), made(options={"alpha": 0.05}, setting="II")])
+    assert [row.label for row in group.rows] == ["FedCM"]
+
+
+def test_other_data_other_models_and_other_lengths_are_never_averaged() -> None:
+    groups = grouped([made(), made(source="cifar10", seed=2)])
+    assert [group.title for group in groups] == ["digits, mlp", "cifar10, mlp"]
+    (group,) = grouped([made(), made(rounds=80, seed=2)])
+    assert [cell.name for cell in group.cells] == ["I · dirichlet · 40 rounds", "I · dirichlet · 80 rounds"]
+
+
+def test_a_seed_that_was_run_twice_counts_once() -> None:
+    again = made(accuracy=0.9, started="2026-02-01T00:00:00+00:00", name="again")
+    stopped = made(accuracy=0.1, started="2026-03-01T00:00:00+00:00", state="stopped", name="stopped")
+    (group,) = grouped([made(accuracy=0.8), again, stopped])
+    assert [run.name for run in group.rows[0].entries["I · dirichlet"].runs] == ["again"]
+
+
+def test_runs_without_labels_stand_under_their_split_and_participation() -> None:
+    (group,) = grouped([made(labels={}), made(labels={}, setting="II", split="iid")])
+    assert [cell.name for cell in group.cells] == [
+        "100 clients · p = 0.1 · dirichlet 0.6",
+        "500 clients · p = 0.02 · iid",
+    ]
+
+
+def test_what_diverged_is_never_the_best() -> None:
+    (group,) = grouped([made(accuracy=0.9, state="diverged"), made("fedavg", 0.5), made("scaffold", 0.4)])
+    assert group.leaders("I · dirichlet") == {"FedAvg"}
+
+
+def test_nobody_leads_alone() -> None:
+    (group,) = grouped([made()])
+    assert group.leaders("I · dirichlet") == set()
+
+
+def test_the_cost_of_an_accuracy_is_read_off_the_curves() -> None:
+    runs = [made(curve=[0.1, 0.6, 0.8]), made(seed=2, curve=[0.1, 0.2, 0.3, 0.55]), made(seed=3, curve=[0.1])]
+    (group,) = grouped(runs)
+    assert targets_of(group) == [0.5, 0.7]
+    entry = group.rows[0].entries["I · dirichlet"]
+    assert cost(entry, 0.5) == (3.0, 9000.0, 2, 3)
+    assert cost(entry, 0.7) == (3.0, 9000.0, 1, 3)
+    assert cost(entry, 0.9) is None
+
+
+def test_a_mean_curve_goes_as_far_as_any_seed_and_has_a_band_where_there_are_two() -> None:
+    average = averaged([made(curve=[0.2, 0.4]).curve, made(curve=[0.4, 0.6, 0.9]).curve])
+    assert average.round == [1, 2, 3]
+    assert average.mean["test_accuracy"] == pytest.approx([0.3, 0.5, 0.9])
+    assert average.deviation["test_accuracy"][2] is None
+    assert average.deviation["test_accuracy"][0] == pytest.approx(statistics.stdev([0.2, 0.4]))
+
+
+def test_an_algorithm_has_the_same_look_whoever_else_is_there() -> None:
+    alone = looks([("FedCM", "fedcm")])
+    crowd = looks([(f"{name}", name) for name in ("my:A", "fedavg", "fedadam")] + [("FedCM", "fedcm"), ("x", "my:B")])
+    assert crowd["FedCM"] == alone["FedCM"]
+    assert len({(look.light, look.dash) for look in crowd.values()}) == len(crowd)
+
+
+def test_the_sheet_says_it_in_latex_markdown_and_csv() -> None:
+    runs = [
+        made(accuracy=0.8, published=81.5),
+        made(accuracy=0.82, seed=2),
+        made("my:A_b", 0.5),
+        made("my:A_b", 0.6, 2),
+    ]
+    (group,) = grouped(runs)
+    sheet = result_sheet(group, "results")
+    assert r"\toprule" in sheet.latex()
+    assert r"FedCM & \textbf{81.00 $\pm$ 1.41 (81.50)} \\" in sheet.latex()
+    assert r"my:A\_b & 55.00 $\pm$ 7.07 \\" in sheet.latex()
+    assert "| FedCM | **81.00 ± 1.41 (81.50)** |" in sheet.markdown()
+    assert "FedCM,81.00 ± 1.41 (81.50)" in sheet.csv().splitlines()
