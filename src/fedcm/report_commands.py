@@ -1,7 +1,9 @@
 """`fedcm report`: a page about runs, once or as long as they go on; and their digests."""
 
+import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,8 +78,13 @@ def _write_digests(found: Sequence[Any], folder: Path) -> None:
     from fedcm.report.digest import write_digest
 
     for digest in found:
-        write_digest(digest, folder / f"{digest.name.replace(' (', '-').replace(')', '')}.json")
+        write_digest(digest, folder / f"{_file_name(digest.name)}.json")
     print(f"digests: {len(found)} in {folder}")
+
+
+def _file_name(name: str) -> str:
+    """A run's name is a folder's, but a digest may have come from anywhere."""
+    return re.sub(r"[^\w.=+-]+", "-", name).strip(".-") or "run"
 
 
 def _keep_current(found: Any, paths: Sequence[Path], output: Path) -> None:
@@ -97,7 +104,8 @@ def _keep_current(found: Any, paths: Sequence[Path], output: Path) -> None:
             if now - idle_since > _PATIENCE:
                 break
             _wait(_EVERY, stopping)
-            story = _story(found, paths)
+            with suppress(Refused):  # a folder that is just being replaced; what was read before still holds
+                story = _story(found, paths)
         end_live(story, output)
         write_extras(story, output)
     _tell(found.left_out)

@@ -3,6 +3,7 @@
 The curve keeps the evaluated rounds alone; 500 rounds evaluated every 10 make less than 20 kB.
 """
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -76,17 +77,21 @@ class Digest(Section):
         for where, key in (("algorithm", "name"), ("model", "name"), ("data", "source"), ("split", "kind")):
             if not isinstance(self._table(where).get(key), str):
                 raise ValueError(f"experiment.{where}.{key} must be a text")
+        for key in ("participation", "evaluation", "cell"):
+            if not isinstance(self.experiment.get(key, {}), dict):
+                raise ValueError(f"experiment.{key} must be a table")
+        for key in ("rounds", "bytes_down", "bytes_up", "seconds"):
+            if not _is_number(self.summary.get(key, 0)):
+                raise ValueError(f"summary.{key} must be a number")
         for key in ("rounds", "seed"):
             if not isinstance(self.experiment.get(key), int):
                 raise ValueError(f"experiment.{key} must be a whole number")
         if not all(isinstance(text, str) for text in self.labels.values()):
             raise ValueError("experiment.cell.labels must be texts")
-        if not (self.published is None or isinstance(self.published, int | float)):
+        if not (self.published is None or _is_number(self.published)):
             raise ValueError("experiment.cell.published must be a number")
         accuracy = self.accuracy
-        if accuracy and not all(
-            isinstance(accuracy.get(key), float | int) for key in ("last", "mean_last_100", "best")
-        ):
+        if accuracy and not all(_is_number(accuracy.get(key)) for key in ("last", "mean_last_100", "best")):
             raise ValueError("summary.accuracy must have last, mean_last_100 and best")
         return self
 
@@ -120,6 +125,10 @@ class Digest(Section):
     def rounds_done(self) -> int:
         done = self.summary.get("rounds")
         return done if isinstance(done, int) else 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def write_digest(digest: Digest, path: Path) -> None:

@@ -77,8 +77,17 @@ def _under(path: Path) -> Iterator[Path]:
             continue
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         for name in sorted(files):
-            if name.endswith(".json") and not name.startswith("."):
+            if name.endswith(".json") and _begins_like_a_digest(Path(folder, name)):
                 yield Path(folder, name)
+
+
+def _begins_like_a_digest(path: Path) -> bool:
+    """A folder may hold other JSON; a file that is named is read whatever it begins with."""
+    try:
+        with path.open("rb") as file:
+            return file.read(10) == b'{"digest":'
+    except OSError:
+        return False
 
 
 def _signature(path: Path) -> tuple[object, ...]:

@@ -13,6 +13,8 @@ from fedcm.report.markup import Html, embedded, joined, table, tag
 from fedcm.report.page_data import page_data
 from fedcm.report.story import Story
 
+_SCRIPTS = ("look.js", "curves.js", "pictures.js", "page.js")  # each stands on those before it
+
 
 def page(story: Story, stamp: str | None = None) -> str:
     """With a stamp the page looks now and then whether there is a newer one beside it, and shows that."""
@@ -22,7 +24,7 @@ def page(story: Story, stamp: str | None = None) -> str:
         title=joined(f"{names[:80]} – fedcm report"),
         css=_template("page.css"),
         plotly=plotly_js(),
-        script=_template("page.js"),
+        script="\n".join(map(_template, _SCRIPTS)),
         data=embedded(data | {"stamp": stamp}),
         heading=sections.heading(story),
         result=sections.result(story),

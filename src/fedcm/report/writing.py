@@ -47,7 +47,7 @@ def write_extras(story: Story, folder: Path) -> None:
         name = _file_name(f"split {mix['title']}", names)
         for suffix in (".png", ".pdf"):
             draw_label_mix(np.array(mix["shown"]), mix["title"], figures / f"{name}{suffix}")
-    numbers_sheet(story.groups).write(tables)
+    write_text(tables / "numbers.csv", numbers_sheet(story.groups).csv())
     _claims(story).write(tables)
 
 

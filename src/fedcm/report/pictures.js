@@ -1,0 +1,33 @@
+// Participation and label mixes.
+const DRAWN = {
+  participation: (picture) => [
+    [{ type: "bar", x: picture.times.map((t) => t[0]), y: picture.times.map((t) => t[1]),
+      marker: { color: isDark() ? "#4DA3E6" : "#0072B2" }, hovertemplate: "%{y:.4~g} clients took part in %{x} rounds<extra></extra>" }],
+    { bargap: 0.08, xaxis: small("rounds that a client took part in", { rangemode: "tozero" }), yaxis: small("clients") },
+  ],
+  mixes: (picture) => {
+    const shares = picture.shown.map((row) => {
+      const all = row.reduce((sum, count) => sum + count, 0) || 1;
+      return row.map((count) => (100 * count) / all);
+    });
+    const classes = shares.length ? shares[0].map((_, k) => k) : [];
+    const paper = printing ? "#ffffff" : variable("--paper");
+    return [
+      [{ type: "heatmap", z: classes.map((k) => shares.map((row) => row[k])), x: shares.map((_, k) => k + 1), y: classes,
+        colorscale: [[0, paper], [1, isDark() ? "#8ED1F6" : "#00456b"]], zmin: 0, xgap: 1, ygap: shares.length && classes.length < 40 ? 1 : 0,
+        colorbar: { title: { text: "% of a client" }, thickness: 10, outlinewidth: 0 },
+        hovertemplate: "client %{x}, class %{y}: %{z:.1f} %<extra></extra>" }],
+      { xaxis: small("client", { showgrid: false }), yaxis: small("class", { showgrid: false, dtick: classes.length > 20 ? 20 : 1 }) },
+    ];
+  },
+};
+function small(title, extra = {}) {
+  return { ...axis("round", false, {}), title: { text: title, standoff: 6 }, ...extra };
+}
+function drawPictures() {
+  for (const figure of document.querySelectorAll("[data-picture]")) {
+    const [name, k] = figure.dataset.picture.split(" ");
+    const [made, extra] = DRAWN[name](data[name][Number(k)]);
+    Plotly.react(figure.querySelector(".plot"), made, layout(extra), { ...CONFIG, displayModeBar: false });
+  }
+}
