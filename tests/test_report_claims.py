@@ -47,7 +47,7 @@ def test_one_cell_where_another_is_better_undoes_the_first_claim() -> None:
     claim = judged(runs)["most accurate"]
     assert claim.verdict == "not seen"
     assert [line[0] for line in claim.evidence] == ["✓", "✓", "✗", "✓"]
-    assert "FedCM 86.85, next SCAFFOLD 99.00, -12.15 points" in claim.evidence[2]
+    assert "FedCM 86.85, next SCAFFOLD 99.00, −12.15 points" in claim.evidence[2]
 
 
 def test_a_tie_is_no_win() -> None:
@@ -62,14 +62,14 @@ def test_another_that_loses_less_undoes_the_claims_about_losses() -> None:
 
 def test_losses_are_told_with_their_numbers() -> None:
     claim = judged(paper_grid())["setting I "]
-    assert "I · iid to II · iid: FedCM -1.07" in claim.evidence[0]
-    assert "FedAvg -8.08" in claim.evidence[0]
+    assert "I · iid to II · iid: FedCM −1.07" in claim.evidence[0]
+    assert "FedAvg −8.08" in claim.evidence[0]
 
 
 def test_losses_are_compared_on_average_over_the_cells() -> None:
     """In the paper's own table SCAFFOLD loses 0.01 less than FedCM in setting II, and more in all."""
     claim = judged(paper_grid())["from IID"]
-    assert "II · iid to II · dirichlet: SCAFFOLD -0.60, FedCM -0.61" in claim.evidence[0]
+    assert "II · iid to II · dirichlet: SCAFFOLD −0.60, FedCM −0.61" in claim.evidence[0]
     assert claim.verdict == "seen"
 
 

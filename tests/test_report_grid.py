@@ -38,7 +38,7 @@ def test_runs_that_differ_in_a_setting_have_rows_of_their_own() -> None:
     sweep = [made(options={"alpha": alpha}, accuracy=0.5 + alpha / 10) for alpha in (0.3, 0.1)]
     elsewhere = made(options={"alpha": 0.1}, setting="II")
     (group,) = grouped([*sweep, elsewhere, made("fedavg")])
-    assert [row.label for row in group.rows] == ["FedCM, alpha = 0.1", "FedCM, alpha = 0.3", "FedAvg"]
+    assert [row.label for row in group.rows] == ["FedCM (alpha = 0.1)", "FedCM (alpha = 0.3)", "FedAvg"]
     assert set(group.rows[0].entries) == {"I · dirichlet", "II · dirichlet"}
 
 

@@ -7,14 +7,14 @@ a cell, its best one stands for it.
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, final
 
 from fedcm.report.digest import Digest
 from fedcm.report.grid import Cell, Entry, Group, algorithm_title
 from fedcm.report.sweeps import Found, beats_one, inner_optimum, sweeps_of
-from fedcm.report.words import score, scored
+from fedcm.report.words import score, scored, signed
 
 Verdict = Literal["seen", "not seen", "not tested"]
 _HERO = "fedcm"
@@ -31,6 +31,7 @@ class Claim:
 
 def claims(groups: Sequence[Group], digests: Sequence[Digest]) -> list[Claim]:
     sweeps = sweeps_of(digests)
+    groups = groups if len(groups) > 1 else [replace(group, title="") for group in groups]  # nothing to tell apart
     return [
         _judged(
             "FedCM is the most accurate in every cell",
@@ -95,7 +96,7 @@ def _best(group: Group) -> Iterator[Found]:
         yield (
             margin > 0,
             f"{_where(group, cell)}: FedCM {scored(own)}, next {algorithm_title(rival)} {scored(standings[rival])}, "
-            f"{margin:+.2f} points{_caution(margin, own, standings[rival])}",
+            f"{signed(margin)} points{_caution(margin, own, standings[rival])}",
         )
 
 
@@ -115,12 +116,13 @@ def _losses(group: Group, pairs: Callable[[Group], Iterator[tuple[Cell, Cell]]])
         statistics.fmean(losses[rival] - losses[_HERO] for _, losses in places if rival in losses) > 0
         for rival in rivals
     )
-    yield held, f"{group.title}: " + "; ".join(f"{where}: {_points(losses)}" for where, losses in places)
+    said = "; ".join(f"{where}: {_points(losses)}" for where, losses in places)
+    yield held, f"{group.title}: {said}" if group.title else said
 
 
 def _points(losses: dict[str, float]) -> str:
     ordered = sorted(losses.items(), key=lambda item: item[1])
-    return ", ".join(f"{algorithm_title(name)} {-loss:+.2f}" for name, loss in ordered)
+    return ", ".join(f"{algorithm_title(name)} {signed(-loss)}" for name, loss in ordered)
 
 
 def _from_one_to_two(group: Group) -> Iterator[tuple[Cell, Cell]]:
@@ -196,4 +198,4 @@ def _caution(margin: float, *entries: Entry) -> str:
 
 
 def _where(group: Group, cell: Cell) -> str:
-    return f"{group.title}, {cell.name}"
+    return f"{group.title}, {cell.name}" if group.title else cell.name

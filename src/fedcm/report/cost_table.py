@@ -22,7 +22,7 @@ def cost_table(group: Group) -> Html | None:
             if cell.name in row.entries
         ]
         bodies.append(tag("tbody", *([top] if len(group.cells) > 1 else []), *rows))
-    return boxed(tag("table", tag("caption", caption), tag("thead", head), *bodies), caption)
+    return boxed(tag("table", tag("caption", caption), tag("thead", head), *bodies, class_="costs"), caption)
 
 
 def _cell(found: Cost | None) -> Html:

@@ -123,8 +123,9 @@ def _group(runs: Sequence[Digest], title: str) -> Group:
     for (algorithm, cell), there in places.items():
         for run in there:
             settings = of_method(run)
-            words = [algorithm_title(algorithm), *(told(path, settings.get(path)) for path in paths[algorithm])]
-            rows.setdefault((algorithm, ", ".join(words)), {}).setdefault(cell, []).append(run)
+            words = ", ".join(told(path, settings.get(path)) for path in paths[algorithm])
+            label = f"{algorithm_title(algorithm)} ({words})" if words else algorithm_title(algorithm)
+            rows.setdefault((algorithm, label), {}).setdefault(cell, []).append(run)
     ordered = sorted(rows, key=lambda row: (_rank(row[0]), row[0], _natural(row[1])))
     return Group(
         title,
@@ -179,7 +180,7 @@ def _natural(text: str) -> list[tuple[int, float, str]]:
     found: list[tuple[int, float, str]] = []
     for word in text.split():
         try:
-            found.append((1, float(word.rstrip(",%")), ""))
+            found.append((1, float(word.rstrip(",%)")), ""))
         except ValueError:
             found.append((0 if word.lower() == "iid" else 2, 0.0, word))
     return found

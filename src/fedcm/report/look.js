@@ -70,10 +70,11 @@ function layout(extra) {
     font: { family: variable("--sans"), size: narrow.matches ? 12 : 13, color: ink() },
     margin: { l: 8, r: 8, t: 8, b: 8 },
     hoverlabel: { bgcolor: printing ? "#fff" : variable("--wash"), bordercolor: rule(), font: { color: ink() } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: rule(), activecolor: ink() },
     dragmode: narrow.matches ? false : "zoom", ...extra,
   };
 }
 const CONFIG = {
-  responsive: true, displaylogo: false, displayModeBar: "hover",
+  responsive: true, displaylogo: false, displayModeBar: narrow.matches ? false : "hover",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d"],
 };

@@ -58,7 +58,7 @@ def _pictures(name: str, title: str, pictures: list[dict[str, Any]], numbers: An
     figures = [
         tag(
             "figure",
-            tag("figcaption", tag("strong", picture["title"]), tag("br"), picture["said"]),
+            tag("figcaption", tag("strong", picture["title"]), ": ", picture["said"]),
             tag("div", class_="plot small", role="img", aria_label=f"{title}: {picture['title']}; {picture['said']}"),
             tag("details", tag("summary", "The numbers of this picture"), numbers(picture)),
             data_picture=f"{name} {k}",

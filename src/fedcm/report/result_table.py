@@ -38,7 +38,8 @@ def _cell(group: Group, row: Row, cell: str, uniform: bool) -> Html:
         tag("span", _figure(group, row, cell, entry, measure), class_=f"measure {measure}") for measure in MEASURES
     ]
     if entry.published is not None:
-        parts.append(tag("span", f"{entry.published:.2f}", class_="published", title="published"))
+        unseen = tag("span", " published ", class_="unseen")
+        parts.append(tag("span", unseen, f"{entry.published:.2f}", class_="published", title="published"))
     notes = [several(len(entry.runs), "seed")] if not uniform else []
     notes += [_unfinished(entry)] if not entry.over else []
     notes += ["diverged"] if entry.diverged else []

@@ -33,7 +33,7 @@ def result(story: Story) -> Html:
             said = answer(group) if len(story.groups) == 1 else f"{group.title}: {answer(group)}"
             parts.append(tag("p", said, class_="answer"))
         radios = [tag("label", _radio(measure), " ", words) for measure, words in MEASURES.items()]
-        parts.append(tag("fieldset", tag("legend", "accuracy of the"), *radios, class_="measures"))
+        parts.append(tag("fieldset", tag("legend", "accuracy:"), *radios, class_="measures"))
         parts += [result_table(group) for group in story.groups]
     if story.left_out:
         parts.append(tag("p", "Left out:"))
@@ -46,14 +46,14 @@ def _radio(measure: str) -> Html:
 
 
 def claims(story: Story) -> Html:
-    rows: list[list[object]] = []
+    items = []
     for claim in story.claims:
         mark = tag("span", _MARKS[claim.verdict], aria_hidden="true")
-        verdict = tag("td", mark, " ", claim.verdict, class_=f"verdict {claim.verdict.replace(' ', '-')}")
+        verdict = tag("span", mark, " ", claim.verdict, class_=f"verdict {claim.verdict.replace(' ', '-')}")
         lines = [tag("li", line) for line in claim.evidence]
-        rows.append([claim.text, verdict, tag("td", tag("ul", *lines, class_="plain"), class_="words")])
-    caption = "What the FedCM paper claims, and whether these runs show it (accuracy: mean of the last 100 rounds)"
-    return _section("claims", "Claims", table(caption, ["claim", "verdict", "numbers"], rows, class_="claims"))
+        items.append(tag("li", verdict, tag("div", tag("strong", claim.text), tag("ul", *lines))))
+    about = "What the FedCM paper claims beyond single cells, held against the mean accuracy of the last 100 rounds."
+    return _section("claims", "Claims", tag("p", about, class_="lead"), tag("ul", *items, class_="claims"))
 
 
 def costs(story: Story) -> Html | None:
@@ -100,7 +100,7 @@ def _versions(story: Story) -> Html:
         for used, who in groupby(ordered, key=versions)
     ]
     body: list[list[object]] = [[*row] for row in rows]
-    return table("Versions that the runs were made with", ["versions", "runs"], body)
+    return table("Versions that the runs were made with", ["versions", "runs"], body, class_="words")
 
 
 def _pairs(settings: dict[str, str]) -> list[list[object]]:

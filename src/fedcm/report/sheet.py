@@ -11,7 +11,17 @@ from fedcm.atomic import write_text
 _LATEX = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{"±": r"$\pm$", "α": r"$\alpha$", "·": r"$\cdot$", "–": "--", "<": "$<$", ">": "$>$", "✓": "+", "✗": "--"},
+    **{
+        "±": r"$\pm$",
+        "α": r"$\alpha$",
+        "·": r"$\cdot$",
+        "–": "--",
+        "−": "$-$",
+        "<": "$<$",
+        ">": "$>$",
+        "✓": "+",
+        "✗": "--",
+    },
     "…": r"\dots{}",
 }
 

@@ -23,6 +23,14 @@ def scored(entry: Entry) -> str:
     return "diverged" if entry.diverged else accuracy(entry)
 
 
+def signed(points: float) -> str:
+    """
+    >>> signed(-1.234), signed(0.5)
+    ('−1.23', '+0.50')
+    """
+    return f"{points:+.2f}".replace("-", "−")
+
+
 def amount(count: float) -> str:
     """
     >>> amount(31_700_000), amount(12)
