@@ -15,7 +15,7 @@ from fedcm.report.story import Story, told
 from fedcm.report.writing import end_live, write_page
 
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (there for name in ("chromium", "chromium-browser", "google-chrome") if (there := shutil.which(name))), None
 )
 DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and its chromedriver are not installed")

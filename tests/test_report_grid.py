@@ -69,6 +69,15 @@ def test_runs_without_labels_stand_under_their_split_and_participation() -> None
     ]
 
 
+def test_a_seed_that_goes_on_waits_until_it_is_over() -> None:
+    late = made(accuracy=0.1, seed=2, state="running")
+    (group,) = grouped([made(accuracy=0.8), late, made("fedavg", 0.9, state="running"), made("scaffold", 0.2)])
+    entries = {row.label: row.entries["I · dirichlet"] for row in group.rows}
+    assert entries["FedCM"].mean() == pytest.approx(80)
+    assert entries["FedAvg"].mean() == pytest.approx(90)
+    assert group.leaders("I · dirichlet") == {"FedCM"}
+
+
 def test_what_diverged_is_never_the_best() -> None:
     (group,) = grouped([made(accuracy=0.9, state="diverged"), made("fedavg", 0.5), made("scaffold", 0.4)])
     assert group.leaders("I · dirichlet") == {"FedAvg"}

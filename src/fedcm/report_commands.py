@@ -109,7 +109,7 @@ def _keep_current(found: Any, paths: Sequence[Path], output: Path) -> None:
         end_live(story, output)
         write_extras(story, output)
     _tell(found.left_out)
-    say(f"the report is whole; {story.going_on} of its runs go on" if story.going_on else "all runs are over")
+    say("the page is as the runs were just now; they go on" if story.going_on else "no run is in progress any more")
 
 
 def _wait(seconds: float, stopping: Any) -> None:

@@ -179,7 +179,7 @@ def oscillation(entry: Entry) -> float | None:
     Of values with independent errors of deviation s about a straight line, a second difference has the deviation √6·s.
     """
     of_runs = []
-    for run in entry.runs:
+    for run in entry.counted:
         values = [100 * value for value in run.curve.test_accuracy if value is not None]
         late = values[len(values) // 2 :]
         if len(late) < _EVALUATIONS:

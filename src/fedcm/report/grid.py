@@ -27,9 +27,14 @@ class Entry:
 
     runs: tuple[Digest, ...]
 
+    @property
+    def counted(self) -> tuple[Digest, ...]:
+        """Those that are over, and only while there are none of these the others, as far as they are."""
+        return tuple(run for run in self.runs if run.state in ("finished", "diverged")) or self.runs
+
     def values(self, measure: str = MAIN) -> list[float]:
         """In percent, one a run that was evaluated."""
-        return [100 * run.accuracy[measure] for run in self.runs if run.accuracy]
+        return [100 * run.accuracy[measure] for run in self.counted if run.accuracy]
 
     def mean(self, measure: str = MAIN) -> float | None:
         values = self.values(measure)
@@ -46,7 +51,7 @@ class Entry:
 
     @property
     def over(self) -> bool:
-        return all(run.state in ("finished", "diverged") for run in self.runs)
+        return all(run.state in ("finished", "diverged") for run in self.counted)
 
     @property
     def diverged(self) -> bool:
@@ -78,11 +83,11 @@ class Group:
     rows: tuple[Row, ...]
 
     def leaders(self, cell: str, measure: str = MAIN) -> set[str]:
-        """The labels of the rows with the highest mean, where there is a choice."""
+        """The labels of the rows with the highest mean among those that are over, where there is a choice."""
         means = {
             row.label: round(mean, 2)
             for row in self.rows
-            if cell in row.entries and not row.entries[cell].diverged
+            if cell in row.entries and row.entries[cell].over and not row.entries[cell].diverged
             if (mean := row.entries[cell].mean(measure)) is not None
         }
         return {label for label, mean in means.items() if mean == max(means.values())} if len(means) > 1 else set()

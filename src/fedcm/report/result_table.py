@@ -40,8 +40,8 @@ def _cell(group: Group, row: Row, cell: str, uniform: bool) -> Html:
     if entry.published is not None:
         unseen = tag("span", " published ", class_="unseen")
         parts.append(tag("span", unseen, f"{entry.published:.2f}", class_="published", title="published"))
-    notes = [several(len(entry.runs), "seed")] if not uniform else []
-    notes += [_unfinished(entry)] if not entry.over else []
+    notes = [several(len(entry.counted), "seed")] if not uniform else []
+    notes += [_unfinished(entry)] if any(run.state in ("running", "stopped") for run in entry.runs) else []
     notes += ["diverged"] if entry.diverged else []
     if notes:
         parts.append(tag("small", ", ".join(notes)))
@@ -61,7 +61,8 @@ def _unfinished(entry: Entry) -> str:
         return f"{run.rounds_done} of {run.experiment['rounds']} rounds"
 
     behind = min((run for run in entry.runs if run.state in ("running", "stopped")), key=lambda run: run.rounds_done)
-    return f"{behind.state} at {done(behind)}"
+    more = "another " if entry.over else ""
+    return f"{more}{behind.state} at {done(behind)}"
 
 
 def _legend(group: Group) -> list[Html]:
@@ -84,7 +85,7 @@ def _seeds(group: Group) -> str:
 
 
 def _counts(group: Group) -> set[int]:
-    return {len(entry.runs) for row in group.rows for entry in row.entries.values()}
+    return {len(entry.counted) for row in group.rows for entry in row.entries.values()}
 
 
 def result_sheet(group: Group, name: str) -> Sheet:
@@ -117,6 +118,6 @@ def numbers_sheet(groups: tuple[Group, ...]) -> Sheet:
             for cell, entry in row.entries.items():
                 figures = [f for measure in MEASURES for f in (entry.mean(measure), entry.deviation(measure))]
                 texts = ["" if figure is None else repr(figure) for figure in (*figures, entry.published)]
-                who = (group.title, cell, row.label, row.algorithm, str(len(entry.runs)), str(entry.over).lower())
+                who = (group.title, cell, row.label, row.algorithm, str(len(entry.counted)), str(entry.over).lower())
                 body.append((*who, *texts))
     return Sheet("numbers", "Every number of the report; accuracies in %", head, tuple(body))
