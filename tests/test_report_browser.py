@@ -10,7 +10,7 @@ import pytest
 from made_digests import made, paper_grid, paper_sweep
 
 from fedcm.report.digest import Digest
-from fedcm.report.grid import MEASURES
+from fedcm.report.groups import MEASURES
 from fedcm.report.story import Story, told
 from fedcm.report.writing import end_live, write_page
 

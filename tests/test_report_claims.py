@@ -7,7 +7,7 @@ from made_digests import made, paper_grid, paper_sweep, wavering
 
 from fedcm.report.claims import Claim, claims, oscillation
 from fedcm.report.digest import Digest
-from fedcm.report.grid import Entry, grouped
+from fedcm.report.groups import Entry, grouped
 
 TEXTS = ["most accurate", "setting I ", "from IID", "oscillates", "inner optimum", "beats α = 1"]
 

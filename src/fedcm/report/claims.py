@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Literal, final
 
 from fedcm.report.digest import Digest
-from fedcm.report.grid import Cell, Entry, Group, algorithm_title
+from fedcm.report.groups import Cell, Entry, Group, algorithm_title
 from fedcm.report.sweeps import Found, beats_one, inner_optimum, sweeps_of
 from fedcm.report.words import score, scored, signed
 
@@ -41,12 +41,12 @@ def claims(groups: Sequence[Group], digests: Sequence[Digest]) -> list[Claim]:
         _judged(
             "FedCM loses least, in points, when participation falls from setting I to setting II",
             [found for group in groups for found in _losses(group, _from_one_to_two)],
-            "needs FedCM and another algorithm in setting I (100 clients, 10 %) and II (500 clients, 2 %)",
+            "needs FedCM and another algorithm, equally long, in setting I (100 clients, 10 %) and II (500, 2 %)",
         ),
         _judged(
             "FedCM loses least, in points, from IID to Dirichlet",
             [found for group in groups for found in _losses(group, _from_iid_to_dirichlet)],
-            "needs FedCM and another algorithm on an IID and a Dirichlet split of the same clients",
+            "needs FedCM and another algorithm, equally long, on an IID and a Dirichlet split over as many clients",
         ),
         _judged(
             "FedAdam's curve oscillates more than FedCM's",

@@ -1,7 +1,7 @@
 """Rounds and bytes to given accuracies, on the page and as a sheet."""
 
 from fedcm.report.costs import Cost, cost, targets_of
-from fedcm.report.grid import Group
+from fedcm.report.groups import Group
 from fedcm.report.markup import Html, boxed, tag
 from fedcm.report.sheet import Sheet
 from fedcm.report.words import amount

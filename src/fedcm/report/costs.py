@@ -4,7 +4,7 @@ import statistics
 from typing import NamedTuple
 
 from fedcm.report.digest import Digest
-from fedcm.report.grid import Entry, Group
+from fedcm.report.groups import Entry, Group
 
 _TARGETS = 4  # columns at most: the highest that anybody reached
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.report.averages import averaged
-from fedcm.report.grid import Group
+from fedcm.report.groups import Group
 from fedcm.report.looks import Look
 from fedcm.report.style import figure
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fedcm.report.averages import averaged
 from fedcm.report.digest import Digest, Participation
-from fedcm.report.grid import Entry
+from fedcm.report.groups import Entry
 from fedcm.report.story import Story
 from fedcm.report.words import several
 

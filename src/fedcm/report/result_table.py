@@ -1,7 +1,7 @@
 """The table that a report opens with, on the page and as a sheet."""
 
 from fedcm.report.digest import Digest
-from fedcm.report.grid import MAIN, MEASURES, Entry, Group, Row
+from fedcm.report.groups import MAIN, MEASURES, Entry, Group, Row
 from fedcm.report.markup import Html, boxed, joined, tag
 from fedcm.report.sheet import Sheet
 from fedcm.report.words import accuracy, several

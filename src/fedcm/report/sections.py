@@ -4,7 +4,7 @@ from itertools import groupby
 
 from fedcm.report.cost_table import cost_table
 from fedcm.report.differences import differing, flat
-from fedcm.report.grid import MAIN, MEASURES
+from fedcm.report.groups import MAIN, MEASURES
 from fedcm.report.markup import Html, joined, table, tag
 from fedcm.report.result_table import result_table
 from fedcm.report.story import Story, answer

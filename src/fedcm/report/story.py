@@ -7,7 +7,7 @@ from typing import final
 
 from fedcm.report.claims import Claim, claims
 from fedcm.report.digest import Digest
-from fedcm.report.grid import MAIN, Group, grouped
+from fedcm.report.groups import MAIN, Group, grouped
 from fedcm.report.looks import Look, looks
 
 

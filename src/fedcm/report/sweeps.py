@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fedcm.report.differences import of_method
 from fedcm.report.digest import Digest
-from fedcm.report.grid import Entry, one_a_seed, surroundings, title_of
+from fedcm.report.groups import Entry, one_a_seed, surroundings, title_of
 from fedcm.report.words import score, scored
 
 _NEAR = (0.03, 0.3)  # "about 0.1": the neighbours of 0.1 among the paper's own values of α, and what lies between

@@ -1,6 +1,6 @@
 """Numbers as a report writes them."""
 
-from fedcm.report.grid import MAIN, Entry
+from fedcm.report.groups import MAIN, Entry
 
 
 def accuracy(entry: Entry, measure: str = MAIN) -> str:
@@ -46,7 +46,7 @@ def amount(count: float) -> str:
 def duration(seconds: float) -> str:
     """
     >>> duration(3.72), duration(75), duration(7300)
-    ('3.7 s', '1 min 15 s', '2 h 2 min')
+    ('3.7 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 59.95:
         return f"{seconds:.1f} s"

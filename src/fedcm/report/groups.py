@@ -1,7 +1,8 @@
 """Runs put into tables: a table for each data set and model, a row for each algorithm, a column for each cell.
 
 Runs are averaged only where they differ in nothing but their seed. Where runs of one algorithm in one cell differ in a
-setting, each value has a row of its own; runs of other lengths stand in other columns.
+setting, each value has a row of its own; runs of other lengths stand in other columns. One algorithm alone has a row
+for each cell.
 """
 
 import json
@@ -118,7 +119,7 @@ def _group(runs: Sequence[Digest], title: str) -> Group:
         labels = run.labels or surroundings(run)
         if len(lengths) > 1:
             labels = {**labels, "rounds": f"{run.experiment['rounds']} rounds"}
-        cell = Cell(" · ".join(labels.values()), labels)
+        cell = Cell(_cell_name(labels), labels)
         cells.setdefault(cell.name, cell)
         places.setdefault((run.algorithm, cell.name), []).append(run)
     paths: dict[str, dict[str, None]] = {}  # in which each algorithm's runs differ within any one cell
@@ -132,11 +133,29 @@ def _group(runs: Sequence[Digest], title: str) -> Group:
             label = f"{algorithm_title(algorithm)} ({words})" if words else algorithm_title(algorithm)
             rows.setdefault((algorithm, label), {}).setdefault(cell, []).append(run)
     ordered = sorted(rows, key=lambda row: (_rank(row[0]), row[0], _natural(row[1])))
-    return Group(
+    group = Group(
         title,
         tuple(sorted(cells.values(), key=lambda cell: [_natural(text) for text in cell.labels.values()])),
         tuple(Row(label, name, _entries(rows[name, label])) for name, label in ordered),
     )
+    return group if len(group.rows) > 1 or len(group.cells) == 1 else _upright(group)
+
+
+def _upright(group: Group) -> Group:
+    """One row with many cells, such as FedCM by α: what differs becomes the rows, to be compared in one picture."""
+    (row,) = group.rows
+    places = {_cell_name(surroundings(run)) for entry in row.entries.values() for run in entry.runs}
+    column = places.pop() if len(places) == 1 else "accuracy"
+    rows = [Row(f"{row.label} ({cell.name})", row.algorithm, {column: row.entries[cell.name]}) for cell in group.cells]
+    return Group(group.title, (Cell(column, {}),), tuple(rows))
+
+
+def _cell_name(labels: dict[str, str]) -> str:
+    """
+    >>> _cell_name({"setting": "II", "alpha": "0.1"})
+    'II · alpha 0.1'
+    """
+    return " · ".join(f"{name} {text}" if text.replace(".", "").isdigit() else text for name, text in labels.items())
 
 
 def _entries(by_cell: dict[str, list[Digest]]) -> dict[str, Entry]:

@@ -7,7 +7,7 @@ from made_digests import PAPER, made, paper_grid
 
 from fedcm.report.averages import averaged
 from fedcm.report.costs import cost, targets_of
-from fedcm.report.grid import Entry, grouped
+from fedcm.report.groups import Entry, grouped
 from fedcm.report.looks import looks
 from fedcm.report.result_table import result_sheet
 
@@ -42,15 +42,22 @@ def test_runs_that_differ_in_a_setting_have_rows_of_their_own() -> None:
     assert set(group.rows[0].entries) == {"I · dirichlet", "II · dirichlet"}
 
 
+def test_one_algorithm_alone_has_a_row_for_each_cell() -> None:
+    (group,) = grouped([made(options={"alpha": a}, labels={"alpha": str(a)}) for a in (0.3, 0.05, 0.1)])
+    assert [row.label for row in group.rows] == ["FedCM (alpha 0.05)", "FedCM (alpha 0.1)", "FedCM (alpha 0.3)"]
+    assert [cell.name for cell in group.cells] == ["100 clients · p = 0.1 · dirichlet 0.6"]
+
+
 def test_a_setting_that_changes_with_the_cell_alone_makes_no_rows() -> None:
-    (group,) = grouped([made(options={"alpha": 0.1}), made(options={"alpha": 0.05}, setting="II")])
-    assert [row.label for row in group.rows] == ["FedCM"]
+    here, there = made(options={"alpha": 0.1}), made(options={"alpha": 0.05}, setting="II")
+    (group,) = grouped([here, there, made("fedavg")])
+    assert [row.label for row in group.rows] == ["FedCM", "FedAvg"]
 
 
 def test_other_data_other_models_and_other_lengths_are_never_averaged() -> None:
     groups = grouped([made(), made(source="cifar10", seed=2)])
     assert [group.title for group in groups] == ["digits, mlp", "cifar10, mlp"]
-    (group,) = grouped([made(), made(rounds=80, seed=2)])
+    (group,) = grouped([made(), made(rounds=80, seed=2), made("fedavg")])
     assert [cell.name for cell in group.cells] == ["I · dirichlet · 40 rounds", "I · dirichlet · 80 rounds"]
 
 
@@ -62,7 +69,7 @@ def test_a_seed_that_was_run_twice_counts_once() -> None:
 
 
 def test_runs_without_labels_stand_under_their_split_and_participation() -> None:
-    (group,) = grouped([made(labels={}), made(labels={}, setting="II", split="iid")])
+    (group,) = grouped([made(labels={}), made("fedavg", labels={}, setting="II", split="iid")])
     assert [cell.name for cell in group.cells] == [
         "100 clients · p = 0.1 · dirichlet 0.6",
         "500 clients · p = 0.02 · iid",
