@@ -73,9 +73,11 @@ def texts(browser: Any, selector: str) -> list[str]:
 
 
 def wait(browser: Any, condition: Callable[[Any], Any]) -> Any:
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.wait import WebDriverWait
 
-    return WebDriverWait(browser, 20, 0.05).until(condition)
+    gone = (StaleElementReferenceException,)  # with the page that has just been left
+    return WebDriverWait(browser, 20, 0.05, ignored_exceptions=gone).until(condition)
 
 
 def drawn_lines(browser: Any) -> int:
@@ -196,7 +198,7 @@ def test_a_live_page_shows_what_is_new_and_keeps_what_was_picked(opened: Open, t
     found(browser, "input[value=best]")[0].click()
     write_page(story_of(made(), made("fedavg"), made("scaffold", 0.9)), tmp_path, "2")
     wait(browser, lambda b: len(found(b, ".result tbody tr")) == 3)
-    wait(browser, lambda b: drawn_lines(b) == 2)
+    wait(browser, lambda b: drawn_lines(b) == 2 and len(found(b, ".legend button")) == 3)
     assert [button.get_attribute("aria-pressed") for button in found(browser, ".legend button")] == [
         "true",
         "false",

@@ -128,7 +128,7 @@ def test_digests_are_written_one_a_run_and_make_the_same_page(
     whole(experiment(rounds=3, seed=4), tmp_path / "runs" / "b", "same")
     answer = fedcm("report", tmp_path / "runs", "--digests", tmp_path / "digests")
     assert (answer.code, answer.err) == (0, "")
-    assert sorted(path.name for path in (tmp_path / "digests").iterdir()) == ["same-2.json", "same.json"]
+    assert sorted(path.name for path in (tmp_path / "digests").iterdir()) == ["a-same.json", "b-same.json"]
     for source, page in (("runs", "one"), ("digests", "two")):
         assert fedcm("report", tmp_path / source, "-o", tmp_path / page).code == 0
     one, two = ((tmp_path / page / "tables" / "numbers.csv").read_text() for page in ("one", "two"))

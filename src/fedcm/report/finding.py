@@ -1,6 +1,7 @@
 """The runs and digests that paths lead to: a run's folder, a folder of such, however deep, or a digest."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,10 +26,10 @@ class Found:
     def digests(self, paths: Iterable[Path]) -> list[Digest]:
         """Each run once; what is damaged is told in `left_out`. Nothing at all is refused."""
         self.left_out.clear()
-        found: list[Digest] = []
+        found: list[tuple[Path, Digest]] = []
         for path in _places(paths):
             try:
-                found.append(self._digest(path))
+                found.append((path, self._digest(path)))
             except Refused as refusal:
                 self.left_out.append(str(refusal))
         if not found:
@@ -102,11 +103,14 @@ def _stat(path: Path) -> os.stat_result | None:
         return None
 
 
-def _told_apart(digests: list[Digest]) -> list[Digest]:
-    """Runs of one name in several folders get numbers."""
-    times: dict[str, int] = {}
+def _told_apart(found: list[tuple[Path, Digest]]) -> list[Digest]:
+    """Runs of one name in several folders are told by their folders too, and by numbers where that is not enough."""
+    times = Counter(digest.name for _, digest in found)
+    names = [d.name if times[d.name] == 1 else f"{path.absolute().parent.name}/{d.name}" for path, d in found]
+    seen: Counter[str] = Counter()
     result = []
-    for digest in digests:
-        times[digest.name] = count = times.get(digest.name, 0) + 1
-        result.append(digest if count == 1 else digest.model_copy(update={"name": f"{digest.name} ({count})"}))
+    for (_, digest), name in zip(found, names, strict=True):
+        seen[name] += 1
+        own = name if seen[name] == 1 else f"{name} ({seen[name]})"
+        result.append(digest if own == digest.name else digest.model_copy(update={"name": own}))
     return result

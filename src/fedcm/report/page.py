@@ -65,7 +65,13 @@ def _pictures(name: str, title: str, pictures: list[dict[str, Any]], numbers: An
         )
         for k, picture in enumerate(pictures)
     ]
-    return tag("section", tag("h2", title, id=f"{name}-title"), *figures, id=name, aria_labelledby=f"{name}-title")
+    return tag(
+        "section",
+        tag("h2", title, id=f"{name}-title"),
+        tag("div", *figures, class_="pictures"),
+        id=name,
+        aria_labelledby=f"{name}-title",
+    )
 
 
 def _times(picture: dict[str, Any]) -> Html:

@@ -48,7 +48,8 @@ def _short(values: list[float | None]) -> list[float | None]:
 def participations(story: Story) -> list[dict[str, Any]]:
     """One for each way of taking part; seeds are averaged, algorithms draw the same cohorts."""
     found: dict[str, dict[int, tuple[Digest, Participation]]] = {}
-    for run in story.digests:
+    over = [run for run in story.digests if run.state in ("finished", "diverged")]
+    for run in over or story.digests:
         seen = run.participation
         if not seen.times:
             continue
@@ -65,8 +66,8 @@ def participations(story: Story) -> list[dict[str, Any]]:
                 counts[times] = counts.get(times, 0) + clients / len(by_seed)
         cohort = sum(seen.mean_cohort for _, seen in by_seed.values()) / len(by_seed)
         empty = sum(seen.empty_rounds for _, seen in by_seed.values()) / len(by_seed)
-        over = "" if len(by_seed) == 1 else f", mean over {len(by_seed)} seeds"
-        said = f"{cohort:.3g} clients a round on average, {empty:.3g} rounds without any{over}"
+        seeds = "" if len(by_seed) == 1 else f", mean over {len(by_seed)} seeds"
+        said = f"{cohort:.3g} clients a round on average, {empty:.3g} rounds without any{seeds}"
         result.append({"title": title, "times": [[k, round(counts[k], 3)] for k in sorted(counts)], "said": said})
     return result
 

@@ -1,4 +1,11 @@
 // Participation and label mixes.
+const shares = (picture) => picture.shown.map((row) => {
+  const all = row.reduce((sum, count) => sum + count, 0) || 1;
+  return row.map((count) => (100 * count) / all);
+});
+// one scale for all label mixes, so that they can be compared
+const largest = Math.max(1, ...data.mixes.flatMap((picture) => shares(picture).flat()));
+
 const DRAWN = {
   participation: (picture) => [
     [{ type: "bar", x: picture.times.map((t) => t[0]), y: picture.times.map((t) => t[1]),
@@ -6,15 +13,12 @@ const DRAWN = {
     { bargap: 0.08, xaxis: small("rounds that a client took part in", { rangemode: "tozero" }), yaxis: small("clients") },
   ],
   mixes: (picture) => {
-    const shares = picture.shown.map((row) => {
-      const all = row.reduce((sum, count) => sum + count, 0) || 1;
-      return row.map((count) => (100 * count) / all);
-    });
-    const classes = shares.length ? shares[0].map((_, k) => k) : [];
+    const mix = shares(picture);
+    const classes = mix.length ? mix[0].map((_, k) => k) : [];
     const paper = printing ? "#ffffff" : variable("--paper");
     return [
-      [{ type: "heatmap", z: classes.map((k) => shares.map((row) => row[k])), x: shares.map((_, k) => k + 1), y: classes,
-        colorscale: [[0, paper], [1, isDark() ? "#8ED1F6" : "#00456b"]], zmin: 0, xgap: 1, ygap: shares.length && classes.length < 40 ? 1 : 0,
+      [{ type: "heatmap", z: classes.map((k) => mix.map((row) => row[k])), x: mix.map((_, k) => k + 1), y: classes,
+        colorscale: [[0, paper], [1, isDark() ? "#8ED1F6" : "#00456b"]], zmin: 0, zmax: largest, xgap: 1, ygap: mix.length && classes.length < 40 ? 1 : 0,
         colorbar: { title: { text: "% of a client" }, thickness: 10, outlinewidth: 0 },
         hovertemplate: "client %{x}, class %{y}: %{z:.1f} %<extra></extra>" }],
       { xaxis: small("client", { showgrid: false }), yaxis: small("class", { showgrid: false, dtick: classes.length > 20 ? 20 : 1 }) },
