@@ -67,14 +67,15 @@ function axis(name, log, extra) {
 function layout(extra) {
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false,
+    ...(printing ? { width: 660 } : { autosize: true }), // paper has no size yet when it is drawn for it
     font: { family: variable("--sans"), size: narrow.matches ? 12 : 13, color: ink() },
     margin: { l: 8, r: 8, t: 8, b: 8 },
     hoverlabel: { bgcolor: printing ? "#fff" : variable("--wash"), bordercolor: rule(), font: { color: ink() } },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: rule(), activecolor: ink() },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: variable("--faint"), activecolor: ink() },
     dragmode: narrow.matches ? false : "zoom", ...extra,
   };
 }
 const CONFIG = {
   responsive: true, displaylogo: false, displayModeBar: narrow.matches ? false : "hover",
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d"],
+  modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], // named, so that none of them leaves the page
 };
