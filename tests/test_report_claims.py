@@ -54,6 +54,12 @@ def test_a_tie_is_no_win() -> None:
     assert verdicts([made(accuracy=0.8), made("fedavg", 0.8)])["most accurate"] == "not seen"
 
 
+def test_the_row_in_the_most_cells_speaks_for_an_algorithm() -> None:
+    tuned = made(accuracy=0.99, options={"alpha": 0.3}, setting="II", split="iid")
+    weaker = with_accuracy(paper_grid(), 0.5, algorithm="fedcm", labels={"setting": "II", "split": "iid"})
+    assert verdicts([*weaker, tuned])["most accurate"] == "not seen"
+
+
 def test_another_that_loses_less_undoes_the_claims_about_losses() -> None:
     there = {"setting": "II", "split": "dirichlet"}
     found = verdicts(with_accuracy(paper_grid(), 0.87, algorithm="fedadam", labels=there))

@@ -1,7 +1,7 @@
 """What the FedCM paper claims beyond single cells, held against the runs: seen, not seen, or not tested.
 
 Runs that go on do not count; one that diverged counts as 0 %; a tie is no win. Where an algorithm has several rows in
-a cell, its best one stands for it.
+a cell, the one that stands in the most cells speaks for it: the best would be chosen by the test set.
 """
 
 import math
@@ -74,15 +74,16 @@ def _judged(text: str, found: Sequence[Found], needs: str) -> Claim:
 
 
 def _standings(group: Group, cell: str) -> dict[str, Entry]:
-    """Each algorithm's best finished row in a cell."""
-    best: dict[str, Entry] = {}
+    """Each algorithm's finished runs in a cell; of several rows the widest, of equally wide ones the best."""
+    found: dict[str, tuple[int, float, Entry]] = {}
     for row in group.rows:
         entry = row.entries.get(cell)
         if entry is None or not entry.over or not entry.values():
             continue
-        if row.algorithm not in best or score(entry) > score(best[row.algorithm]):
-            best[row.algorithm] = entry
-    return best
+        candidate = len(row.entries), score(entry), entry
+        if row.algorithm not in found or candidate[:2] > found[row.algorithm][:2]:
+            found[row.algorithm] = candidate
+    return {algorithm: entry for algorithm, (_, _, entry) in found.items()}
 
 
 def _best(group: Group) -> Iterator[Found]:
