@@ -41,6 +41,7 @@ def run(
     compile: Compile = None,
     device: Device = None,
     precision: Precision = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Replace a run of the same name.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
@@ -51,16 +52,16 @@ def run(
     from fedcm.record import begun_by
     from fedcm.starting import begin
 
-    with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
+    with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
         size, chosen = (
-            _crew_size(workers, launch),
+            crew_size(workers, launch),
             load(experiment, changes(settings, seed, compile, device, precision)),
         )
         folder = begun_by(launch.job, runs_dir) if launch is not None else None
         if folder is not None:
             code = _go_on(folder, data_dir, stopping, size, launch)
         else:
-            started = begin(chosen, runs_dir, name, data_dir, stopping, workers=size, launch=launch)
+            started = begin(chosen, runs_dir, name, data_dir, stopping, replace=fresh, workers=size, launch=launch)
             folder = started.folder
             say(f"run {folder.path}")
             if started.assembly.measured:
@@ -86,9 +87,9 @@ def resume(
     """
     from fedcm.record import RunFolder, there_is
 
-    with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
+    with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
         folder = RunFolder.open(run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run)
-        code = _go_on(folder, data_dir, stopping, _crew_size(workers, launch), launch)
+        code = _go_on(folder, data_dir, stopping, crew_size(workers, launch), launch)
     _show_summary(folder, as_json)
     raise typer.Exit(code)
 
@@ -106,60 +107,6 @@ def _go_on(folder: Any, data_dir: Path | None, stopping: Callable[[], bool], siz
     resumed = resume(folder.path, data_dir, say, stopping, workers=size, launch=launch)
     say(f"run {folder.path} goes on at round {resumed.first} of {resumed.rounds}")
     return _drive(resumed)
-
-
-def compare(
-    experiment: ExperimentPath,
-    algorithms: Annotated[
-        str, typer.Option(help="Such as `fedavg,fedcm,my_module:Mine`; all bundled ones unless given.")
-    ] = "",
-    settings: Settings = None,
-    seed: Seed = None,
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    compile: Compile = None,
-    device: Device = None,
-    precision: Precision = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run an experiment once for each algorithm, then show a table and draw the curves.
-
-    What is finished is not run again, what was stopped goes on. Settings of one algorithm stand in the experiment's
-    `[for.NAME]` table.
-
-    Example: `fedcm compare experiments/demo.toml --algorithms fedavg,fedcm`
-    """
-    from fedcm.algorithms import ALGORITHMS
-    from fedcm.comparison import compared
-    from fedcm.report.curves import draw_curves
-    from fedcm.report.tables import comparison_table
-
-    names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
-    how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
-    with _sharing(data_dir, how) as (stopping, launch), only_results_on_stdout(as_json), going_on_by(how):
-        folders = compared(
-            experiment,
-            names,
-            changes(settings, seed, compile, device, precision),
-            runs_dir,
-            data_dir,
-            _crew_size(workers, launch),
-            fresh=fresh,
-            stop_requested=stopping,
-            launch=launch,
-        )
-    summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
-    if as_json:
-        print(json.dumps(summaries, indent=2))
-    else:
-        comparison_table(summaries)
-    curves = {name: folder.read_metrics() for name, folder in folders.items()}
-    picture = draw_curves(curves, experiment.stem, runs_dir / f"{experiment.stem}.png")
-    (say if as_json else print)(f"curves: {picture}")
-    if any(summary.get("outcome") != "finished" for summary in summaries.values()):
-        raise typer.Exit(1)
 
 
 def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
@@ -201,7 +148,7 @@ def _drive(run: Any) -> int:
 
 
 @contextmanager
-def _sharing(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], bool], Any]]:
+def sharing_the_work(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], bool], Any]]:
     """Gives a function that tells whether to stop, and the processes that torchrun started, if it did."""
     from fedcm.team import sharing
     from fedcm.torchrun import follows
@@ -214,7 +161,7 @@ def _sharing(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], boo
         yield stopping, launch
 
 
-def _crew_size(workers: int | None, launch: Any) -> int:
+def crew_size(workers: int | None, launch: Any) -> int:
     """How many processes to share the work with on this machine; torchrun's are there already."""
     from fedcm.threads import physical_cores
 
