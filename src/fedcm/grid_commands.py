@@ -1,7 +1,7 @@
 """`fedcm compare`, `sweep` and `reproduce`: many runs from one file, then a table and the curves."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,27 +133,21 @@ def _all(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from fedcm.in_turn import run_in_turn
-    from fedcm.report.series_progress import shown_series
-    from fedcm.series import run_all, tasks_of
+    from fedcm.planning import planned
+    from fedcm.series import tasks_of
 
     how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
+    estimates = []
     with sharing_the_work(data_dir, how) as (stopping, launch), only_results_on_stdout(as_json), going_on_by(how):
         tasks = tasks_of(runs, runs_dir, fresh=fresh)
         cores = crew_size(workers, launch)
         if dry_run:
-            _print_plan(tasks, data_dir, cores, as_json)
-            return
-        left = sum(not task.over for task in tasks)
-        jobs = max(min(left, cores), 1)
-        if left < len(tasks):
-            say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")
-        if launch is not None:
-            passing = run_in_turn(tasks, data_dir, launch, stopping)
+            estimates = planned(tasks, data_dir)
         else:
-            passing = run_all(tasks, data_dir, jobs=jobs, workers=max(cores // jobs, 1), stop_requested=stopping)
-        for _ in shown_series(passing, tasks, jobs):
-            pass
+            _run_all(tasks, data_dir, cores, stopping, launch)
+    if dry_run:
+        _print_plan(estimates, cores, as_json)
+        return
     _show(tasks, title, runs_dir, as_json)
     if failed := [task for task in tasks if task.state == "failed"]:
         raise Refused(f"{failed[0].run.name} failed: {failed[0].why}")
@@ -161,11 +155,28 @@ def _all(
         raise typer.Exit(1)
 
 
-def _print_plan(tasks: Sequence[Any], data_dir: Path | None, cores: int, as_json: bool) -> None:
-    from fedcm.planning import planned
+def _run_all(
+    tasks: Sequence[Any], data_dir: Path | None, cores: int, stopping: Callable[[], bool], launch: Any
+) -> None:
+    from fedcm.in_turn import run_in_turn
+    from fedcm.report.series_progress import shown_series
+    from fedcm.series import run_all
+
+    left = sum(not task.over for task in tasks)
+    jobs = max(min(left, cores), 1)
+    if left < len(tasks):
+        say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")
+    if launch is not None:
+        passing = run_in_turn(tasks, data_dir, launch, stopping)
+    else:
+        passing = run_all(tasks, data_dir, jobs=jobs, workers=max(cores // jobs, 1), stop_requested=stopping)
+    for _ in shown_series(passing, tasks, jobs):
+        pass
+
+
+def _print_plan(estimates: Sequence[Any], cores: int, as_json: bool) -> None:
     from fedcm.report.tables import plan_table
 
-    estimates = planned(tasks, data_dir)
     if as_json:
         rows = [
             {"run": e.task.run.name, "state": e.task.state, "rounds": e.task.rounds, "done": e.task.done}
