@@ -20,7 +20,7 @@ from fedcm.experiment import Experiment, resolved
 from fedcm.series import Task
 from fedcm.threads import one_thread
 
-_ROUNDS = 10  # whose cohorts are drawn to know how many take part
+_ROUNDS = 100  # whose cohorts are drawn to know how many take part
 _TRIALS = 3
 
 
