@@ -12,6 +12,7 @@ from fedcm.refusal import Refused
 from fedcm.running import drive
 from fedcm.starting import begin, default_name, resume
 from fedcm.torchrun import Launch
+from fedcm.tracking import Tracker, track_again, tracked
 
 
 def compared(
@@ -25,6 +26,7 @@ def compared(
     fresh: bool = False,
     stop_requested: Callable[[], bool] = lambda: False,
     launch: Launch | None = None,
+    trackers: Sequence[type[Tracker]] = (),
 ) -> dict[str, RunFolder]:
     """The runs by algorithm, finished or diverged. All experiments are read before the first one runs."""
     experiments = {name: load(experiment, settings, name) for name in algorithms}
@@ -37,7 +39,7 @@ def compared(
     for position, (name, chosen) in enumerate(experiments.items(), 1):
         title, path = f"{name} ({position} of {len(experiments)})", paths[name]
         anew = fresh and not (launch is not None and RunFolder(path).is_of(launch.job))  # its own, before a restart
-        _run(chosen, path, data_dir, workers, anew, stop_requested, title, launch)
+        _run(chosen, path, data_dir, workers, anew, stop_requested, title, launch, trackers)
     return {name: RunFolder(path) for name, path in paths.items()}
 
 
@@ -50,10 +52,12 @@ def _run(
     stop_requested: Callable[[], bool],
     title: str,
     launch: Launch | None,
+    trackers: Sequence[type[Tracker]],
 ) -> None:
     summary = RunFolder(path).read_summary()
     if summary is not None and not fresh:
         say(f"{title} has {summary['outcome']} already")
+        track_again(RunFolder(path), trackers)
         return
     if path.exists() and not fresh:
         run = resume(path, data_dir, say, stop_requested, workers=workers, launch=launch)
@@ -61,7 +65,8 @@ def _run(
         where = path.parent, path.name
         run = begin(experiment, *where, data_dir, stop_requested, replace=fresh, workers=workers, launch=launch)
     try:
-        for _ in shown(drive(run), run.rounds, run.first, title):
+        rounds = shown(drive(run), run.rounds, run.first, title)
+        for _ in tracked(rounds, run.folder, run.first, trackers):
             pass
     except Diverged as reason:
         say(f"{title} diverged: {reason}")
