@@ -74,12 +74,16 @@ def test_a_run_that_was_stopped_and_goes_on_has_every_round_once(
     folder = tmp_path / "runs" / "killed"
     words = ["run", path, "--runs-dir", folder.parent, "--name", folder.name, "--track", tracker]
     for stop, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
-        process = subprocess.Popen([sys.executable, "-m", "fedcm", *map(str, words)], stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "fedcm", *map(str, words)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         seen = rounds_in(folder)
         while rounds_in(folder) < seen + 15:
             assert process.poll() is None, process.communicate()
             time.sleep(0.0005)
-        process.send_signal(stop)
+        if stop == signal.SIGINT:
+            os.killpg(process.pid, stop)  # a terminal's Ctrl-C reaches what a tracker started too
+        else:
+            process.send_signal(stop)
         _, err = process.communicate(timeout=60)
         assert process.returncode == code, err
         assert "given up" not in err

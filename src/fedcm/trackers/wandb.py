@@ -35,6 +35,7 @@ class WeightsAndBiases:
             mode="offline" if offline else None,
             resume=None if offline else "allow",
             config=run.settings,
+            reinit="create_new",  # one that was given up before is not gone on with
             settings=wandb.Settings(
                 silent=offline,
                 console="off",
