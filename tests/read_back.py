@@ -60,7 +60,7 @@ def _metrics(folder: Path) -> Series:
 
 def wandb_records(folder: Path) -> Iterator[Any]:
     """wandb itself has no reader of offline files in Python; its messages are its own."""
-    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
     (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
     raw, at, message = path.read_bytes(), 7, b""

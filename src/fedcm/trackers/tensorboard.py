@@ -9,8 +9,8 @@ import shutil
 import time
 from typing import final
 
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils.tensorboard import RecordWriter
 from torch.utils.tensorboard.summary import hparams, text
 
