@@ -187,11 +187,11 @@ def test_a_longer_run_goes_on_in_the_same_log(experiment: Write, fedcm: Fedcm, t
     assert series(tracker, folder) == rounded(expected(folder))
 
 
-def test_only_the_first_process_writes(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+def test_only_the_first_process_writes(experiment: Write, tmp_path: Path) -> None:
     needs("tensorboard")
     folder = tmp_path / "runs" / "one"
-    words = ["--runs-dir", folder.parent, "--name", "one", "--workers", 2, "--track", "tensorboard"]
-    assert fedcm("run", experiment(rounds=4), *words).code == 0
+    words = ["--runs-dir", str(folder.parent), "--name", "one", "--workers", "2", "--track", "tensorboard"]
+    subprocess.run([sys.executable, "-m", "fedcm", "run", str(experiment(rounds=4)), *words], check=True)
     assert len(list((folder / "tensorboard").iterdir())) == 1
     assert series("tensorboard", folder) == rounded(expected(folder))
 

@@ -21,7 +21,8 @@ def _kind(name: str) -> type[Tracker]:
     try:
         return getattr(import_module(f"fedcm.trackers.{name}"), TRACKERS[name])
     except ImportError as error:
+        missing = error.name.split(".")[0] if error.name else error
         raise Refused(
-            f"--track {name} must have its packages installed, and {error.name or error} cannot be imported; "
+            f"--track {name} must have its packages installed, and {missing} cannot be imported; "
             f"install them with `pip install 'fedcm[{name}]'`"
         ) from error
