@@ -7,7 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from fedcm.options import AsJson, Compile, DataDir, Device, ExperimentPath, Precision, RunsDir, Seed, Settings, Workers
+from fedcm.options import (
+    AsJson,
+    Compile,
+    DataDir,
+    Device,
+    ExperimentPath,
+    Precision,
+    RunsDir,
+    Seed,
+    Settings,
+    Track,
+    Workers,
+)
 from fedcm.options import changes as changed
 from fedcm.progress import say
 from fedcm.refusal import Refused
@@ -41,6 +53,7 @@ def compare(
     compile: Compile = None,
     device: Device = None,
     precision: Precision = None,
+    track: Track = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -61,7 +74,7 @@ def compare(
         names = list(ALGORITHMS)
     settings = changed(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds)
-    _all(runs, experiment.stem, runs_dir, data_dir, workers, fresh=fresh, dry_run=dry_run, as_json=as_json)
+    _all(runs, experiment.stem, runs_dir, data_dir, workers, track=track, fresh=fresh, dry_run=dry_run, as_json=as_json)
 
 
 def sweep(
@@ -77,6 +90,7 @@ def sweep(
     runs_dir: RunsDir = Path("runs"),
     data_dir: DataDir = None,
     workers: Workers = None,
+    track: Track = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -89,7 +103,17 @@ def sweep(
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     runs = runs_of(experiment, changed(settings, seed), algorithms=names, seeds=seeds, over=over)
-    _all(runs, f"{experiment.stem}-sweep", runs_dir, data_dir, workers, fresh=fresh, dry_run=dry_run, as_json=as_json)
+    _all(
+        runs,
+        f"{experiment.stem}-sweep",
+        runs_dir,
+        data_dir,
+        workers,
+        track=track,
+        fresh=fresh,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def reproduce(
@@ -104,6 +128,7 @@ def reproduce(
     runs_dir: RunsDir = Path("runs"),
     data_dir: DataDir = None,
     workers: Workers = None,
+    track: Track = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -119,7 +144,7 @@ def reproduce(
 
     runs = [run for path in grid_files(what, scale) for run in runs_of(path, settings or [], seeds=seeds)]
     title, place = f"{scale}-{what}", runs_dir / scale
-    _all(runs, title, place, data_dir, workers, fresh=fresh, dry_run=dry_run, as_json=as_json)
+    _all(runs, title, place, data_dir, workers, track=track, fresh=fresh, dry_run=dry_run, as_json=as_json)
 
 
 def _all(
@@ -129,6 +154,7 @@ def _all(
     data_dir: Path | None,
     workers: int | None,
     *,
+    track: list[str] | None,
     fresh: bool,
     dry_run: bool,
     as_json: bool,
@@ -144,7 +170,7 @@ def _all(
         if dry_run:
             estimates = planned(tasks, data_dir)
         else:
-            _run_all(tasks, data_dir, cores, stopping, launch)
+            _run_all(tasks, data_dir, cores, stopping, launch, track or [])
     if dry_run:
         _print_plan(estimates, cores, as_json)
         return
@@ -156,20 +182,33 @@ def _all(
 
 
 def _run_all(
-    tasks: Sequence[Any], data_dir: Path | None, cores: int, stopping: Callable[[], bool], launch: Any
+    tasks: Sequence[Any],
+    data_dir: Path | None,
+    cores: int,
+    stopping: Callable[[], bool],
+    launch: Any,
+    track: list[str],
 ) -> None:
     from fedcm.in_turn import run_in_turn
     from fedcm.report.series_progress import shown_series
     from fedcm.series import run_all
+    from fedcm.trackers import named
+    from fedcm.tracking import track_again
 
+    trackers = named(track)
+    for task in tasks:
+        if task.over:
+            track_again(task.folder, trackers)
     left = sum(not task.over for task in tasks)
     jobs = max(min(left, cores), 1)
     if left < len(tasks):
         say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")
     if launch is not None:
-        passing = run_in_turn(tasks, data_dir, launch, stopping)
+        passing = run_in_turn(tasks, data_dir, launch, stopping, trackers)
     else:
-        passing = run_all(tasks, data_dir, jobs=jobs, workers=max(cores // jobs, 1), stop_requested=stopping)
+        passing = run_all(
+            tasks, data_dir, jobs=jobs, workers=max(cores // jobs, 1), track=track, stop_requested=stopping
+        )
     for _ in shown_series(passing, tasks, jobs):
         pass
 

@@ -9,10 +9,15 @@ from fedcm.running import drive
 from fedcm.series import Task
 from fedcm.starting import begin, resume
 from fedcm.torchrun import Launch
+from fedcm.tracking import Tracker, tracked
 
 
 def run_in_turn(
-    tasks: Sequence[Task], data_dir: Path | None, launch: Launch, stop_requested: Callable[[], bool]
+    tasks: Sequence[Task],
+    data_dir: Path | None,
+    launch: Launch,
+    stop_requested: Callable[[], bool],
+    trackers: Sequence[type[Tracker]] = (),
 ) -> Iterator[Task]:
     """Gives each task when it is over."""
     for position, task in enumerate(tasks, 1):
@@ -26,7 +31,8 @@ def run_in_turn(
             where = task.folder.path.parent, task.run.name
             run = begin(task.run.experiment, *where, data_dir, stop_requested, replace=task.fresh, launch=launch)
         try:
-            for _ in shown(drive(run), run.rounds, run.first, title):
+            rounds = shown(drive(run), run.rounds, run.first, title)
+            for _ in tracked(rounds, run.folder, run.first, trackers):
                 pass
             task.state = "finished"
         except Diverged as reason:

@@ -84,6 +84,7 @@ def run_all(
     *,
     jobs: int,
     workers: int,
+    track: Sequence[str] = (),
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> Iterator[Task | None]:
     """Run what is left, `jobs` at a time with so many workers each; gives each task that is over, and None between."""
@@ -95,7 +96,7 @@ def run_all(
                     raise Stopped
                 while waiting and len(active) < jobs:
                     task = waiting.pop(0)
-                    active[id(task)] = task, _start(task, data_dir, workers, Path(scratch))
+                    active[id(task)] = task, _start(task, data_dir, workers, track, Path(scratch))
                 for task, child in list(active.values()):
                     task.look()
                     if child.process.poll() is not None:
@@ -114,7 +115,7 @@ class _Child:
     said: Path  # its stderr
 
 
-def _start(task: Task, data_dir: Path | None, workers: int, scratch: Path) -> _Child:
+def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str], scratch: Path) -> _Child:
     words = [sys.executable, "-m", "fedcm"]
     if task.state == "stopped":
         words += ["resume", str(task.folder.path)]
@@ -123,6 +124,7 @@ def _start(task: Task, data_dir: Path | None, workers: int, scratch: Path) -> _C
         described.write_text(to_toml(task.run.experiment), encoding="utf-8")
         words += ["run", str(described), "--name", task.run.name, "--runs-dir", str(task.folder.path.parent)]
         words += ["--fresh"] if task.fresh else []
+    words += [word for name in track for word in ("--track", name)]
     words += ["--workers", str(workers)] + ([] if data_dir is None else ["--data-dir", str(data_dir)])
     said = scratch / f"{task.run.name}.txt"
     with said.open("wb") as file:
