@@ -55,3 +55,4 @@ class WeightsAndBiases:
             self.run.summary.update({f"summary/{key}": value for key, value in summary.items()})
         finished = summary is not None and summary["outcome"] == "finished"
         self.run.finish(exit_code=0 if finished else 1)
+        wandb.teardown()  # an offline run may still be on its way to the disk: this waits
