@@ -55,6 +55,7 @@ MAY_IMPORT = {
     "grid": {"algorithms", "experiment", "overrides", "refusal", "settings"},
     "series": {"algorithms", "executors", "experiment", "grid", "overrides", "record", "refusal"},
     "planning": {"assembly", "data", "evaluate", "experiment", "series", "threads"},
+    "preflight": {"assembly", "planning", "series"},
     "reproduction": {"refusal"},
     "report": {
         *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "planning", "progress", "record"),

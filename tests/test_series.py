@@ -84,7 +84,7 @@ def test_a_run_that_fails_is_told_and_the_others_are_run(experiment: Write, fedc
     words = [sys.executable, "-m", "fedcm", "sweep", path.name, "--over", "model.width=1,2,3", "--workers", "1"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
-    assert "small-2-fedcm-seed3 failed" in done.stderr
+    assert "1 of 3 runs failed, first small-2-fedcm-seed3" in done.stderr
     assert "3/3" in done.stderr
     for width in (1, 3):
         assert summary_of(tmp_path / "runs" / f"small-{width}-fedcm-seed3")["outcome"] == "finished"

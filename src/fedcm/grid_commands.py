@@ -174,9 +174,9 @@ def _all(
     if dry_run:
         _print_plan(estimates, cores, as_json)
         return
-    _show(tasks, title, runs_dir, as_json)
     if failed := [task for task in tasks if task.state == "failed"]:
-        raise Refused(f"{failed[0].run.name} failed: {failed[0].why}")
+        raise Refused(f"{len(failed)} of {len(tasks)} runs failed, first {failed[0].run.name}: {failed[0].why}")
+    _show(tasks, title, runs_dir, as_json)
     if any(task.state != "finished" for task in tasks):
         raise typer.Exit(1)
 
@@ -190,6 +190,7 @@ def _run_all(
     track: list[str],
 ) -> None:
     from fedcm.in_turn import run_in_turn
+    from fedcm.preflight import refuse_what_cannot_begin
     from fedcm.report.series_progress import shown_series
     from fedcm.series import run_all
     from fedcm.trackers import named
@@ -200,6 +201,7 @@ def _run_all(
         if task.over:
             track_again(task.folder, trackers)
     left = sum(not task.over for task in tasks)
+    refuse_what_cannot_begin(tasks, data_dir)
     jobs = max(min(left, cores), 1)
     if left < len(tasks):
         say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")

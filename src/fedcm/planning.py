@@ -44,7 +44,7 @@ def planned(tasks: Sequence[Task], data_dir: Path | None) -> list[Estimate]:
         if task.over:
             estimates.append(Estimate(task, 0.0, 0.0))
             continue
-        experiment = _without_trial(task.run.experiment)
+        experiment = without_trial(task.run.experiment)
         assembly = assemble(experiment, data_dir, datasets.get(experiment.data.source))
         data = assembly.runner.data
         datasets[experiment.data.source] = data.dataset if isinstance(data, ArrayData) else None
@@ -56,7 +56,7 @@ def planned(tasks: Sequence[Task], data_dir: Path | None) -> list[Estimate]:
     return estimates
 
 
-def _without_trial(experiment: Experiment) -> Experiment:
+def without_trial(experiment: Experiment) -> Experiment:
     """What is left to trial is not tried here: one by one, as images are usually fastest."""
     fixed = {"stack": 1, "layout": "channels_last", "compile": "off"}
     left = {key: value for key, value in fixed.items() if getattr(experiment.engine, key) == "auto"}
