@@ -26,9 +26,14 @@ from torch import nn
 from usual_models import usual_model
 from works import WORKS
 
+from fedcm.assembly import assemble
+from fedcm.executors.local import LocalExecutor
+from fedcm.experiment import load
 from fedcm.models import build_model
+from fedcm.training import training
 
 HERE = Path(__file__).parent
+ROUNDS = {"lenet": 20, "cnn": 4, "resnet8": 4, "linear": 100}  # a turn: each takes some seconds
 WORKERS = 2
 
 
@@ -76,8 +81,8 @@ def bare(name: str, rounds: int) -> list[float]:
     return [max(pair) for pair in zip(*times, strict=True)][1:]
 
 
-def command(name: str, algorithm: str, rounds: int, folder: Path) -> list[str]:
-    """What runs this engine, its data and experiment written into the folder; the run goes to the folder's runs/."""
+def experiment(name: str, algorithm: str, rounds: int, folder: Path) -> Path:
+    """The work as this engine's experiment, written into the folder with its data."""
     work = WORKS[name]
     data = folder / f"{work.shape}.npz"
     if not data.exists():
@@ -99,6 +104,12 @@ def command(name: str, algorithm: str, rounds: int, folder: Path) -> list[str]:
     }
     path = folder / f"{name}.toml"
     path.write_text(tomli_w.dumps(table))
+    return path
+
+
+def command(name: str, algorithm: str, rounds: int, folder: Path) -> list[str]:
+    """What runs this engine; the run goes to the folder's runs/."""
+    path = experiment(name, algorithm, rounds, folder)
     words = ["run", str(path), "--runs-dir", str(folder / "runs"), "--workers", str(WORKERS), "--json"]
     return [sys.executable, "-m", "fedcm", *words]
 
@@ -111,38 +122,54 @@ def engine(name: str, algorithm: str, rounds: int, folder: Path) -> list[float]:
 
 
 def measure(name: str, rounds: int, turns: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {"bare": [], "fedavg": [], "fedcm": []}
+    """Medians of the seconds a round, and the median over turns of this engine's time against the bare loop's."""
+    times: dict[str, list[float]] = {"bare": [], "fedavg": []}
+    ratios = []
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(turns):
-            times["bare"] += bare(name, rounds)
-            for algorithm in ("fedavg", "fedcm") if turn % 2 else ("fedcm", "fedavg"):
-                times[algorithm] += engine(name, algorithm, rounds, Path(folder))
-    return {contestant: statistics.median(seconds) for contestant, seconds in times.items()}
+        for _ in range(turns):
+            turn = {"bare": bare(name, rounds), "fedavg": engine(name, "fedavg", rounds, Path(folder))}
+            ratios.append(statistics.median(turn["fedavg"]) / statistics.median(turn["bare"]))
+            for contestant, seconds in turn.items():
+                times[contestant] += seconds
+        overhead, fedcm = side_by_side(name, max(rounds // 2, 4), Path(folder))
+    medians = {contestant: statistics.median(seconds) for contestant, seconds in times.items()}
+    return medians | {"ratio": statistics.median(ratios), "overhead": overhead, "fedcm": fedcm}
 
 
-def row(name: str, medians: dict[str, float]) -> str:
-    against, overhead = medians["fedavg"] / medians["bare"], medians["fedcm"] / medians["fedavg"]
-    seconds = " | ".join(f"{medians[contestant]:.3f}" for contestant in ("bare", "fedavg", "fedcm"))
-    return f"| {name} | {against:.2f} (≤ {WORKS[name].target:.2f}) | {overhead:.3f} | {seconds} |"
+def side_by_side(name: str, rounds: int, folder: Path) -> tuple[float, float]:
+    """FedCM's seconds over FedAvg's, the same round of both in turn in one process; and FedCM's seconds."""
+    plans = []
+    for algorithm in ("fedavg", "fedcm"):
+        assembly = assemble(load(experiment(name, algorithm, rounds, folder)))
+        server = assembly.algorithm.init_server(assembly.problem.initial())
+        plans.append(training(assembly.algorithm, LocalExecutor(assembly.runner), assembly.plan, server))
+    pairs = [[done.metrics["seconds"] for done in pair] for pair in zip(*plans, strict=True)][1:]
+    return statistics.median(fedcm / fedavg for fedavg, fedcm in pairs), statistics.median(pair[1] for pair in pairs)
+
+
+def row(name: str, figures: dict[str, float]) -> str:
+    seconds = " | ".join(f"{figures[contestant]:.3f}" for contestant in ("bare", "fedavg", "fedcm"))
+    return f"| {name} | {figures['ratio']:.2f} (≤ {WORKS[name].target:.2f}) | {figures['overhead']:.3f} | {seconds} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=[], help=", ".join(WORKS))
-    parser.add_argument("--rounds", type=int, default=5, help="a turn; the first of each turn does not count")
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help="a turn (the first does not count); by the model unless given")
+    parser.add_argument("--turns", type=int, default=4)
     asked = parser.parse_args()
     lines = [
-        "| model | FedAvg here / bare loop (target) | FedCM / FedAvg here | bare, s a round | FedAvg, s | FedCM, s |",
+        "| model | FedAvg / bare loop (target) | FedCM / FedAvg | bare, s a round | FedAvg, s | FedCM alone, s |",
         "|---|---|---|---|---|---|",
     ]
     for name in asked.models or WORKS:
-        lines.append(row(name, measure(name, asked.rounds, asked.turns)))
+        lines.append(row(name, measure(name, asked.rounds or ROUNDS[name], asked.turns)))
         print(lines[-1], flush=True)
     if not asked.models:
         head = (
-            "# Measured\n\nWritten by `make bench`: ratios of medians, the contestants taking turns in one run, "
-            f"{WORKERS} one-thread processes each.\nMachine: {platform.processor() or platform.machine()}, "
+            "# Measured\n\nWritten by `make bench`. Against the bare loop: medians of turns in one run, "
+            f"{WORKERS} one-thread processes each.\nFedCM against FedAvg: the same round of both in turn, in one "
+            f"process, the median of the ratios.\nMachine: {platform.processor() or platform.machine()}, "
             f"{multiprocessing.cpu_count()} cores, torch {torch.__version__}, Python {platform.python_version()}.\n\n"
             "## Against the bare loop, and FedCM's overhead\n\n"
         )

@@ -61,7 +61,7 @@ def efficiency(clients: int, workers: int, seconds: float, sent: float, bandwidt
     """
     >>> efficiency(100, 1, 1.0, 1e6, 1.0)
     1.0
-    >>> round(efficiency(100, 64, 1.0, 0.0, 1.0), 2)  # two of the 64 shares of ⌈100/64⌉ are full
+    >>> round(efficiency(100, 64, 1.0, 0.0, 1.0), 2)  # 36 of the 64 have two clients, the others one
     0.78
     """
     return clients * seconds / (workers * round_time(clients, workers, seconds, sent, bandwidth))

@@ -49,9 +49,17 @@ MAY_IMPORT = {
     "record": {"atomic", "checkpoint", "refusal"},
     "summary": set(),
     "progress": set(),
+    "tracking": {"overrides", "progress", "record"},
+    "trackers": {"refusal", "tracking"},
     "options": set(),
+    "grid": {"algorithms", "experiment", "overrides", "refusal", "settings"},
+    "series": {"algorithms", "executors", "experiment", "grid", "overrides", "record", "refusal"},
+    "planning": {"assembly", "data", "evaluate", "experiment", "series", "threads"},
+    "preflight": {"assembly", "planning", "series"},
+    "reproduction": {"refusal"},
     "report": {
-        *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "record", "refusal", "report"),
+        *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "planning", "progress", "record"),
+        *("refusal", "report", "series"),
         *("chance", "data", "settings", "summary"),  # for the digest of a run's folder alone
     },
 }
@@ -84,7 +92,8 @@ def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
         "api",
         "assembly",
         "cli",
-        "comparison",
+        "grid_commands",
+        "in_turn",
         "data_commands",
         "report_commands",
         "run_commands",
@@ -110,10 +119,19 @@ def test_help_and_import_do_not_load_torch() -> None:
         "sys.argv = ['fedcm', '--help']\n"
         "try: fedcm.cli.main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'torch', 'numpy', 'sklearn', 'matplotlib', 'plotly', 'pydantic'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
+        "heavy = {'torch', 'numpy', 'sklearn', 'matplotlib', 'plotly', 'pydantic', 'tensorboard', 'mlflow', 'wandb'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_trackers_package_is_imported_by_its_own_file_alone() -> None:
+    for path in SOURCE.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        words = {word for name in names if not name.startswith("fedcm") for word in name.split(".")}
+        assert words & {"tensorboard", "mlflow", "wandb"} <= ({path.stem} if path.parent.stem == "trackers" else set())
 
 
 def test_nothing_is_unpickled_but_the_checked_cifar_files() -> None:

@@ -164,7 +164,7 @@ def test_a_comparison_goes_on_with_runs_whose_engine_was_found_by_trying(
     assert fedcm(*words).code == 0
     again = fedcm(*words)
     assert again.code == 0
-    assert "has finished already" in again.err
+    assert "2 of 2 runs are finished already" in again.err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one here")

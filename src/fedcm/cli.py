@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from fedcm.data_commands import data_app
+from fedcm.grid_commands import compare, reproduce, sweep
 from fedcm.options import AsJson, DataDir, RunsDir
 from fedcm.refusal import Refused
 from fedcm.report_commands import report
-from fedcm.run_commands import compare, resume, run
+from fedcm.run_commands import resume, run
 from fedcm.signals import StopSignals
 
 app = typer.Typer(
@@ -44,7 +45,7 @@ def _options(
     pass
 
 
-for command in (run, resume, compare, report):
+for command in (run, resume, compare, sweep, reproduce, report):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

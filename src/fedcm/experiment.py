@@ -127,6 +127,8 @@ _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
 def load(path: Path, settings: Iterable[str] = (), algorithm: str | None = None) -> Experiment:
     """The experiment of a TOML file with settings put over it; its `[for.NAME]` tables are checked too."""
     table = read_table(path)
+    if "grid" in table:
+        raise Refused(f"{str(path)!r} asks for many runs; run them with `fedcm compare {path}`")
     for name in table["for"] if isinstance(table.get("for"), dict) else ():
         if name in ALGORITHMS:
             try:

@@ -41,6 +41,15 @@ Workers = Annotated[
         show_default=False,
     ),
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="NAME,…",
+        help="Tell tensorboard, mlflow or wandb every round too; a comma list, or repeated (docs/guides/tracking.md).",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
 
 

@@ -45,14 +45,28 @@ def override(table: Table, settings: Iterable[str], algorithm: str | None = None
             algorithm = value
     table = for_algorithm(table, algorithm)
     for keys, value in changes:
-        _make_room(table, keys, value)
-        inner = table
-        for key in keys[:-1]:
-            inner = inner.setdefault(key, {})
-            if not isinstance(inner, dict):
-                raise Refused(f"--set {'.'.join(keys)}: {key!r} is a value, not a table")
-        inner[keys[-1]] = value
+        put(table, keys, value)
     return table
+
+
+def put(table: Table, keys: list[str], value: Any) -> None:
+    """One setting into the table, in place."""
+    _make_room(table, keys, value)
+    inner = table
+    for key in keys[:-1]:
+        inner = inner.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise Refused(f"--set {'.'.join(keys)}: {key!r} is a value, not a table")
+    inner[keys[-1]] = value
+
+
+def put_all(table: Table, changes: Mapping[str, Any], under: tuple[str, ...] = ()) -> None:
+    """A table of settings into the table, in place; those that choose a kind first, since the others belong to it."""
+    for key in sorted(changes, key=lambda key: key not in ("kind", "name")):
+        if isinstance(changes[key], Mapping):
+            put_all(table, changes[key], (*under, key))
+        else:
+            put(table, [*under, key], changes[key])
 
 
 def for_algorithm(table: Table, name: str | None = None) -> Table:
@@ -102,6 +116,21 @@ def _parsed(setting: str) -> tuple[list[str], Any]:
     if not equals or not all(keys):
         raise Refused(f"--set takes path=value, such as client.lr=0.05, got {setting!r}")
     return keys, _value(text.strip())
+
+
+def parsed_values(setting: str) -> tuple[list[str], list[tuple[str, Any]]]:
+    """Of `path=value,value`: the path's keys, and each value with its text.
+
+    >>> parsed_values("algorithm.alpha=0.1, 1")
+    (['algorithm', 'alpha'], [('0.1', 0.1), ('1', 1)])
+    """
+    path, equals, text = setting.partition("=")
+    keys, texts = path.strip().split("."), [one.strip() for one in text.split(",")]
+    if not equals or not all(keys) or not all(texts) or len(set(texts)) < len(texts):
+        raise Refused(
+            f"--over takes path=value,value with values that differ, such as client.lr=0.1,0.3, got {setting!r}"
+        )
+    return keys, [(one, _value(one)) for one in texts]
 
 
 def _value(text: str) -> Any:

@@ -20,6 +20,7 @@ from fedcm.options import (
     RunsDir,
     Seed,
     Settings,
+    Track,
     Workers,
     changes,
 )
@@ -41,6 +42,8 @@ def run(
     compile: Compile = None,
     device: Device = None,
     precision: Precision = None,
+    track: Track = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Replace a run of the same name.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
@@ -50,23 +53,22 @@ def run(
     from fedcm.experiment import load
     from fedcm.record import begun_by
     from fedcm.starting import begin
+    from fedcm.trackers import named
 
-    with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
-        size, chosen = (
-            _crew_size(workers, launch),
-            load(experiment, changes(settings, seed, compile, device, precision)),
-        )
+    with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
+        size, trackers = crew_size(workers, launch), named(track or ())
+        chosen = load(experiment, changes(settings, seed, compile, device, precision))
         folder = begun_by(launch.job, runs_dir) if launch is not None else None
         if folder is not None:
-            code = _go_on(folder, data_dir, stopping, size, launch)
+            code = _go_on(folder, data_dir, stopping, size, launch, trackers)
         else:
-            started = begin(chosen, runs_dir, name, data_dir, stopping, workers=size, launch=launch)
+            started = begin(chosen, runs_dir, name, data_dir, stopping, replace=fresh, workers=size, launch=launch)
             folder = started.folder
             say(f"run {folder.path}")
             if started.assembly.measured:
                 engine = started.assembly.experiment.engine
                 say(f"found by trying: stack {engine.stack}, layout {engine.layout}, compile {engine.compile}")
-            code = _drive(started)
+            code = _drive(started, trackers)
     _show_summary(folder, as_json)
     raise typer.Exit(code)
 
@@ -76,6 +78,7 @@ def resume(
     runs_dir: RunsDir = Path("runs"),
     data_dir: DataDir = None,
     workers: Workers = None,
+    track: Track = None,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a run that was stopped, from its newest checkpoint: the result is the same to the last bit.
@@ -85,81 +88,32 @@ def resume(
     Example: `fedcm resume runs/demo-fedcm-seed1`
     """
     from fedcm.record import RunFolder, there_is
+    from fedcm.trackers import named
 
-    with _sharing(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
+    with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
         folder = RunFolder.open(run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run)
-        code = _go_on(folder, data_dir, stopping, _crew_size(workers, launch), launch)
+        code = _go_on(folder, data_dir, stopping, crew_size(workers, launch), launch, named(track or ()))
     _show_summary(folder, as_json)
     raise typer.Exit(code)
 
 
-def _go_on(folder: Any, data_dir: Path | None, stopping: Callable[[], bool], size: int, launch: Any) -> int:
+def _go_on(
+    folder: Any, data_dir: Path | None, stopping: Callable[[], bool], size: int, launch: Any, trackers: list[Any]
+) -> int:
     """The exit code."""
     from fedcm.overrides import read_table
     from fedcm.starting import resume
+    from fedcm.tracking import track_again
 
     summary = folder.read_summary() or {}
     rounds = read_table(folder.experiment).get("rounds", 0)
     if summary.get("outcome") == "finished" and summary.get("rounds", 0) >= rounds:
         say(f"run {folder.path} has finished already")
+        track_again(folder, trackers)
         return 0
     resumed = resume(folder.path, data_dir, say, stopping, workers=size, launch=launch)
     say(f"run {folder.path} goes on at round {resumed.first} of {resumed.rounds}")
-    return _drive(resumed)
-
-
-def compare(
-    experiment: ExperimentPath,
-    algorithms: Annotated[
-        str, typer.Option(help="Such as `fedavg,fedcm,my_module:Mine`; all bundled ones unless given.")
-    ] = "",
-    settings: Settings = None,
-    seed: Seed = None,
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    compile: Compile = None,
-    device: Device = None,
-    precision: Precision = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run an experiment once for each algorithm, then show a table and draw the curves.
-
-    What is finished is not run again, what was stopped goes on. Settings of one algorithm stand in the experiment's
-    `[for.NAME]` table.
-
-    Example: `fedcm compare experiments/demo.toml --algorithms fedavg,fedcm`
-    """
-    from fedcm.algorithms import ALGORITHMS
-    from fedcm.comparison import compared
-    from fedcm.report.curves import draw_curves
-    from fedcm.report.tables import comparison_table
-
-    names = [name.strip() for name in algorithms.split(",") if name.strip()] or list(ALGORITHMS)
-    how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
-    with _sharing(data_dir, how) as (stopping, launch), only_results_on_stdout(as_json), going_on_by(how):
-        folders = compared(
-            experiment,
-            names,
-            changes(settings, seed, compile, device, precision),
-            runs_dir,
-            data_dir,
-            _crew_size(workers, launch),
-            fresh=fresh,
-            stop_requested=stopping,
-            launch=launch,
-        )
-    summaries = {name: folder.read_summary() or {} for name, folder in folders.items()}
-    if as_json:
-        print(json.dumps(summaries, indent=2))
-    else:
-        comparison_table(summaries)
-    curves = {name: folder.read_metrics() for name, folder in folders.items()}
-    picture = draw_curves(curves, experiment.stem, runs_dir / f"{experiment.stem}.png")
-    (say if as_json else print)(f"curves: {picture}")
-    if any(summary.get("outcome") != "finished" for summary in summaries.values()):
-        raise typer.Exit(1)
+    return _drive(resumed, trackers)
 
 
 def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
@@ -183,16 +137,18 @@ def going_on_by(how: str) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _drive(run: Any) -> int:
+def _drive(run: Any, trackers: list[Any]) -> int:
     """The exit code: 0, or 1 for a run that diverged."""
     from fedcm.executors.executor import Diverged
     from fedcm.progress import shown
     from fedcm.running import drive
+    from fedcm.tracking import tracked
 
     how = f"go on with `fedcm resume {shlex.quote(str(run.folder.path))}`"
     with going_on_by(how):
         try:
-            for _ in shown(drive(run), run.rounds, run.first, run.folder.name):
+            rounds = shown(drive(run), run.rounds, run.first, run.folder.name)
+            for _ in tracked(rounds, run.folder, run.first, trackers):
                 pass
         except Diverged as reason:
             say(f"fedcm: training diverged: {reason}; what was saved before it stays. A smaller client.lr helps most.")
@@ -201,7 +157,7 @@ def _drive(run: Any) -> int:
 
 
 @contextmanager
-def _sharing(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], bool], Any]]:
+def sharing_the_work(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], bool], Any]]:
     """Gives a function that tells whether to stop, and the processes that torchrun started, if it did."""
     from fedcm.team import sharing
     from fedcm.torchrun import follows
@@ -214,7 +170,7 @@ def _sharing(data_dir: Path | None, how: str) -> Iterator[tuple[Callable[[], boo
         yield stopping, launch
 
 
-def _crew_size(workers: int | None, launch: Any) -> int:
+def crew_size(workers: int | None, launch: Any) -> int:
     """How many processes to share the work with on this machine; torchrun's are there already."""
     from fedcm.threads import physical_cores
 

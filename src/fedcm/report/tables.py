@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import shlex
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,11 @@ from fedcm.algorithms import ALGORITHMS
 from fedcm.algorithms.lookup import algorithm_name
 from fedcm.experiment import read
 from fedcm.overrides import read_table
+from fedcm.planning import Estimate
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
+from fedcm.report.series_progress import spoken
+from fedcm.series import Task
 
 
 def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
@@ -45,6 +49,66 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
         )
     _print(table)
     print("accuracy: last, mean of those evaluated in the last 100 rounds, best; to x%: rounds until it was reached")
+
+
+def series_table(tasks: Sequence[Task]) -> None:
+    """One row for the seeds of an algorithm in a cell: mean ± standard deviation; the best of a cell in bold."""
+    rows: dict[tuple[str, str], list[Task]] = {}
+    for task in tasks:
+        experiment = task.run.experiment
+        key = " ".join(experiment.cell.labels.values()), algorithm_name(experiment.algorithm)
+        rows.setdefault(key, []).append(task)
+    means = {key: _over_seeds(group, "mean_last_100") for key, group in rows.items()}
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("cell", "algorithm", "seeds", "mean₁₀₀", "last", "best", "published"):
+        table.add_column(heading, justify="left" if heading in ("cell", "algorithm") else "right", no_wrap=True)
+    for (cell, algorithm), group in rows.items():
+        rivals = [mean[0] for (other, _), mean in means.items() if other == cell and mean]
+        best = bool(means[cell, algorithm]) and means[cell, algorithm][0] == max(rivals) and len(rivals) > 1
+        published = group[0].run.experiment.cell.published
+        table.add_row(
+            escape(cell),
+            escape(algorithm),
+            str(sum(task.state == "finished" for task in group)),
+            *[_plus_minus(_over_seeds(group, key)) for key in ("mean_last_100", "last", "best")],
+            "–" if published is None else f"{published:.2f}",
+            style="bold" if best else None,
+        )
+    _print(table)
+    print("accuracy in percent, mean ± standard deviation over seeds: of the last 100 rounds' evaluations, last, best")
+
+
+def _over_seeds(tasks: Sequence[Task], key: str) -> tuple[float, ...]:
+    """(mean,) of one seed, (mean, deviation) of several, () of none."""
+    values = [
+        100 * summary["accuracy"][key]
+        for task in tasks
+        if (summary := task.folder.read_summary()) and summary["outcome"] == "finished" and summary.get("accuracy")
+    ]
+    if len(values) < 2:
+        return tuple(values)
+    return statistics.mean(values), statistics.stdev(values)
+
+
+def _plus_minus(value: tuple[float, ...]) -> str:
+    return " ± ".join(f"{part:.2f}" for part in value) or "–"
+
+
+def plan_table(estimates: Sequence[Estimate], cores: int) -> None:
+    """One row a run, and the sum."""
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0), show_footer=True)
+    total, left = sum(e.seconds for e in estimates), sum(e.task.rounds - e.task.done for e in estimates)
+    table.add_column("run", overflow="fold", footer=f"{len(estimates)} runs")
+    for heading, footer in (("state", ""), ("rounds", str(sum(e.task.rounds for e in estimates))), ("left", str(left))):
+        table.add_column(heading, justify="right", no_wrap=True, footer=footer)
+    table.add_column("a round", justify="right", no_wrap=True)
+    table.add_column("in all", justify="right", no_wrap=True, footer=spoken(total))
+    for e in estimates:
+        a_round = f"{e.seconds_a_round:.2f} s" if not e.task.over else "–"
+        left_here = str(e.task.rounds - e.task.done)
+        table.add_row(escape(e.task.run.name), e.task.state, str(e.task.rounds), left_here, a_round, spoken(e.seconds))
+    _print(table)
+    print(f"times on one core, by a probe of a few steps; on the {cores} in use here about {spoken(total / cores)}")
 
 
 def state_of(folder: RunFolder, runs_dir: Path) -> dict[str, Any]:

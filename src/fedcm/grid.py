@@ -1,0 +1,162 @@
+"""Many runs from one file: every combination of algorithms, variants and seeds, with exceptions where a cell needs one.
+
+    [grid]
+    algorithms = ["fedavg", "fedcm"]      # the experiment's own unless given
+    seeds = 3                             # the experiment's own, and the next ones
+    [grid.axes.setting.I]                 # axis, variant: settings put over the experiment's
+    participation.probability = 0.1
+    [grid.axes.setting.II]
+    participation.probability = 0.02
+    [[grid.exceptions]]                   # the cells where all of these hold; the later exception wins
+    where = { algorithm = "fedcm", setting = "II" }
+    set.algorithm.alpha = 0.05            # also: seeds = 1, or skip = true
+    [grid.published]                      # accuracy in percent, by the variants in the axes' order
+    "I" = { fedavg = 82.1, fedcm = 87.6 }
+
+Settings hold in this order, the later the stronger: the experiment, `[for.NAME]`, variants, exceptions, `--set`.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from pydantic import Field
+
+from fedcm.algorithms.lookup import algorithm_name
+from fedcm.experiment import Experiment, read
+from fedcm.overrides import Table, for_algorithm, override, parsed_values, put_all, read_table
+from fedcm.refusal import Refused, nearest
+from fedcm.settings import Section, read_section
+
+Names = str | list[str]
+
+
+class Exceptional(Section):
+    where: dict[str, Names]
+    set: Table = Field(default={})
+    seeds: int | None = Field(default=None, ge=1)  # at most so many here
+    skip: bool = False
+
+
+class Grid(Section):
+    algorithms: list[str] = Field(default=[])
+    seeds: int = Field(default=1, ge=1, le=1000)
+    axes: dict[str, dict[str, Table]] = Field(default={})
+    exceptions: list[Exceptional] = Field(default=[])
+    published: dict[str, dict[str, float]] = Field(default={})
+
+
+@final
+@dataclass(frozen=True)
+class GridRun:
+    name: str  # of its folder
+    experiment: Experiment
+
+
+def runs_of(
+    path: Path,
+    settings: Sequence[str] = (),
+    *,
+    algorithms: Sequence[str] = (),
+    seeds: int | None = None,
+    over: Sequence[str] = (),
+) -> list[GridRun]:
+    """All runs that a file asks for, one seed of everything before the next. What is given here wins over the file:
+    algorithms, how many seeds, and more axes as `path=value,value`."""
+    table = read_table(path)
+    grid = read_section(Grid, table.pop("grid", {}), "grid")
+    if algorithms:
+        grid = grid.model_copy(update={"algorithms": list(algorithms)})
+    if seeds is not None:
+        grid = grid.model_copy(update={"seeds": seeds, "exceptions": [_all_seeds(e) for e in grid.exceptions]})
+    if over:
+        grid = grid.model_copy(update={"axes": grid.axes | dict(map(_swept, over))})
+    _refuse_unknown_names(table, grid)
+    runs = list(_combined(table, grid, settings))
+    if not runs:
+        raise Refused(f"the grid of {str(path)!r} must have a run, and its exceptions skip them all")
+    names = [run.name for run in runs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise Refused(f"the runs of a grid must differ in name, and {twice!r} comes twice; --set makes them the same")
+    return runs
+
+
+def _combined(table: Table, grid: Grid, settings: Sequence[str]) -> Iterator[GridRun]:
+    algorithms: list[str | None] = [*grid.algorithms] or [None]
+    for replicate in range(grid.seeds):
+        for variants in itertools.product(*[grid.axes[axis] for axis in grid.axes]):
+            labels = dict(zip(grid.axes, variants, strict=True))
+            for algorithm in algorithms:
+                run = _run(table, grid, settings, labels, algorithm, replicate)
+                if run is not None:
+                    yield run
+
+
+def _run(
+    table: Table, grid: Grid, settings: Sequence[str], labels: dict[str, str], algorithm: str | None, replicate: int
+) -> GridRun | None:
+    own = for_algorithm(table, algorithm)
+    name = _name_of_algorithm(own)
+    for axis, variant in labels.items():
+        put_all(own, grid.axes[axis][variant])
+    for exception in grid.exceptions:
+        if _holds(exception.where, labels | {"algorithm": name}):
+            if exception.skip or (exception.seeds is not None and replicate >= exception.seeds):
+                return None
+            put_all(own, exception.set)
+    own = override(own, settings)
+    own["seed"] = own.get("seed", 0) + replicate
+    published = grid.published.get(" ".join(labels.values()), {}).get(name)
+    own["cell"] = {"labels": labels} | ({} if published is None else {"published": published})
+    experiment = read(own)
+    words = (experiment.name, *labels.values(), algorithm_name(experiment.algorithm), f"seed{experiment.seed}")
+    return GridRun(re.sub(r"[^\w.+=-]+", "-", "-".join(words)).strip("-.").lower(), experiment)
+
+
+def _holds(where: Mapping[str, Names], labels: Mapping[str, str]) -> bool:
+    return all(labels.get(axis) in ([names] if isinstance(names, str) else names) for axis, names in where.items())
+
+
+def _name_of_algorithm(table: Table) -> str:
+    name = table.get("algorithm", {}).get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _all_seeds(exception: Exceptional) -> Exceptional:
+    return exception.model_copy(update={"seeds": None})
+
+
+def _swept(setting: str) -> tuple[str, dict[str, Table]]:
+    """An axis from `path=value,value`."""
+    keys, values = parsed_values(setting)
+    axis: dict[str, Table] = {}
+    for text, value in values:
+        changes: Any = value
+        for key in reversed(keys):
+            changes = {key: changes}
+        axis[text] = changes
+    return ".".join(keys), axis
+
+
+def _refuse_unknown_names(table: Table, grid: Grid) -> None:
+    known = {axis: list(variants) for axis, variants in grid.axes.items()}
+    known["algorithm"] = grid.algorithms or [_name_of_algorithm(table)]
+    for axis, variants in grid.axes.items():
+        if not variants:
+            raise Refused(f"grid.axes.{axis} must have a variant, and has none")
+    for exception in grid.exceptions:
+        for axis, names in exception.where.items():
+            if axis not in known:
+                raise Refused(f"grid.exceptions: there is no axis {axis!r}; {nearest(axis, known)}")
+            _refuse_strangers([names] if isinstance(names, str) else names, known[axis], f"grid.exceptions, {axis}")
+    columns = [" ".join(variants) for variants in itertools.product(*grid.axes.values())]
+    _refuse_strangers(grid.published, columns, "grid.published")
+
+
+def _refuse_strangers(names: Iterable[str], known: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            raise Refused(f"{where}: there is no {name!r}; {nearest(name, known)}")

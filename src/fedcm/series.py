@@ -1,0 +1,182 @@
+"""Many runs, one after another or some at a time: what is missing is run, what was stopped goes on, what is done stays.
+
+Each run is a process of its own, `fedcm run` or `fedcm resume`: one that fails does not end the others, and how far
+each has come stands in its folder. Runs side by side with few workers each waste less of a machine than one run on all
+cores, whose workers wait for each other at the end of every round; the bits are the same either way.
+"""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from fedcm.algorithms.lookup import algorithm_name
+from fedcm.executors.executor import Stopped
+from fedcm.experiment import Experiment, read, resolved, to_toml
+from fedcm.grid import GridRun
+from fedcm.overrides import read_table
+from fedcm.record import RunFolder
+from fedcm.refusal import Refused
+
+_LOOK = 0.2  # seconds between looks at what the processes have done
+
+
+@final
+@dataclass
+class Task:
+    """One run of the series, and how far it is."""
+
+    run: GridRun
+    folder: RunFolder
+    fresh: bool = False
+    done: int = 0  # rounds
+    state: str = "missing"  # stopped, running, finished, diverged, failed
+    why: str = ""  # it failed
+    _read: int = field(default=0, repr=False)
+
+    @property
+    def rounds(self) -> int:
+        return self.run.experiment.rounds
+
+    @property
+    def over(self) -> bool:
+        return self.state in ("finished", "diverged", "failed")
+
+    def look(self) -> None:
+        """Count the rounds on the disk; only what is new is read."""
+        try:
+            with self.folder.metrics.open("rb") as file:
+                size = file.seek(0, 2)
+                if size < self._read:  # cut back by a resume
+                    self._read, self.done = 0, 0
+                file.seek(self._read)
+                new = file.read()
+        except FileNotFoundError:
+            return
+        self._read += len(new)
+        self.done += new.count(b"\n")
+
+
+def tasks_of(runs: Sequence[GridRun], runs_dir: Path, *, fresh: bool = False) -> list[Task]:
+    """What there is to do; a folder that holds a run with other settings is refused, unless all begin anew."""
+    tasks = [Task(run, RunFolder(runs_dir / run.name), fresh) for run in runs]
+    if fresh:
+        return tasks
+    for task in tasks:
+        refuse_other_settings(task.folder, task.run.experiment)
+        summary = task.folder.read_summary()
+        if summary is not None:
+            task.state, task.done = summary["outcome"], task.rounds
+        elif task.folder.experiment.is_file():
+            task.state = "stopped"
+            task.look()
+    return tasks
+
+
+def run_all(
+    tasks: Sequence[Task],
+    data_dir: Path | None,
+    *,
+    jobs: int,
+    workers: int,
+    track: Sequence[str] = (),
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> Iterator[Task | None]:
+    """Run what is left, `jobs` at a time with so many workers each; gives each task that is over, and None between."""
+    waiting, active = [task for task in tasks if not task.over], {}
+    with tempfile.TemporaryDirectory(prefix="fedcm-") as scratch:
+        try:
+            while waiting or active:
+                if stop_requested():
+                    raise Stopped
+                while waiting and len(active) < jobs:
+                    task = waiting.pop(0)
+                    active[id(task)] = task, _start(task, data_dir, workers, track, Path(scratch))
+                for task, child in list(active.values()):
+                    task.look()
+                    if child.process.poll() is not None:
+                        _ended(task, child)
+                        del active[id(task)]
+                        yield task
+                yield None
+                time.sleep(_LOOK)
+        finally:
+            _stop([child for _, child in active.values()])
+
+
+@dataclass(frozen=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    said: Path  # its stderr
+
+
+def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str], scratch: Path) -> _Child:
+    words = [sys.executable, "-m", "fedcm"]
+    if task.state == "stopped":
+        words += ["resume", str(task.folder.path)]
+    else:
+        described = scratch / f"{task.run.name}.toml"
+        described.write_text(to_toml(task.run.experiment), encoding="utf-8")
+        words += ["run", str(described), "--name", task.run.name, "--runs-dir", str(task.folder.path.parent)]
+        words += ["--fresh"] if task.fresh else []
+    words += [word for name in track for word in ("--track", name)]
+    words += ["--workers", str(workers)] + ([] if data_dir is None else ["--data-dir", str(data_dir)])
+    said = scratch / f"{task.run.name}.txt"
+    with said.open("wb") as file:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file, start_new_session=True
+        )
+    task.state = "running"
+    return _Child(process, said)
+
+
+def _ended(task: Task, child: _Child) -> None:
+    summary = task.folder.read_summary()
+    if summary is not None and child.process.returncode in (0, 1):
+        task.state, task.done = summary["outcome"], task.rounds
+        task.why = summary.get("reason", "")
+        return
+    lines = child.said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    task.state = "failed"
+    task.why = (lines[-1] if lines else f"it left with code {child.process.returncode}").removeprefix("fedcm: ")
+
+
+def _stop(children: Sequence[_Child]) -> None:
+    """As Ctrl-C would: each saves its rounds; who does not within a minute is killed, and loses none that was saved."""
+    for child in children:
+        if child.process.poll() is None:
+            child.process.send_signal(signal.SIGINT)
+    for child in children:
+        try:
+            child.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            child.process.wait()
+
+
+def refuse_other_settings(folder: RunFolder, experiment: Experiment) -> None:
+    if not folder.experiment.is_file():
+        return
+    there, here = resolved(read(read_table(folder.experiment))), resolved(experiment)
+    here["engine"] |= {key: there["engine"][key] for key, value in here["engine"].items() if value == "auto"}
+    if differing := [key for key in here if key != "cell" and here[key] != there.get(key)]:
+        raise Refused(
+            f"the run {str(folder.path)!r} has other settings ({', '.join(differing)}); run all anew with --fresh, or "
+            "use another --runs-dir"
+        )
+
+
+def short_names(tasks: Sequence[Task]) -> dict[str, str]:
+    """What to call the runs beside each other: the algorithm, with whatever else differs."""
+    several = len({task.run.experiment.seed for task in tasks}) > 1
+    names = {}
+    for task in tasks:
+        experiment = task.run.experiment
+        words = [*experiment.cell.labels.values(), algorithm_name(experiment.algorithm)]
+        names[task.run.name] = " ".join([*words, f"seed {experiment.seed}"] if several else words)
+    return names if len(set(names.values())) == len(names) else {task.run.name: task.run.name for task in tasks}

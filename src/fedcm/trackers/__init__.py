@@ -1,0 +1,28 @@
+"""The trackers by name. One is imported when it is asked for, and only then needs its package."""
+
+from collections.abc import Iterable
+from importlib import import_module
+
+from fedcm.refusal import Refused, nearest
+from fedcm.tracking import Tracker
+
+TRACKERS = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "WeightsAndBiases"}
+
+
+def named(words: Iterable[str]) -> list[type[Tracker]]:
+    """The kinds of trackers that words or comma lists name, each once; refused where a package is not installed."""
+    names = [name.strip() for word in words for name in word.split(",") if name.strip()]
+    return [_kind(name) for name in dict.fromkeys(names)]
+
+
+def _kind(name: str) -> type[Tracker]:
+    if name not in TRACKERS:
+        raise Refused(f"there is no tracker {name!r}; {nearest(name, TRACKERS)}")
+    try:
+        return getattr(import_module(f"fedcm.trackers.{name}"), TRACKERS[name])
+    except ImportError as error:
+        missing = error.name.split(".")[0] if error.name else error
+        raise Refused(
+            f"--track {name} must have its packages installed, and {missing} cannot be imported; "
+            f"install them with `pip install 'fedcm[{name}]'`"
+        ) from error

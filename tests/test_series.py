@@ -1,0 +1,135 @@
+"""Many runs: what is missing is run, what was stopped goes on, what is done is left alone."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenes import lines_of, summary_of, whole
+
+from fedcm.grid import runs_of
+from fedcm.planning import planned
+from fedcm.series import tasks_of
+
+Write = Callable[..., Path]
+Fedcm = Callable[..., Any]
+BROKEN = """
+import torch
+
+class Net(torch.nn.Linear):
+    def __init__(self, width):
+        super().__init__(6, 4)
+        self.calls, self.width = 0, width
+
+    def forward(self, x):
+        self.calls += 1
+        if self.width == 2 and self.calls > 20:
+            raise RuntimeError("out of luck")
+        return super().forward(x)
+"""
+
+
+def test_a_series_runs_what_is_missing_and_leaves_alone_what_is_done(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    words = ("compare", experiment(rounds=3), "--runs-dir", runs)
+    assert fedcm(*words, "--algorithms", "fedavg").code == 0
+    before = (runs / "small-fedavg-seed3" / "summary.json").stat().st_mtime_ns
+    answer = fedcm(*words, "--algorithms", "fedavg,fedcm", "--seeds", 2)
+    assert answer.code == 0, answer.err
+    assert "1 of 4 runs are finished already" in answer.err
+    assert (runs / "small-fedavg-seed3" / "summary.json").stat().st_mtime_ns == before
+    assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == [
+        *("small-fedavg-seed3", "small-fedavg-seed4", "small-fedcm-seed3", "small-fedcm-seed4"),
+    ]
+    assert "±" in answer.out
+
+
+def test_a_run_of_a_series_has_the_bits_of_the_run_alone(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=4), tmp_path / "runs"
+    reference = whole(path, runs)
+    assert fedcm("compare", path, "--algorithms", "fedcm", "--runs-dir", runs, "--workers", 2).code == 0
+    assert lines_of(runs / "small-fedcm-seed3") == lines_of(reference)
+
+
+def test_a_series_that_is_interrupted_goes_on_to_the_same_bits(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=400, checkpoints={"every": 7}), tmp_path / "runs"
+    words = [sys.executable, "-m", "fedcm", "compare", str(path), "--algorithms", "fedavg,scaffold", "--workers", "2"]
+    words += ["--runs-dir", str(runs)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    folder = runs / "small-scaffold-seed3"
+    while not (folder / "metrics.jsonl").exists() or len((folder / "metrics.jsonl").read_bytes()) < 2000:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "the same command goes on" in err
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    reference = whole(experiment(rounds=400, checkpoints={"every": 7}, algorithm={"name": "scaffold"}), runs)
+    assert lines_of(folder) == lines_of(reference)
+    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+
+
+def test_a_run_that_fails_is_told_and_the_others_are_run(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    path = experiment(model={"name": "broken:Net", "width": 1}, rounds=3)
+    words = [sys.executable, "-m", "fedcm", "sweep", path.name, "--over", "model.width=1,2,3", "--workers", "1"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "1 of 3 runs failed, first small-2-fedcm-seed3" in done.stderr
+    assert "3/3" in done.stderr
+    for width in (1, 3):
+        assert summary_of(tmp_path / "runs" / f"small-{width}-fedcm-seed3")["outcome"] == "finished"
+
+
+def test_a_folder_with_other_settings_is_refused_unless_all_begin_anew(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    words = ("--algorithms", "fedavg", "--runs-dir", tmp_path / "runs")
+    assert fedcm("compare", experiment(rounds=2), *words).code == 0
+    answer = fedcm("compare", experiment(rounds=2, client={"lr": 0.2}), *words)
+    assert answer.code == 2
+    assert "other settings (client)" in answer.err
+    assert fedcm("compare", experiment(rounds=2, client={"lr": 0.2}), *words, "--fresh").code == 0
+
+
+def test_a_dry_run_runs_nothing_and_its_plan_adds_up(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    words = ("compare", experiment(), "--algorithms", "fedavg,fedcm", "--seeds", 2, "--runs-dir", runs, "--dry-run")
+    answer = fedcm(*words, "--json")
+    assert answer.code == 0, answer.err
+    plan = json.loads(answer.out)
+    assert len(plan["runs"]) == 4
+    for run in plan["runs"]:
+        assert run["seconds"] == pytest.approx(run["seconds_a_round"] * 12)
+    assert plan["seconds"] == pytest.approx(sum(run["seconds"] for run in plan["runs"]) / plan["cores"])
+    assert not runs.exists()
+    assert "4 runs" in fedcm(*words).out
+
+
+def test_a_plan_counts_only_the_rounds_that_are_left(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    assert fedcm("compare", experiment(), "--algorithms", "fedavg", "--runs-dir", runs).code == 0
+    tasks = tasks_of(runs_of(experiment(), algorithms=["fedavg", "fedcm"]), runs)
+    done, missing = planned(tasks, None)
+    assert (done.task.state, done.seconds) == ("finished", 0.0)
+    assert missing.task.state == "missing"
+    assert missing.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("tabel1",), "table1"), (("table1", "--scale", "huge"), "mini or full")],
+)
+def test_what_cannot_be_reproduced_is_refused(fedcm: Fedcm, words: tuple[str, ...], said: str) -> None:
+    answer = fedcm("reproduce", *words)
+    assert answer.code == 2
+    assert said in answer.err
