@@ -92,6 +92,7 @@ def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
         "api",
         "assembly",
         "cli",
+        "driving",
         "grid_commands",
         "in_turn",
         "data_commands",

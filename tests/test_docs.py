@@ -48,6 +48,19 @@ def test_the_walk_through_of_a_new_algorithm_works_as_written(tmp_path: Path) ->
     assert "lr = 0.05" in resolved
 
 
+def test_the_grid_of_ones_own_goes_from_toml_to_a_report_as_written(tmp_path: Path) -> None:
+    for language in ("python", "toml"):
+        (text,) = blocks("docs/guides/own-grid.md", language)
+        name = re.match(r"# (\w+\.\w+)\n", text)
+        assert name
+        (tmp_path / name.group(1)).write_text(text)
+    out = in_folder(tmp_path, "-m", "fedcm", "compare", "wards.toml", "--set", "rounds=4")
+    assert len(list((tmp_path / "runs").glob("wards-*-seed*/summary.json"))) == 12
+    assert "runs/wards-report/index.html" in out
+    page = (tmp_path / "runs" / "wards-report" / "index.html").read_text()
+    assert all(name in page for name in ("FedAvg", "FedCM", "SCAFFOLD", "many"))
+
+
 @pytest.mark.parametrize(
     "document", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 )

@@ -1,12 +1,11 @@
-"""`fedcm compare`, `sweep` and `reproduce`: many runs from one file, then a table and the curves."""
+"""`fedcm compare`, `sweep` and `reproduce`: many runs from one file, then a table, the curves and a report."""
 
-import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from fedcm.driving import How, drive_series
 from fedcm.options import (
     AsJson,
     Compile,
@@ -21,9 +20,6 @@ from fedcm.options import (
     Workers,
 )
 from fedcm.options import changes as changed
-from fedcm.progress import say
-from fedcm.refusal import Refused
-from fedcm.run_commands import crew_size, going_on_by, only_results_on_stdout, sharing_the_work
 
 Algorithms = Annotated[
     str, typer.Option(help="Such as `fedavg,fedcm,my_module:Mine`; the file's grid, or all bundled ones, unless given.")
@@ -58,7 +54,7 @@ def compare(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run an experiment once for each algorithm and seed, or a whole grid; then show a table and draw the curves.
+    """Run an experiment once for each algorithm and seed, or a whole grid; then a table, curves and a report.
 
     What is finished is not run again, what was stopped goes on. Settings of one algorithm stand in the experiment's
     `[for.NAME]` table, a grid in its `[grid]` (docs/experiments.md). Runs go side by side where there are cores.
@@ -74,7 +70,7 @@ def compare(
         names = list(ALGORITHMS)
     settings = changed(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds)
-    _all(runs, experiment.stem, runs_dir, data_dir, workers, track=track, fresh=fresh, dry_run=dry_run, as_json=as_json)
+    drive_series(runs, experiment.stem, How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json))
 
 
 def sweep(
@@ -103,17 +99,7 @@ def sweep(
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     runs = runs_of(experiment, changed(settings, seed), algorithms=names, seeds=seeds, over=over)
-    _all(
-        runs,
-        f"{experiment.stem}-sweep",
-        runs_dir,
-        data_dir,
-        workers,
-        track=track,
-        fresh=fresh,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    drive_series(runs, f"{experiment.stem}-sweep", How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json))
 
 
 def reproduce(
@@ -143,107 +129,4 @@ def reproduce(
     from fedcm.reproduction import grid_files
 
     runs = [run for path in grid_files(what, scale) for run in runs_of(path, settings or [], seeds=seeds)]
-    title, place = f"{scale}-{what}", runs_dir / scale
-    _all(runs, title, place, data_dir, workers, track=track, fresh=fresh, dry_run=dry_run, as_json=as_json)
-
-
-def _all(
-    runs: Sequence[Any],
-    title: str,
-    runs_dir: Path,
-    data_dir: Path | None,
-    workers: int | None,
-    *,
-    track: list[str] | None,
-    fresh: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    from fedcm.planning import planned
-    from fedcm.series import tasks_of
-
-    how = f"the same command goes on where it stopped{', without --fresh' if fresh else ''}"
-    estimates = []
-    with sharing_the_work(data_dir, how) as (stopping, launch), only_results_on_stdout(as_json), going_on_by(how):
-        tasks = tasks_of(runs, runs_dir, fresh=fresh)
-        cores = crew_size(workers, launch)
-        if dry_run:
-            estimates = planned(tasks, data_dir)
-        else:
-            _run_all(tasks, data_dir, cores, stopping, launch, track or [])
-    if dry_run:
-        _print_plan(estimates, cores, as_json)
-        return
-    if failed := [task for task in tasks if task.state == "failed"]:
-        raise Refused(f"{len(failed)} of {len(tasks)} runs failed, first {failed[0].run.name}: {failed[0].why}")
-    _show(tasks, title, runs_dir, as_json)
-    if any(task.state != "finished" for task in tasks):
-        raise typer.Exit(1)
-
-
-def _run_all(
-    tasks: Sequence[Any],
-    data_dir: Path | None,
-    cores: int,
-    stopping: Callable[[], bool],
-    launch: Any,
-    track: list[str],
-) -> None:
-    from fedcm.in_turn import run_in_turn
-    from fedcm.preflight import refuse_what_cannot_begin
-    from fedcm.report.series_progress import shown_series
-    from fedcm.series import run_all
-    from fedcm.trackers import named
-    from fedcm.tracking import track_again
-
-    trackers = named(track)
-    for task in tasks:
-        if task.over:
-            track_again(task.folder, trackers)
-    left = sum(not task.over for task in tasks)
-    refuse_what_cannot_begin(tasks, data_dir)
-    jobs = max(min(left, cores), 1)
-    if left < len(tasks):
-        say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")
-    if launch is not None:
-        passing = run_in_turn(tasks, data_dir, launch, stopping, trackers)
-    else:
-        passing = run_all(
-            tasks, data_dir, jobs=jobs, workers=max(cores // jobs, 1), track=track, stop_requested=stopping
-        )
-    for _ in shown_series(passing, tasks, jobs):
-        pass
-
-
-def _print_plan(estimates: Sequence[Any], cores: int, as_json: bool) -> None:
-    from fedcm.report.tables import plan_table
-
-    if as_json:
-        rows = [
-            {"run": e.task.run.name, "state": e.task.state, "rounds": e.task.rounds, "done": e.task.done}
-            | {"seconds_a_round": e.seconds_a_round, "seconds": e.seconds}
-            for e in estimates
-        ]
-        print(
-            json.dumps({"runs": rows, "cores": cores, "seconds": sum(e.seconds for e in estimates) / cores}, indent=2)
-        )
-    else:
-        plan_table(estimates, cores)
-
-
-def _show(tasks: Sequence[Any], title: str, runs_dir: Path, as_json: bool) -> None:
-    from fedcm.report.curves import draw_curves
-    from fedcm.report.tables import comparison_table, series_table
-    from fedcm.series import short_names
-
-    names = short_names(tasks)
-    summaries = {names[task.run.name]: task.folder.read_summary() or {} for task in tasks}
-    if as_json:
-        print(json.dumps(summaries, indent=2))
-    elif any(task.run.experiment.cell.labels for task in tasks) or len({t.run.experiment.seed for t in tasks}) > 1:
-        series_table(tasks)
-    else:
-        comparison_table(summaries)
-    curves = {names[task.run.name]: task.folder.read_metrics() for task in tasks}
-    picture = draw_curves(curves, title, runs_dir / f"{title}.png")
-    (say if as_json else print)(f"curves: {picture}")
+    drive_series(runs, f"{scale}-{what}", How(runs_dir / scale, data_dir, workers, track, fresh, dry_run, as_json))

@@ -54,9 +54,24 @@ def report(
     elif live:
         _keep_current(found, paths, output)
     else:
-        _write_all(_story(found, paths), output)
-        _tell(found.left_out)
-        print(f"report: {output / 'index.html'}")
+        print(f"report: {_written(found, paths, output)}")
+
+
+def write_report(paths: Sequence[Path], data_dir: Path | None, output: Path) -> Path:
+    """The page, with its figures and tables beside it."""
+    from fedcm.report.finding import Found
+
+    return _written(Found(data_dir), paths, output)
+
+
+def _written(found: Any, paths: Sequence[Path], output: Path) -> Path:
+    from fedcm.report.writing import write_extras, write_page
+
+    story = _story(found, paths)
+    write_page(story, output)
+    write_extras(story, output)
+    _tell(found.left_out)
+    return output / "index.html"
 
 
 def _story(found: Any, paths: Sequence[Path]) -> Any:
@@ -65,13 +80,6 @@ def _story(found: Any, paths: Sequence[Path]) -> Any:
     from fedcm.report.story import told
 
     return told(found.digests(paths), found.left_out, datetime.now(UTC))
-
-
-def _write_all(story: Any, output: Path) -> None:
-    from fedcm.report.writing import write_extras, write_page
-
-    write_page(story, output)
-    write_extras(story, output)
 
 
 def _write_digests(found: Sequence[Any], folder: Path) -> None:

@@ -1,0 +1,115 @@
+"""A series of runs from the plan to the report: what `compare`, `sweep` and `reproduce` do once they know the runs."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedcm.progress import say
+from fedcm.refusal import Refused
+from fedcm.run_commands import crew_size, going_on_by, only_results_on_stdout, sharing_the_work
+
+
+@dataclass(frozen=True)
+class How:
+    """What was asked for besides the runs themselves."""
+
+    runs_dir: Path
+    data_dir: Path | None
+    workers: int | None
+    track: list[str] | None
+    fresh: bool
+    dry_run: bool
+    as_json: bool
+
+
+def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
+    from fedcm.planning import planned
+    from fedcm.series import tasks_of
+
+    again = f"the same command goes on where it stopped{', without --fresh' if how.fresh else ''}"
+    estimates = []
+    with (
+        sharing_the_work(how.data_dir, again) as (stopping, launch),
+        only_results_on_stdout(how.as_json),
+        going_on_by(again),
+    ):
+        tasks = tasks_of(runs, how.runs_dir, fresh=how.fresh)
+        cores = crew_size(how.workers, launch)
+        if how.dry_run:
+            estimates = planned(tasks, how.data_dir)
+        else:
+            _run_all(tasks, how, cores, stopping, launch)
+    if how.dry_run:
+        _print_plan(estimates, cores, how.as_json)
+        return
+    if failed := [task for task in tasks if task.state == "failed"]:
+        raise Refused(f"{len(failed)} of {len(tasks)} runs failed, first {failed[0].run.name}: {failed[0].why}")
+    _show(tasks, title, how)
+    if any(task.state != "finished" for task in tasks):
+        raise typer.Exit(1)
+
+
+def _run_all(tasks: Sequence[Any], how: How, cores: int, stopping: Callable[[], bool], launch: Any) -> None:
+    from fedcm.in_turn import run_in_turn
+    from fedcm.preflight import refuse_what_cannot_begin
+    from fedcm.report.series_progress import shown_series
+    from fedcm.series import run_all
+    from fedcm.trackers import named
+    from fedcm.tracking import track_again
+
+    track = how.track or []
+    trackers = named(track)
+    for task in tasks:
+        if task.over:
+            track_again(task.folder, trackers)
+    left = sum(not task.over for task in tasks)
+    refuse_what_cannot_begin(tasks, how.data_dir)
+    jobs = max(min(left, cores), 1)
+    if left < len(tasks):
+        say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")
+    if launch is not None:
+        passing = run_in_turn(tasks, how.data_dir, launch, stopping, trackers)
+    else:
+        workers = max(cores // jobs, 1)
+        passing = run_all(tasks, how.data_dir, jobs=jobs, workers=workers, track=track, stop_requested=stopping)
+    for _ in shown_series(passing, tasks, jobs):
+        pass
+
+
+def _print_plan(estimates: Sequence[Any], cores: int, as_json: bool) -> None:
+    from fedcm.report.tables import plan_table
+
+    if not as_json:
+        plan_table(estimates, cores)
+        return
+    rows = [
+        {"run": e.task.run.name, "state": e.task.state, "rounds": e.task.rounds, "done": e.task.done}
+        | {"seconds_a_round": e.seconds_a_round, "seconds": e.seconds}
+        for e in estimates
+    ]
+    print(json.dumps({"runs": rows, "cores": cores, "seconds": sum(e.seconds for e in estimates) / cores}, indent=2))
+
+
+def _show(tasks: Sequence[Any], title: str, how: How) -> None:
+    from fedcm.report.curves import draw_curves
+    from fedcm.report.tables import comparison_table, series_table
+    from fedcm.report_commands import write_report
+    from fedcm.series import short_names
+
+    names = short_names(tasks)
+    summaries = {names[task.run.name]: task.folder.read_summary() or {} for task in tasks}
+    if how.as_json:
+        print(json.dumps(summaries, indent=2))
+    elif any(task.run.experiment.cell.labels for task in tasks) or len({t.run.experiment.seed for t in tasks}) > 1:
+        series_table(tasks)
+    else:
+        comparison_table(summaries)
+    tell = say if how.as_json else print
+    curves = {names[task.run.name]: task.folder.read_metrics() for task in tasks}
+    tell(f"curves: {draw_curves(curves, title, how.runs_dir / f'{title}.png')}")
+    page = write_report([task.folder.path for task in tasks], how.data_dir, how.runs_dir / f"{title}-report")
+    tell(f"report: {page}")
