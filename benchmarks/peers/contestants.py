@@ -57,7 +57,8 @@ def python(name: str) -> Path:
 def prepare(name: str) -> None:
     """The peer's virtual environment, made anew when what it must hold has changed."""
     wanted = HERE / "requirements" / f"{name}.txt"
-    text = wanted.read_text() + (ROOT / "constraints.txt").read_text()
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    text = wanted.read_text() + "\n".join(pin for pin in pins if pin.split("==")[0] in PEERS[name].needs.split())
     done = PLACE / name / "installed.txt"
     if done.exists() and done.read_text() == text:
         return
