@@ -80,7 +80,7 @@ def entries(names: list[str], work: str, *, every_setting: bool) -> list[tuple[s
     found = [(OURS, Setting(WORKERS, 1))] if OURS in names else []
     for name, peer in PEERS.items():
         if name in names and work in peer.works():
-            found += [(name, setting) for setting in (peer.tried if every_setting else [peer.best[work]])]
+            found += [(name, setting) for setting in (peer.tried if every_setting else peer.best[work])]
     return found
 
 
