@@ -27,8 +27,10 @@ test: $(READY)  ## the tests, on every core (minutes)
 test-slow: $(READY)  ## the tests on real CIFAR: FEDCM_DATA names a prepared data folder
 	$(BIN)/python -m pytest -n auto -m slow
 
-bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (10 minutes)
+bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (15 minutes)
 	$(BIN)/python benchmarks/bare_loop.py
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/step_profile.py
 
 bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 25 GB of disk)
 	$(BIN)/python benchmarks/growth.py

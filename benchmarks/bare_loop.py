@@ -1,7 +1,7 @@
 """This engine against the bare loop: the same forward, backward and SGD steps on batches of the same sizes, models as
-they are usually written, in as many one-thread processes, and no federation at all. Also FedCM against FedAvg.
+they are usually written, in as many one-thread processes, and no federation at all.
 
-    python benchmarks/bare_loop.py                     all models, writes benchmarks/RESULTS.md
+    python benchmarks/bare_loop.py                     all models, into benchmarks/RESULTS.md
     python benchmarks/bare_loop.py lenet --rounds 4    one model, printed only
 
 The contestants take turns, so that a noisy machine disturbs them alike; ratios of medians come first.
@@ -10,7 +10,6 @@ The contestants take turns, so that a noisy machine disturbs them alike; ratios 
 import argparse
 import json
 import multiprocessing
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,19 +21,23 @@ import numpy as np
 import tomli_w
 import torch
 import torch.nn.functional as F
+from pages import RESULTS, machine, write_section
 from torch import nn
 from usual_models import usual_model
 from works import WORKS
 
-from fedcm.assembly import assemble
-from fedcm.executors.local import LocalExecutor
-from fedcm.experiment import load
 from fedcm.models import build_model
-from fedcm.training import training
 
 HERE = Path(__file__).parent
 ROUNDS = {"lenet": 20, "cnn": 4, "resnet8": 4, "linear": 100}  # a turn: each takes some seconds
 WORKERS = 2
+SECTION = """## Against the bare loop
+
+`python benchmarks/bare_loop.py`: medians over turns in one run, {workers} one-thread processes each. {machine}
+
+| model | FedAvg / bare loop (target) | bare, s a round | FedAvg, s |
+|---|---|---|---|
+"""
 
 
 def usual(name: str, shape: tuple[int, ...]) -> nn.Module:
@@ -131,25 +134,13 @@ def measure(name: str, rounds: int, turns: int) -> dict[str, float]:
             ratios.append(statistics.median(turn["fedavg"]) / statistics.median(turn["bare"]))
             for contestant, seconds in turn.items():
                 times[contestant] += seconds
-        overhead, fedcm = side_by_side(name, max(rounds // 2, 4), Path(folder))
     medians = {contestant: statistics.median(seconds) for contestant, seconds in times.items()}
-    return medians | {"ratio": statistics.median(ratios), "overhead": overhead, "fedcm": fedcm}
-
-
-def side_by_side(name: str, rounds: int, folder: Path) -> tuple[float, float]:
-    """FedCM's seconds over FedAvg's, the same round of both in turn in one process; and FedCM's seconds."""
-    plans = []
-    for algorithm in ("fedavg", "fedcm"):
-        assembly = assemble(load(experiment(name, algorithm, rounds, folder)))
-        server = assembly.algorithm.init_server(assembly.problem.initial())
-        plans.append(training(assembly.algorithm, LocalExecutor(assembly.runner), assembly.plan, server))
-    pairs = [[done.metrics["seconds"] for done in pair] for pair in zip(*plans, strict=True)][1:]
-    return statistics.median(fedcm / fedavg for fedavg, fedcm in pairs), statistics.median(pair[1] for pair in pairs)
+    return medians | {"ratio": statistics.median(ratios)}
 
 
 def row(name: str, figures: dict[str, float]) -> str:
-    seconds = " | ".join(f"{figures[contestant]:.3f}" for contestant in ("bare", "fedavg", "fedcm"))
-    return f"| {name} | {figures['ratio']:.2f} (≤ {WORKS[name].target:.2f}) | {figures['overhead']:.3f} | {seconds} |"
+    seconds = " | ".join(f"{figures[contestant]:.3f}" for contestant in ("bare", "fedavg"))
+    return f"| {name} | {figures['ratio']:.2f} (≤ {WORKS[name].target:.2f}) | {seconds} |"
 
 
 def main() -> None:
@@ -158,22 +149,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="a turn (the first does not count); by the model unless given")
     parser.add_argument("--turns", type=int, default=4)
     asked = parser.parse_args()
-    lines = [
-        "| model | FedAvg / bare loop (target) | FedCM / FedAvg | bare, s a round | FedAvg, s | FedCM alone, s |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = []
     for name in asked.models or WORKS:
         lines.append(row(name, measure(name, asked.rounds or ROUNDS[name], asked.turns)))
         print(lines[-1], flush=True)
     if not asked.models:
-        head = (
-            "# Measured\n\nWritten by `make bench`. Against the bare loop: medians of turns in one run, "
-            f"{WORKERS} one-thread processes each.\nFedCM against FedAvg: the same round of both in turn, in one "
-            f"process, the median of the ratios.\nMachine: {platform.processor() or platform.machine()}, "
-            f"{multiprocessing.cpu_count()} cores, torch {torch.__version__}, Python {platform.python_version()}.\n\n"
-            "## Against the bare loop, and FedCM's overhead\n\n"
-        )
-        (HERE / "RESULTS.md").write_text(head + "\n".join(lines) + "\n")
+        write_section("RESULTS.md", RESULTS, SECTION.format(workers=WORKERS, machine=machine()) + "\n".join(lines))
 
 
 if __name__ == "__main__":

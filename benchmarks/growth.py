@@ -12,9 +12,7 @@ The contestants take turns, so that a noisy machine disturbs them alike; ratios 
 """
 
 import argparse
-import multiprocessing
 import os
-import platform
 import shutil
 import statistics
 import tempfile
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from pages import machine, write_section
 from scaling import scaling
 from state_cost import slowdown
 from watched import Measured, run
@@ -46,8 +44,7 @@ IMAGE = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
 HEAD = """# How cost grows
 
 Written by `make bench-growth`, a section by `python benchmarks/growth.py population` (or `states`, `slowdown`,
-`scaling`): ratios of medians, the contestants taking turns. Machine: {machine}, shared with other work;
-torch {torch}, Python {python}."""
+`scaling`): ratios of medians, the contestants taking turns. The machine was shared with other work. {machine}"""
 
 POPULATION = """## Population
 
@@ -156,23 +153,13 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
-def write(section: str) -> None:
-    """Into its place in GROWTH.md; the other sections stay as they were measured."""
-    path, title = HERE / "GROWTH.md", section.split("\n")[0]
-    old = path.read_text().split("\n## ")[1:] if path.exists() else []
-    sections = {f"## {text}".split("\n")[0]: f"## {text}".strip() for text in old} | {title: section}
-    machine = f"{platform.processor() or platform.machine()}, {multiprocessing.cpu_count()} cores"
-    head = HEAD.format(machine=machine, torch=torch.__version__, python=platform.python_version())
-    path.write_text("\n\n".join([head, *sections.values()]) + "\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=[], help=", ".join(PARTS))
     for part in parser.parse_args().parts or PARTS:
         section = PARTS[part]()
         print(section, flush=True)
-        write(section)
+        write_section("GROWTH.md", HEAD.format(machine=machine()), section)
 
 
 if __name__ == "__main__":

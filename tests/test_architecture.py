@@ -49,6 +49,7 @@ MAY_IMPORT = {
     "record": {"atomic", "checkpoint", "refusal"},
     "summary": set(),
     "progress": set(),
+    "memory": set(),
     "tracking": {"overrides", "progress", "record"},
     "trackers": {"refusal", "tracking"},
     "options": set(),

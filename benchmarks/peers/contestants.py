@@ -28,25 +28,25 @@ ONE, TWO, FOUR, SOLE = Setting(1, 2), Setting(2, 1), Setting(4, 1), Setting(1, 1
 class Peer:
     package: str
     tried: tuple[Setting, ...]
-    best: dict[str, Setting]  # by work
+    best: dict[str, tuple[Setting, ...]]  # by work: what won, and what came close
     needs: str = "torch numpy"  # installed first, in the versions of constraints.txt
 
     def works(self) -> list[str]:
         return list(self.best)
 
 
-# Tried once with `--settings all`, on a machine busy with other work, seconds a round
-# (s1 = 1 × 1, s2 = 1 × 2, p2 = 2 × 1, p4 = 4 × 1):
-#   linear  pfl s2 6.055, p2 0.384   flower s2 17.224, p2 0.751, p4 0.638   fedlab s1 0.115, s2 1.384, p2 0.631
-#           fedjax s1 0.113, s2 0.105
-#   lenet   pfl s2 5.386, p2 0.690   flower s2 13.003, p2 0.951, p4 1.031   fedlab s1 1.088, s2 8.453, p2 1.487
-# `best` is this one trial's winner. cnn was tried in 2 × 1 alone, pfl's 1 × 1 not at all, and a busy machine is hard on
-# several threads or processes: try again on a quiet one before believing a ratio.
+# Tried once on a quiet machine of two cores with `--settings all --turns 1`, seconds a round
+# (s1 = 1 × 1, s2 = 1 × 2, p2 = 2 × 1, p4 = 4 × 1); `best` is what won, with what came within a fifth
+# where a round takes seconds:
+#   lenet   pfl s1 0.706, s2 0.475, p2 0.392   flower s2 1.021, p2 0.721, p4 0.836   fedlab s1 0.759, s2 0.560, p2 0.506
+#   cnn     pfl s1 6.310, s2 3.084, p2 3.637   flower s2 5.790, p2 3.971, p4 4.087   fedlab s1 5.842, s2 3.359, p2 3.294
+#   linear  pfl s1 0.151, s2 0.155, p2 0.101   flower s2 1.719, p2 0.890, p4 0.677   fedlab s1 0.112, s2 0.145, p2 0.270
+#           fedjax s1 0.105, s2 0.115
 PEERS = {
-    "pfl": Peer("pfl", (SOLE, ONE, TWO), {"lenet": TWO, "cnn": TWO, "linear": TWO}),
-    "flower": Peer("flwr", (ONE, TWO, FOUR), {"lenet": TWO, "cnn": TWO, "linear": FOUR}),
-    "fedlab": Peer("fedlab", (SOLE, ONE, TWO), {"lenet": SOLE, "cnn": TWO, "linear": SOLE}),
-    "fedjax": Peer("fedjax", (SOLE, ONE), {"linear": ONE}, needs=""),
+    "pfl": Peer("pfl", (SOLE, ONE, TWO), {"lenet": (TWO,), "cnn": (ONE, TWO), "linear": (TWO,)}),
+    "flower": Peer("flwr", (ONE, TWO, FOUR), {"lenet": (TWO,), "cnn": (TWO,), "linear": (FOUR,)}),
+    "fedlab": Peer("fedlab", (SOLE, ONE, TWO), {"lenet": (TWO,), "cnn": (ONE, TWO), "linear": (SOLE,)}),
+    "fedjax": Peer("fedjax", (SOLE, ONE), {"linear": (SOLE,)}, needs=""),
 }
 
 
@@ -57,7 +57,8 @@ def python(name: str) -> Path:
 def prepare(name: str) -> None:
     """The peer's virtual environment, made anew when what it must hold has changed."""
     wanted = HERE / "requirements" / f"{name}.txt"
-    text = wanted.read_text() + (ROOT / "constraints.txt").read_text()
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    text = wanted.read_text() + "\n".join(pin for pin in pins if pin.split("==")[0] in PEERS[name].needs.split())
     done = PLACE / name / "installed.txt"
     if done.exists() and done.read_text() == text:
         return

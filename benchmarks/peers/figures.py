@@ -24,60 +24,59 @@ class Figures:
         return statistics.median(self.seconds)
 
     def add(self, began: float, ready: float, rounds: list[float], peak: int) -> None:
+        """Of a turn that was looked at only its peak counts."""
+        if peak:
+            self.peak = peak
+            return
         self.seconds += rounds[1:]
         self.start.append(ready - began)
         self.first.append(ready + rounds[0] - began)
-        self.peak = max(self.peak, peak)
 
 
-Results = dict[str, list[tuple[tuple[str, Setting], Figures]]]
+Result = list[tuple[tuple[str, Setting], Figures]]
+
+TITLES = {
+    "lenet": "LeNet: 500 clients × 100 examples of 3 × 32 × 32, 10 a round, 5 epochs of batch 50",
+    "cnn": "CNN with 64 channels: the same data and round",
+    "linear": "Softmax regression: 1000 clients × 50 examples of 784, 100 a round, 1 epoch of batch 10",
+}
+PAGE = """# Against peers
+
+Written by `make bench-peers`, a section at a time: plain FedAvg, the same data and as many steps, no evaluation. The
+contestants take turns in one run, and a turn's first round does not count. `time / ours` above 1: fedcm is faster."""
 
 HEAD = [
-    "| work | contestant | time / ours | s a round | start, s | first round done, s | peak memory, MB | settings |",
-    "|---|---|---|---|---|---|---|---|",
+    "| contestant | time / ours | s a round | start, s | first round done, s | peak memory, MB | settings |",
+    "|---|---|---|---|---|---|---|",
 ]
 
 NOTES = """`start`: from the process's start until its first round begins; where work is put off into the first round
 (Ray's actors, compiling), `first round done` tells more. Memory: PSS of all processes together, with the pages of the
-data that they touched. Settings: processes × threads; for Flower actors, for FedLab trainers beside the server. What
-was tried: `PEERS` in `benchmarks/peers/contestants.py`. pfl does not shuffle a client's batches; the others do."""
+data that they touched, in a turn of its own that is not timed. Settings: processes × threads; for Flower actors, for
+FedLab trainers beside the server. What was tried: `PEERS` in `benchmarks/peers/contestants.py`. pfl does not shuffle a
+client's batches; the others do. fedcm and its peers call the same kernels of torch, so on LeNet and the CNN it gains
+what layout, ReLU after the pool and kept memory save ([where a step's time goes](RESULTS.md#where-a-steps-time-goes)),
+and on softmax regression what a stack of 50 clients saves."""
 
 
-def rows(work: str, result: list[tuple[tuple[str, Setting], Figures]]) -> list[str]:
+def rows(result: Result) -> list[str]:
     ours = next((figures.median for (name, _), figures in result if name == OURS), None)
     lines = []
     for (name, setting), figures in result:
         ratio = f"{figures.median / ours:.2f}" if ours else ""
         start, first = statistics.median(figures.start), statistics.median(figures.first)
         told = f"{figures.median:.3f} | {start:.1f} | {first:.1f} | {figures.peak / 1e6:.0f}"
-        lines.append(f"| {work} | {name} | {ratio} | {told} | {setting} |")
+        lines.append(f"| {name} | {ratio} | {told} | {setting} |")
     return lines
 
 
-def ratios(results: Results) -> list[str]:
-    lines = [f"| work | {' | '.join(f'{name} / {OURS}' for name in PEERS)} |", "|---" * (len(PEERS) + 1) + "|"]
-    for work, result in results.items():
-        medians = {name: figures.median for (name, _), figures in result}
-        cells = [f"{medians[name] / medians[OURS]:.2f}" if name in medians else "–" for name in PEERS]
-        lines.append(f"| {work} | {' | '.join(cells)} |")
-    return lines
+def section(work: str, result: Result, turns: int) -> str:
+    described = f"`python benchmarks/peers/run.py --works {work}`: medians over {turns} turns. {machine()}"
+    return "\n".join([f"## {TITLES[work]}", "", described, "", *HEAD, *rows(result)])
 
 
-def page(results: Results, turns: int) -> str:
-    what = [
-        "# Against peers",
-        f"Written by `make bench-peers`: medians over {turns} turns of each contestant, taken one after another in one "
-        "run; a turn's first\nround does not count. Plain FedAvg, the same data and as many steps, no evaluation.",
-        machine(),
-        "## Time a round, peer / fedcm (more than 1: fedcm is faster)",
-        "\n".join(ratios(results)),
-        "## Figures",
-        "\n".join([*HEAD, *(line for work, result in results.items() for line in rows(work, result))]),
-        NOTES,
-        "## Commands",
-        "\n".join(commands()),
-    ]
-    return "\n\n".join(what) + "\n"
+def head() -> str:
+    return "\n\n".join([PAGE, NOTES, "\n".join(commands())])
 
 
 def commands() -> list[str]:

@@ -1,6 +1,7 @@
 """This engine against its peers on the same work, plain FedAvg, each in a virtual environment of its own under .peers.
 
-    python benchmarks/peers/run.py                                              everything, writes benchmarks/PEERS.md
+    python benchmarks/peers/run.py                                              everything, into benchmarks/PEERS.md
+    python benchmarks/peers/run.py --works lenet                                one section of it
     python benchmarks/peers/run.py --only pfl,fedcm --works lenet --rounds 4    printed only
     python benchmarks/peers/run.py --settings all --turns 1                     every setting tried, printed only
 
@@ -17,30 +18,34 @@ from pathlib import Path
 
 import numpy as np
 from contestants import HERE, OURS, PEERS, Setting, prepare, python
-from figures import HEAD, Figures, Results, page, rows
+from figures import HEAD, Figures, head, rows, section
 from watch import watched
 
 sys.path.append(str(HERE.parent))
 from bare_loop import WORKERS, command
+from pages import write_section
 from works import WORKS
 
 ROUNDS = {"lenet": 8, "cnn": 4, "linear": 20}  # a turn; the first of each turn does not count
 
 
-def peer_turn(name: str, setting: Setting, work: str, rounds: int, folder: Path, figures: Figures) -> None:
+def peer_turn(
+    name: str, setting: Setting, work: str, rounds: int, folder: Path, figures: Figures, *, memory: bool
+) -> None:
     words = [str(python(name)), str(HERE / f"{name}_rounds.py"), work, str(arrays(work, folder))]
     paths = os.pathsep.join(map(str, (HERE, HERE.parent)))
     env = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": str(setting.threads)}
-    seen = watched([*words, str(rounds), str(setting.processes), str(setting.threads)], env)
+    seen = watched([*words, str(rounds), str(setting.processes), str(setting.threads)], env, memory=memory)
     told = json.loads(seen.output.splitlines()[-1])
     figures.add(seen.began, told["ready"], told["rounds"], seen.peak)
 
 
-def our_turn(work: str, rounds: int, folder: Path, figures: Figures) -> None:
+def our_turn(work: str, rounds: int, folder: Path, figures: Figures, *, memory: bool) -> None:
     runs = folder / "runs"
     shutil.rmtree(runs, ignore_errors=True)
     words = command(work, "fedavg", rounds, folder)
-    seen = watched(words, dict(os.environ), lambda: any(path.stat().st_size for path in runs.glob("*/metrics.jsonl")))
+    noticed = lambda: any(path.stat().st_size for path in runs.glob("*/metrics.jsonl"))  # noqa: E731
+    seen = watched(words, dict(os.environ), noticed, memory=memory)
     lines = (runs / json.loads(seen.output)["name"] / "metrics.jsonl").read_text().splitlines()
     seconds = [json.loads(line)["seconds"] for line in lines]
     assert seen.noticed is not None, "a run of several rounds is longer than a tick"
@@ -63,16 +68,16 @@ def contest(work: str, entries: list[tuple[str, Setting]], rounds: int, turns: i
     figures = [Figures() for _ in entries]
     with tempfile.TemporaryDirectory() as folder:
         arrays(work, Path(folder))
-        for turn in range(turns):
+        for turn in range(turns + 1):  # the first for its memory, the others for time
             for shift in range(len(entries)):
                 which = (turn + shift) % len(entries)
                 name, setting = entries[which]
                 if name == OURS:
-                    our_turn(work, rounds, Path(folder), figures[which])
+                    our_turn(work, rounds, Path(folder), figures[which], memory=not turn)
                 else:
-                    peer_turn(name, setting, work, rounds, Path(folder), figures[which])
-                told = f"{work}, turn {turn + 1}: {name} {setting}"
-                print(f"{told}, {figures[which].median:.3f} s a round", file=sys.stderr, flush=True)
+                    peer_turn(name, setting, work, rounds, Path(folder), figures[which], memory=not turn)
+                told = f"{figures[which].median:.3f} s a round" if turn else f"{figures[which].peak / 1e6:.0f} MB"
+                print(f"{work}, turn {turn}: {name} {setting}, {told}", file=sys.stderr, flush=True)
     return figures
 
 
@@ -80,7 +85,7 @@ def entries(names: list[str], work: str, *, every_setting: bool) -> list[tuple[s
     found = [(OURS, Setting(WORKERS, 1))] if OURS in names else []
     for name, peer in PEERS.items():
         if name in names and work in peer.works():
-            found += [(name, setting) for setting in (peer.tried if every_setting else [peer.best[work]])]
+            found += [(name, setting) for setting in (peer.tried if every_setting else peer.best[work])]
     return found
 
 
@@ -97,14 +102,13 @@ def main() -> None:
     for name in names:
         if name != OURS:
             prepare(name)
-    results: Results = {}
     for work in works:
         competing = entries(names, work, every_setting=asked.settings == "all")
         figures = contest(work, competing, asked.rounds or ROUNDS[work], asked.turns)
-        results[work] = list(zip(competing, figures, strict=True))
-        print("\n".join([*HEAD, *rows(work, results[work])]), flush=True)
-    if not (asked.only or asked.works or asked.rounds) and asked.settings == "best":
-        (HERE.parent / "PEERS.md").write_text(page(results, asked.turns))
+        result = list(zip(competing, figures, strict=True))
+        print("\n".join([*HEAD, *rows(result)]), flush=True)
+        if not (asked.only or asked.rounds) and asked.settings == "best":
+            write_section("PEERS.md", head(), section(work, result, asked.turns))
 
 
 if __name__ == "__main__":

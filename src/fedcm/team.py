@@ -11,6 +11,7 @@ from fedcm.crew import given_data, noting
 from fedcm.crew import join as join_crew
 from fedcm.executors.executor import Stopped
 from fedcm.executors.group import Unwritten, WorkerFailed
+from fedcm.memory import keep_freed_memory
 from fedcm.refusal import Refused
 from fedcm.running import follow
 from fedcm.torchrun import Launch, follows, join, launched
@@ -23,6 +24,7 @@ _FIRST_WORD = 5.0  # seconds: torchrun ends all as soon as one has left, and the
 @contextmanager
 def sharing(data_dir: Path | None, stop_requested: Asked) -> Iterator[Launch | None]:
     """Inside, this process leads, alone or those that torchrun started; one that is led leaves with its exit code."""
+    keep_freed_memory()
     if not launched():
         yield None
         return
@@ -70,6 +72,7 @@ def _followed(data_dir: Path | None, stop_requested: Asked) -> int:
 
 def serve(run: Path, data_dir: Path | None, stop_requested: Asked) -> None:
     """A crew's worker: one run, and whatever goes wrong is told by the first process."""
+    keep_freed_memory()
     group = None
     try:
         group = join_crew()

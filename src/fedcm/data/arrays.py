@@ -65,7 +65,7 @@ def _pair(given: dict[str, np.ndarray], keys: tuple[str, str], path: Path) -> Ex
                 f"got no {key!r} but {', '.join(given) or 'nothing'}"
                 + (f"; rename {near[0]!r} to {key!r}" if near else "")
             )
-    return examples(given[keys[0]], given[keys[1]], f"{path} ({', '.join(keys)})")
+    return examples(given[keys[0]], given[keys[1]], f"{path} ({', '.join(keys)})", copy=False)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -18,9 +18,13 @@ from fedcm.refusal import Refused
 _MOST_CLASSES = 1_000_000  # a larger label is an identity number, not a class
 
 
-def examples(features: np.ndarray, labels: np.ndarray, where: str, *, channel_last: bool = True) -> Examples:
-    """Features (n, ...) and labels (n,), checked; `where` begins each refusal. Float labels are a regression's."""
-    x, y = _features(features, where, channel_last), _labels(labels, where)
+def examples(
+    features: np.ndarray, labels: np.ndarray, where: str, *, channel_last: bool = True, copy: bool = True
+) -> Examples:
+    """Features (n, ...) and labels (n,), checked; `where` begins each refusal. Float labels are a regression's.
+
+    Without `copy` nobody else may hold the features: they are kept as they are where that can be."""
+    x, y = _features(features, where, channel_last, copy or None), _labels(labels, where)
     if len(x) != len(y):
         raise Refused(f"{where}: features and labels must have the same length, got {len(x)} and {len(y)}")
     return Examples(x, y)
@@ -48,7 +52,7 @@ def _described(example: Tensor) -> str:
     return f"{tuple(example.shape)} {str(example.dtype).removeprefix('torch.')}"
 
 
-def _features(array: np.ndarray, where: str, channel_last: bool) -> Tensor:
+def _features(array: np.ndarray, where: str, channel_last: bool, copy: bool | None) -> Tensor:
     if array.dtype.kind not in "fiub":
         raise Refused(f"{where}: features must be numbers, got an array of {array.dtype}")
     if array.ndim < 2:
@@ -61,9 +65,10 @@ def _features(array: np.ndarray, where: str, channel_last: bool) -> Tensor:
         array = array[:, None]
     if array.dtype.kind in "iu":
         _fits(array, "features", where)
-        return torch.from_numpy(np.array(array, np.uint8 if array.dtype == np.uint8 else np.int64, order="C"))
+        kind = np.uint8 if array.dtype == np.uint8 else np.int64
+        return torch.from_numpy(np.array(array, kind, order="C", copy=copy))
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
-        numbers = np.array(array, np.float32, order="C")
+        numbers = np.array(array, np.float32, order="C", copy=copy)
     _finite(numbers, "features", where)
     return torch.from_numpy(numbers)
 
