@@ -22,10 +22,10 @@ demo: $(READY)  ## FedCM and its four baselines on real digits: a table and a pi
 	$(BIN)/fedcm compare experiments/demo.toml --runs-dir runs/demo --fresh
 
 test: $(READY)  ## the tests, on every core (minutes)
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-test-slow: $(READY)  ## the tests on real CIFAR: FEDCM_DATA names a prepared data folder
-	$(BIN)/python -m pytest -n auto -m slow
+test-slow: $(READY)  ## the slow tests: real CIFAR (FEDCM_DATA names a prepared data folder), torch.compile, more failures
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (15 minutes)
 	$(BIN)/python benchmarks/bare_loop.py

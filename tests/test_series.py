@@ -46,7 +46,7 @@ def test_a_series_runs_what_is_missing_and_leaves_alone_what_is_done(
     assert "1 of 4 runs are finished already" in answer.err
     assert (runs / "small-fedavg-seed3" / "summary.json").stat().st_mtime_ns == before
     assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == [
-        *("small-fedavg-seed3", "small-fedavg-seed4", "small-fedcm-seed3", "small-fedcm-seed4"),
+        *("small-fedavg-seed3", "small-fedavg-seed4", "small-fedcm-seed3", "small-fedcm-seed4", "small-report"),
     ]
     assert "±" in answer.out
 

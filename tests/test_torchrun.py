@@ -105,7 +105,7 @@ def test_a_refusal_ends_all_and_is_said_once(experiment: Write, tmp_path: Path) 
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("death", ["1 in a round", "0 in a round", "0 at once"])
+@pytest.mark.parametrize("death", ["1 in a round", "0 in a round", pytest.param("0 at once", marks=pytest.mark.slow)])
 def test_after_a_restart_the_same_run_goes_on_to_the_same_bits(
     experiment: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, death: str
 ) -> None:

@@ -154,6 +154,11 @@ def test_settings_and_summary_stand_beside_the_rounds(
         assert records["exit"].exit.exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "tracker",
+    ["tensorboard", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mlflow", "wandb"))],
+    indirect=True,
+)
 def test_a_comparison_has_a_log_for_every_run(experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str) -> None:
     path, runs = experiment(rounds=3), tmp_path / "runs"
     answer = fedcm("compare", path, "--algorithms", "fedavg,fedcm", "--runs-dir", runs, "--track", tracker)

@@ -73,7 +73,10 @@ def ended(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize(("library", "error"), [("numpy", "MemoryError"), ("torch", "allocate memory")])
+@pytest.mark.parametrize(
+    ("library", "error"),
+    [pytest.param("numpy", "MemoryError", marks=pytest.mark.slow), ("torch", "allocate memory")],
+)
 def test_a_worker_without_memory_is_told_with_its_client_and_traceback(
     experiment: Write, tmp_path: Path, run_words: list[str], library: str, error: str
 ) -> None:

@@ -115,7 +115,7 @@ def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume
     same(stopped, reference)
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (3, 2)])
+@pytest.mark.parametrize(("before", "after"), [(1, 2), pytest.param(2, 1, marks=pytest.mark.slow), (3, 2)])
 def test_killed_and_resumed_with_another_number_of_workers(
     experiment: Write, tmp_path: Path, before: int, after: int
 ) -> None:
