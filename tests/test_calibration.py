@@ -150,6 +150,7 @@ def test_the_choice_stands_in_the_runs_own_experiment_and_is_kept(
     assert lines_of(folder) == lines_of(tmp_path / "runs" / "two")
 
 
+@pytest.mark.slow
 def test_a_comparison_goes_on_with_runs_whose_engine_was_found_by_trying(
     fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:

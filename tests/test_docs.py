@@ -1,6 +1,7 @@
 """What the documents show is run: their code, and the commands that need no download."""
 
 import dataclasses
+import json
 import re
 import subprocess
 import sys
@@ -48,15 +49,28 @@ def test_the_walk_through_of_a_new_algorithm_works_as_written(tmp_path: Path) ->
     assert "lr = 0.05" in resolved
 
 
-def test_the_grid_of_ones_own_goes_from_toml_to_a_report_as_written(tmp_path: Path) -> None:
+def own_grid(folder: Path) -> Path:
+    """As the guide has it."""
     for language in ("python", "toml"):
         (text,) = blocks("docs/guides/own-grid.md", language)
         name = re.match(r"# (\w+\.\w+)\n", text)
         assert name
-        (tmp_path / name.group(1)).write_text(text)
-    assert len(runs_of(tmp_path / "wards.toml")) == 12
-    out = in_folder(tmp_path, "-m", "fedcm", "compare", "wards.toml", "--set", "rounds=4", "--seeds", "1")
-    assert len(list((tmp_path / "runs").glob("wards-*-seed*/summary.json"))) == 6
+        (folder / name.group(1)).write_text(text)
+    return folder / "wards.toml"
+
+
+def test_the_grid_of_ones_own_has_a_plan_as_written(tmp_path: Path) -> None:
+    own_grid(tmp_path)
+    plan = json.loads(in_folder(tmp_path, "-m", "fedcm", "compare", "wards.toml", "--dry-run", "--json"))
+    assert len(plan["runs"]) == 12
+    assert all(run["rounds"] == 60 for run in plan["runs"])
+
+
+@pytest.mark.slow
+def test_the_grid_of_ones_own_goes_from_toml_to_a_report_as_written(tmp_path: Path) -> None:
+    own_grid(tmp_path)
+    out = in_folder(tmp_path, "-m", "fedcm", "compare", "wards.toml")
+    assert len(list((tmp_path / "runs").glob("wards-*-seed*/summary.json"))) == 12
     assert "runs/wards-report/index.html" in out
     page = (tmp_path / "runs" / "wards-report" / "index.html").read_text()
     assert all(name in page for name in ("FedAvg", "FedCM", "SCAFFOLD", "many"))

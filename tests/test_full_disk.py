@@ -76,7 +76,7 @@ def whole_checkpoints(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for note in notes for path in (note, note.with_suffix(".safetensors"))}
 
 
-@pytest.mark.parametrize("algorithm", ["fedcm", "scaffold"])
+@pytest.mark.parametrize("algorithm", [pytest.param("fedcm", marks=pytest.mark.slow), "scaffold"])
 def test_whichever_write_meets_a_full_disk_nothing_that_was_saved_is_lost(
     experiment: Write, fedcm: Callable[..., Answer], tmp_path: Path, algorithm: str
 ) -> None:

@@ -218,26 +218,6 @@ def test_a_comparison_goes_on_where_it_was_stopped(
     assert lines_of(folder) == lines_of(reference)
 
 
-def test_a_comparison_runs_what_is_missing_and_draws(
-    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
-) -> None:
-    runs = tmp_path / "runs"
-    path = experiment(rounds=3, **{"for": {"fedadam": {"server": {"lr": 0.1}}}})
-    answer = fedcm("compare", path, "--algorithms", "fedavg,fedadam", "--runs-dir", runs)
-    assert answer.code == 0, answer.err
-    assert "fedadam" in answer.out
-    assert (runs / "small.png").read_bytes().startswith(b"\x89PNG")
-    assert read(read_table(runs / "small-fedadam-seed3" / "experiment.toml")).server.lr == 0.1
-    again = fedcm("compare", path, "--algorithms", "fedavg,fedadam,fedcm", "--runs-dir", runs, "--json")
-    assert "2 of 3 runs are finished already" in again.err
-    assert set(json.loads(again.out)) == {"fedavg", "fedadam", "fedcm"}
-    other = fedcm("compare", path, "--algorithms", "fedavg", "--runs-dir", runs, "--set", "client.lr=0.2")
-    assert other.code == 2
-    assert "other settings" in other.err
-    fresh = fedcm("compare", path, "--algorithms", "fedavg", "--runs-dir", runs, "--set", "client.lr=0.2", "--fresh")
-    assert fresh.code == 0
-
-
 def test_the_split_is_summed_up_and_drawn(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:

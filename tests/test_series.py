@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from scenes import lines_of, summary_of, whole
 
+from fedcm.experiment import read
 from fedcm.grid import runs_of
+from fedcm.overrides import read_table
 from fedcm.planning import planned
 from fedcm.series import tasks_of
 
@@ -38,17 +40,21 @@ def test_a_series_runs_what_is_missing_and_leaves_alone_what_is_done(
     experiment: Write, fedcm: Fedcm, tmp_path: Path
 ) -> None:
     runs = tmp_path / "runs"
-    words = ("compare", experiment(rounds=3), "--runs-dir", runs)
-    assert fedcm(*words, "--algorithms", "fedavg").code == 0
-    before = (runs / "small-fedavg-seed3" / "summary.json").stat().st_mtime_ns
-    answer = fedcm(*words, "--algorithms", "fedavg,fedcm", "--seeds", 2)
+    words = ("compare", experiment(rounds=3, **{"for": {"fedadam": {"server": {"lr": 0.1}}}}), "--runs-dir", runs)
+    assert fedcm(*words, "--algorithms", "fedadam").code == 0
+    assert read(read_table(runs / "small-fedadam-seed3" / "experiment.toml")).server.lr == 0.1
+    before = (runs / "small-fedadam-seed3" / "summary.json").stat().st_mtime_ns
+    answer = fedcm(*words, "--algorithms", "fedadam,fedcm", "--seeds", 2)
     assert answer.code == 0, answer.err
     assert "1 of 4 runs are finished already" in answer.err
-    assert (runs / "small-fedavg-seed3" / "summary.json").stat().st_mtime_ns == before
+    assert (runs / "small-fedadam-seed3" / "summary.json").stat().st_mtime_ns == before
     assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == [
-        *("small-fedavg-seed3", "small-fedavg-seed4", "small-fedcm-seed3", "small-fedcm-seed4", "small-report"),
+        *("small-fedadam-seed3", "small-fedadam-seed4", "small-fedcm-seed3", "small-fedcm-seed4", "small-report"),
     ]
     assert "±" in answer.out
+    assert (runs / "small.png").read_bytes().startswith(b"\x89PNG")
+    told = fedcm(*words, "--algorithms", "fedadam,fedcm", "--json")
+    assert set(json.loads(told.out)) == {"fedadam", "fedcm"}
 
 
 def test_a_run_of_a_series_has_the_bits_of_the_run_alone(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import tomli_w
 from scenes import lines_of, private_mounts, small_experiment, summary_of, whole
 
+from fedcm.algorithms import ALGORITHMS
 from fedcm.record import begun_by
 
 Write = Callable[..., Path]
@@ -88,13 +89,17 @@ def test_torchrun_gives_the_same_bits_and_the_first_process_alone_speaks(experim
     same(tmp_path / "runs" / "shared", reference)
 
 
-def test_a_comparison_under_torchrun_runs_one_after_another(experiment: Write, tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_comparison_under_torchrun_runs_one_after_another_to_the_same_bits(
+    experiment: Write, tmp_path: Path, processes: int
+) -> None:
     path = experiment(rounds=4)
-    reference = whole(path, tmp_path / "alone")
-    done = on_one_machine(tmp_path, "compare", path, "--algorithms", "fedavg,fedcm", "--json")
+    words = ("-m", "fedcm", "compare", path, "--json")  # all the bundled algorithms
+    done = ended(agent("--standalone", "--nproc-per-node", processes, *words, folder=tmp_path))
     assert done.code == 0, done.said
-    same(tmp_path / "runs" / "small-fedcm-seed3", reference)
-    assert summary_of(tmp_path / "runs" / "small-fedavg-seed3")["outcome"] == "finished"
+    for algorithm in ALGORITHMS:
+        alone = whole(experiment(rounds=4, algorithm={"name": algorithm}), tmp_path / "alone", algorithm)
+        same(tmp_path / "runs" / f"small-{algorithm}-seed3", alone)
 
 
 def test_a_refusal_ends_all_and_is_said_once(experiment: Write, tmp_path: Path) -> None:

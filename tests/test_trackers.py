@@ -54,6 +54,13 @@ def rounded(found: Series) -> dict[str, object]:
     return {key: [(index, pytest.approx(value, rel=1e-6)) for index, value in pairs] for key, pairs in found.items()}
 
 
+in_short_for_tensorboard_alone = pytest.mark.parametrize(
+    "tracker",
+    ["tensorboard", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mlflow", "wandb"))],
+    indirect=True,
+)
+
+
 def test_every_round_is_read_back_as_it_went(experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str) -> None:
     path = experiment(participation={"kind": "independent", "probability": 0.1})  # in some rounds nobody takes part
     answer = fedcm("run", path, "--runs-dir", tmp_path / "runs", "--name", "one", "--json", "--track", tracker)
@@ -67,6 +74,7 @@ def test_every_round_is_read_back_as_it_went(experiment: Write, fedcm: Fedcm, tm
     assert found["total_bytes_up"][-1][1] == summary_of(folder)["bytes_up"]
 
 
+@in_short_for_tensorboard_alone
 def test_a_run_that_was_stopped_and_goes_on_has_every_round_once(
     experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str
 ) -> None:
@@ -154,11 +162,7 @@ def test_settings_and_summary_stand_beside_the_rounds(
         assert records["exit"].exit.exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "tracker",
-    ["tensorboard", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mlflow", "wandb"))],
-    indirect=True,
-)
+@in_short_for_tensorboard_alone
 def test_a_comparison_has_a_log_for_every_run(experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str) -> None:
     path, runs = experiment(rounds=3), tmp_path / "runs"
     answer = fedcm("compare", path, "--algorithms", "fedavg,fedcm", "--runs-dir", runs, "--track", tracker)

@@ -33,8 +33,13 @@ def same(folder: Path, reference: Path) -> None:
     assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"])
+@pytest.mark.parametrize(
+    ("algorithm", "workers"),
+    [
+        *(("fedavg", 3), ("fedcm", 2), ("fedadam", 2), ("scaffold", 3), ("feddyn", 3)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("fedcm", 3), ("scaffold", 2))),
+    ],
+)
 def test_any_number_of_workers_gives_the_same_bits(
     experiment: Write, tmp_path: Path, algorithm: str, workers: int
 ) -> None:
@@ -99,7 +104,7 @@ def test_the_data_are_loaded_once_and_lie_in_memory_once_for_all_workers(experim
         process.wait()
 
 
-@pytest.mark.parametrize("algorithm", ["scaffold", "feddyn"])
+@pytest.mark.parametrize("algorithm", ["scaffold", pytest.param("feddyn", marks=pytest.mark.slow)])
 def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume(
     experiment: Write, tmp_path: Path, algorithm: str
 ) -> None:
