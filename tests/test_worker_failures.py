@@ -1,5 +1,8 @@
 """What becomes of a run when one of its workers on this machine cannot go on: all end, and the reason is told."""
 
+import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -34,6 +37,17 @@ def numpy_memory():
 def torch_memory():
     out_of_memory(lambda: torch.ones(2**36))
 
+def busy():
+    Path("busy").touch()
+    for _ in range(600):
+        time.sleep(0.1)
+
+def mistake():
+    Path("asleep").touch()
+    while not Path("busy").exists():
+        time.sleep(0.05)
+    raise LookupError("out of luck")
+
 def sleep():
     Path("asleep").touch()
     time.sleep(3600)
@@ -48,6 +62,25 @@ class InWorker(nn.Module):
         if "FEDCM_RANK" in os.environ and self.calls > 40:
             globals()[self.does]()
         return self.linear(x)
+
+class FirstIsBusy(InWorker):
+    def forward(self, x):
+        if "FEDCM_RANK" not in os.environ:
+            time.sleep(0.05)  # so that the worker is ahead
+            if Path("asleep").exists():
+                busy()
+        return super().forward(x)
+
+class Alone(nn.Linear):
+    def __init__(self):
+        super().__init__(6, 4)
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls > 40:
+            raise LookupError("alone")
+        return super().forward(x)
 
 def model():
     if "FEDCM_RANK" in os.environ:
@@ -127,3 +160,38 @@ def test_data_that_differ_from_process_to_process_are_refused(
     assert "the data must be those of the first worker" in done.stderr
     assert "Traceback" not in done.stderr
     assert sys.executable not in done.stderr
+
+
+def test_a_worker_that_dies_is_told_in_the_middle_of_the_first_processs_client(
+    experiment: Write, tmp_path: Path, run_words: list[str]
+) -> None:
+    experiment(model={"name": "failing:FirstIsBusy", "does": "sleep"}, rounds=1000, client={"lr": 0.01})
+    process = subprocess.Popen(run_words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while not ((tmp_path / "busy").exists() and (tmp_path / "asleep").exists()):
+        time.sleep(0.05)
+    (worker,) = worker_processes(tmp_path / "runs" / "one")
+    os.kill(worker, signal.SIGKILL)
+    _, said = process.communicate(timeout=40)  # its client would take a minute
+    assert process.returncode == 1
+    assert "worker 1 was ended by SIGKILL while it trained client" in said
+    assert "go on with `fedcm resume" in said
+
+
+def test_an_exception_is_told_in_the_middle_of_the_first_processs_client(
+    experiment: Write, tmp_path: Path, run_words: list[str]
+) -> None:
+    experiment(model={"name": "failing:FirstIsBusy", "does": "mistake"}, rounds=1000, client={"lr": 0.01})
+    done = subprocess.run(run_words, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 1
+    assert "on worker 1" in done.stderr
+    assert "LookupError: out of luck; what was saved before is whole: go on with `fedcm resume" in done.stderr
+
+
+def test_an_exception_in_the_only_process_is_told_with_its_client(
+    experiment: Write, tmp_path: Path, run_words: list[str]
+) -> None:
+    experiment(model={"name": "failing:Alone"}, rounds=1000, client={"lr": 0.01})
+    done = ended([*run_words[:-1], "1"], tmp_path)
+    assert done.returncode == 1
+    assert re.search(r"fedcm: client \d+ failed in round \d+", done.stderr)
+    assert "LookupError: alone; what was saved before is whole: go on with `fedcm resume" in done.stderr

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import final
@@ -21,6 +21,8 @@ from fedcm.executors.group import Group, WorkerFailed
 _PORT, _RANK, _SIZE, _FIRST = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE", "FEDCM_FIRST"
 _DATA = "FEDCM_SHARED_DATA"
 _START = timedelta(minutes=5)
+_ALARM = signal.SIGUSR1
+_TROUBLE = "trouble"
 
 
 @final
@@ -45,6 +47,7 @@ class Crew:
         }
         close(data)
         self.size = size
+        self._cause = ""  # why the run cannot go on, once that is known
 
     def gather(self) -> Group:
         """Waits for all; one that dies on the way is told."""
@@ -59,21 +62,56 @@ class Crew:
             if worker.poll() is not None:
                 raise WorkerFailed(f"worker {rank} {_ending(worker.returncode)} before the first round")
 
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Inside, a worker that cannot go on is told within a second, in the middle of this process's own clients."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals reach the main thread alone; the end of the round tells it too
+            return
+        before, over = signal.signal(_ALARM, self._raise), threading.Event()
+        watcher = threading.Thread(target=self._look, args=(over,), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+            signal.signal(_ALARM, before)
+
+    def _look(self, over: threading.Event) -> None:
+        while not over.wait(0.2):
+            self._cause = self._dead() or (self._store.get(_TROUBLE).decode() if self._store.check([_TROUBLE]) else "")
+            if self._cause:
+                break
+        if self._cause and not over.is_set():
+            signal.pthread_kill(threading.main_thread().ident or 0, _ALARM)
+            if not over.wait(3):  # it waits for the others in the sum, which ends when they do
+                for worker in self._workers.values():
+                    worker.kill()
+
+    def _raise(self, *_: object) -> None:
+        raise WorkerFailed(self._cause)
+
+    def _dead(self) -> str:
+        for rank, worker in self._workers.items():
+            if worker.poll() not in (None, 0):
+                return f"worker {rank} {_ending(worker.returncode)}{at_work(self.run, rank)}"
+        return ""
+
     def why(self, otherwise: str) -> str:
         """What is known of a worker that is no longer there."""
         deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            for rank, worker in self._workers.items():
-                if worker.poll() not in (None, 0):
-                    return f"worker {rank} {_ending(worker.returncode)}{at_work(self.run, rank)}"
+        while not self._cause and time.monotonic() < deadline:
+            self._cause = self._dead()
             time.sleep(0.02)
-        return otherwise
+        return self._cause or otherwise
 
     def dismiss(self) -> None:
         """They end by themselves when this process leaves the group; who does not is made to."""
+        until = time.monotonic() + 10
         for worker in self._workers.values():
             try:
-                worker.wait(timeout=10)
+                worker.wait(timeout=max(until - time.monotonic(), 0.1) if not self._cause else 0.1)
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()

@@ -6,18 +6,16 @@ time on getting them anew, zeroed and out of the caches.
 
 import ctypes
 
-_SETTINGS = {  # of mallopt(3), in bytes
-    -3: 2**28,  # M_MMAP_THRESHOLD: only larger blocks come straight from the system
-    -1: 2**31 - 1,  # M_TRIM_THRESHOLD: more than this lies free before any is given back
-    -2: 2**26,  # M_TOP_PAD: taken beyond what is asked for
-}
+_TRIM, _TOP_PAD, _MMAP = -1, -2, -3  # parameters of mallopt(3), in bytes
 
 
 def keep_freed_memory() -> None:
-    """For a process of this program's own. Where the C library is another, nothing happens."""
+    """For a process of this program's own. Where the C library is another, nothing happens; an older glibc takes 32 MiB
+    at most for the first setting, and without it the others would make everything worse."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
-    for what, size in _SETTINGS.items():
-        mallopt(what, size)
+    if mallopt(_MMAP, 2**28) or mallopt(_MMAP, 2**25):  # larger blocks alone come straight from the system
+        mallopt(_TRIM, 2**31 - 1)  # more than this lies free before any is given back
+        mallopt(_TOP_PAD, 2**26)  # taken beyond what is asked for

@@ -1,7 +1,8 @@
 """The rounds of a run that are left, led by the first process, which alone writes them down, and followed by others."""
 
+import traceback
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedcm.executors.group import Group, Unwritten, WorkerFailed
 from fedcm.executors.local import LocalExecutor
 from fedcm.handoff import Start
 from fedcm.record import RunFolder
+from fedcm.refusal import Refused
 from fedcm.starting import Asked, Run, file_states
 from fedcm.summary import params_sha256, summarise
 from fedcm.training import Metrics, training
@@ -40,12 +42,18 @@ def drive(run: Run) -> Generator[Metrics, None, None]:
         else:
             handoff.start(group, Start(run.folder.path, run.first, run.server, run.states.save()))
             executor = DistributedExecutor(run.assembly.runner, run.states, group, run.stop_requested)
-        yield from _rounds(run, executor)
+        with run.crew.watched() if run.crew is not None else nullcontext():
+            yield from _rounds(run, executor)
         _finish(run)
     except WorkerFailed as failure:
         raise WorkerFailed(run.crew.why(str(failure)) if run.crew is not None else str(failure)) from None
     except OSError as error:  # a full disk, most often
         raise Unwritten(str(error)) from error
+    except (Diverged, Refused, Stopped):
+        raise
+    except Exception as error:  # in a user's own code, most often
+        where = error.__dict__.pop("__notes__", ["the run failed"])[0]
+        raise WorkerFailed(f"{where}\n{traceback.format_exc().rstrip()}") from error
     finally:
         if run.crew is not None:
             if group is not None:

@@ -106,7 +106,7 @@ def _over_everything(stacked: StackedProblem, pick: Pick, sizes: Tensor) -> Grad
     def at(params: Vector) -> Vector:
         index = torch.arange(int(sizes.max())).expand(len(sizes), -1)
         there = index < sizes[:, None]
-        return stacked.at(params, pick(index * there), there.to(params) / sizes[:, None])[0]
+        return stacked.at(params, pick(index * there), there.to(params) / sizes.to(params)[:, None])[0]
 
     return at
 

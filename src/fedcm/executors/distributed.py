@@ -15,7 +15,7 @@ from fedcm.algorithm import Round, Vector
 from fedcm.evaluate import Score, Tally, pieces, score, tally
 from fedcm.executors.client_states import States
 from fedcm.executors.executor import Diverged, RoundResult, Stopped
-from fedcm.executors.group import Group, Trouble, shares
+from fedcm.executors.group import Group, Trouble, WorkerFailed, shares
 from fedcm.executors.local import empty_round, summed_up
 from fedcm.executors.runner import ClientRunner
 
@@ -61,12 +61,16 @@ class DistributedExecutor:
             trouble = Trouble.STOPPED
         except Diverged as error:
             trouble, said = Trouble.DIVERGED, str(error)
+        except WorkerFailed:  # of another
+            raise
         except Exception as error:
             where = f"client {client} failed in round {round.index} on worker {self.group.rank}"
             if isinstance(error, OSError) and error.errno in _DISK:
                 trouble, said = Trouble.UNWRITTEN, f"{error} ({where})"
             else:
-                trouble, said = Trouble.FAILED, f"{where}\n{traceback.format_exc()}"
+                trouble, said = Trouble.FAILED, f"{where}\n{traceback.format_exc().rstrip()}"
+                if self.group.rank:
+                    self.group.alarm(said)
         self.group.add_up(trouble, said, facts, mean.totals)
         if not len(cohort):
             return empty_round(cohort)

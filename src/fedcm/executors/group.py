@@ -3,6 +3,7 @@
 Nothing is pickled: tensors and text go as tensors of numbers.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from fedcm.executors.executor import Diverged, Stopped
 from fedcm.refusal import Refused
 
 _SMALL = 2**20  # numbers that go in one message
-_PATIENCE = timedelta(hours=12)  # a process that died is noticed at once; one that is slow is waited for
+_PATIENCE = timedelta(hours=12)  # a connection that closes is noticed at once; a process that is slow is waited for
 
 
 class Trouble(IntEnum):
@@ -46,6 +47,12 @@ class Group:
         except RuntimeError as error:
             raise WorkerFailed(f"the workers cannot reach each other ({_in_short(error)})") from None
         self.rank, self.size = rank, size
+        self._store = store
+
+    def alarm(self, said: str) -> None:
+        """For whoever watches: a trouble that all hear of at the end of the round anyway."""
+        with contextlib.suppress(RuntimeError):  # nobody is there to watch
+            self._store.set("trouble", said)
 
     def sum_(self, tensor: Tensor) -> None:
         """In place, over all processes; exact for integers, and for floats where all but one process hold 0."""

@@ -36,7 +36,11 @@ class LocalExecutor:
                 if self.stop_requested():
                     raise Stopped
                 clients = cohort[unit].tolist()
-                facts[unit] = self.runner.run_unit(clients, sent, self.states, round, mean, weights[unit])
+                try:
+                    facts[unit] = self.runner.run_unit(clients, sent, self.states, round, mean, weights[unit])
+                except Exception as error:
+                    error.add_note(f"client {clients[0]} failed in round {round.index}")
+                    raise
         self.states.commit(cohort, facts[:, 2].tolist())
         return summed_up(mean, weights, facts, cohort)
 
