@@ -40,13 +40,18 @@ TITLES = {
     "cnn": "CNN with 64 channels: the same data and round",
     "linear": "Softmax regression: 1000 clients × 50 examples of 784, 100 a round, 1 epoch of batch 10",
 }
+TARGETS = {  # of time / ours, at least
+    "lenet": {"pfl": 1.3, "flower": 1.5, "fedlab": 1.5},
+    "cnn": {"pfl": 1.2, "flower": 1.5, "fedlab": 1.5},
+    "linear": {"pfl": 8, "flower": 30, "fedlab": 1.5, "fedjax": 5},
+}
 PAGE = """# Against peers
 
 Written by `make bench-peers`, a section at a time: plain FedAvg, the same data and as many steps, no evaluation. The
 contestants take turns in one run, and a turn's first round does not count. `time / ours` above 1: fedcm is faster."""
 
 HEAD = [
-    "| contestant | time / ours | s a round | start, s | first round done, s | peak memory, MB | settings |",
+    "| contestant | time / ours (target) | s a round | start, s | first round done, s | peak memory, MB | settings |",
     "|---|---|---|---|---|---|---|",
 ]
 
@@ -59,11 +64,12 @@ what layout, ReLU after the pool and kept memory save ([where a step's time goes
 and on softmax regression what a stack of 50 clients saves."""
 
 
-def rows(result: Result) -> list[str]:
+def rows(work: str, result: Result) -> list[str]:
     ours = next((figures.median for (name, _), figures in result if name == OURS), None)
     lines = []
     for (name, setting), figures in result:
         ratio = f"{figures.median / ours:.2f}" if ours else ""
+        ratio += f" (≥ {TARGETS[work][name]:g})" if ratio and name in TARGETS[work] else ""
         start, first = statistics.median(figures.start), statistics.median(figures.first)
         told = f"{figures.median:.3f} | {start:.1f} | {first:.1f} | {figures.peak / 1e6:.0f}"
         lines.append(f"| {name} | {ratio} | {told} | {setting} |")
@@ -71,8 +77,8 @@ def rows(result: Result) -> list[str]:
 
 
 def section(work: str, result: Result, turns: int) -> str:
-    described = f"`python benchmarks/peers/run.py --works {work}`: medians over {turns} turns. {machine()}"
-    return "\n".join([f"## {TITLES[work]}", "", described, "", *HEAD, *rows(result)])
+    described = f"`python benchmarks/peers/run.py --works {work} --turns {turns}`: medians. {machine()}"
+    return "\n".join([f"## {TITLES[work]}", "", described, "", *HEAD, *rows(work, result)])
 
 
 def head() -> str:

@@ -106,7 +106,7 @@ def main() -> None:
         competing = entries(names, work, every_setting=asked.settings == "all")
         figures = contest(work, competing, asked.rounds or ROUNDS[work], asked.turns)
         result = list(zip(competing, figures, strict=True))
-        print("\n".join([*HEAD, *rows(result)]), flush=True)
+        print("\n".join([*HEAD, *rows(work, result)]), flush=True)
         if not (asked.only or asked.rounds) and asked.settings == "best":
             write_section("PEERS.md", head(), section(work, result, asked.turns))
 
