@@ -16,13 +16,12 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 
 from fedcm.data.dataset import Dataset
 from fedcm.data.shared import Descriptors, close, shared
-from fedcm.executors.group import Group, WorkerFailed
+from fedcm.executors.group import ALARM, Group, WorkerFailed
 
 _PORT, _RANK, _SIZE, _FIRST = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE", "FEDCM_FIRST"
 _DATA = "FEDCM_SHARED_DATA"
 _START = timedelta(minutes=5)
-_ALARM = signal.SIGUSR1
-_TROUBLE = "trouble"
+_WAKE = signal.SIGUSR1
 
 
 @final
@@ -68,7 +67,7 @@ class Crew:
         if threading.current_thread() is not threading.main_thread():
             yield  # signals reach the main thread alone; the end of the round tells it too
             return
-        before, over = signal.signal(_ALARM, self._raise), threading.Event()
+        before, over = signal.signal(_WAKE, self._raise), threading.Event()
         watcher = threading.Thread(target=self._look, args=(over,), daemon=True)
         watcher.start()
         try:
@@ -76,15 +75,15 @@ class Crew:
         finally:
             over.set()
             watcher.join()
-            signal.signal(_ALARM, before)
+            signal.signal(_WAKE, before)
 
     def _look(self, over: threading.Event) -> None:
         while not over.wait(0.2):
-            self._cause = self._dead() or (self._store.get(_TROUBLE).decode() if self._store.check([_TROUBLE]) else "")
+            self._cause = self._dead() or self._alarm()
             if self._cause:
                 break
         if self._cause and not over.is_set():
-            signal.pthread_kill(threading.main_thread().ident or 0, _ALARM)
+            signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
             if not over.wait(3):  # it waits for the others in the sum, which ends when they do
                 for worker in self._workers.values():
                     worker.kill()
@@ -98,6 +97,10 @@ class Crew:
                 return f"worker {rank} {_ending(worker.returncode)}{at_work(self.run, rank)}"
         return ""
 
+    def _alarm(self) -> str:
+        """What a worker that is still there has said."""
+        return self._store.get(ALARM).decode() if self._store.check([ALARM]) else ""
+
     def why(self, otherwise: str) -> str:
         """What is known of a worker that is no longer there."""
         deadline = time.monotonic() + 5
@@ -108,10 +111,10 @@ class Crew:
 
     def dismiss(self) -> None:
         """They end by themselves when this process leaves the group; who does not is made to."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + (0 if self._cause else 10)
         for worker in self._workers.values():
             try:
-                worker.wait(timeout=max(until - time.monotonic(), 0.1) if not self._cause else 0.1)
+                worker.wait(timeout=max(until - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()

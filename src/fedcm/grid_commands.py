@@ -5,21 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fedcm import options
 from fedcm.driving import How, drive_series
-from fedcm.options import (
-    AsJson,
-    Compile,
-    DataDir,
-    Device,
-    ExperimentPath,
-    Precision,
-    RunsDir,
-    Seed,
-    Settings,
-    Track,
-    Workers,
-)
-from fedcm.options import changes as changed
 
 Algorithms = Annotated[
     str, typer.Option(help="Such as `fedavg,fedcm,my_module:Mine`; the file's grid, or all bundled ones, unless given.")
@@ -38,21 +25,21 @@ DryRun = Annotated[
 
 
 def compare(
-    experiment: ExperimentPath,
+    experiment: options.ExperimentPath,
     algorithms: Algorithms = "",
     seeds: Seeds = None,
-    settings: Settings = None,
-    seed: Seed = None,
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    compile: Compile = None,
-    device: Device = None,
-    precision: Precision = None,
-    track: Track = None,
+    settings: options.Settings = None,
+    seed: options.Seed = None,
+    runs_dir: options.RunsDir = Path("runs"),
+    data_dir: options.DataDir = None,
+    workers: options.Workers = None,
+    compile: options.Compile = None,
+    device: options.Device = None,
+    precision: options.Precision = None,
+    track: options.Track = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run an experiment once for each algorithm and seed, or a whole grid; then a table, curves and a report.
 
@@ -68,28 +55,28 @@ def compare(
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     if not names and "grid" not in read_table(experiment):
         names = list(ALGORITHMS)
-    settings = changed(settings, seed, compile, device, precision)
+    settings = options.changes(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds)
     drive_series(runs, experiment.stem, How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json))
 
 
 def sweep(
-    experiment: ExperimentPath,
+    experiment: options.ExperimentPath,
     over: Annotated[
         list[str],
         typer.Option("--over", metavar="PATH=VALUE,VALUE", help="A setting and its values; more of these multiply."),
     ],
     algorithms: Algorithms = "",
     seeds: Seeds = None,
-    settings: Settings = None,
-    seed: Seed = None,
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    track: Track = None,
+    settings: options.Settings = None,
+    seed: options.Seed = None,
+    runs_dir: options.RunsDir = Path("runs"),
+    data_dir: options.DataDir = None,
+    workers: options.Workers = None,
+    track: options.Track = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run an experiment for every value of a setting, or every combination of several; then as `fedcm compare`.
 
@@ -98,7 +85,7 @@ def sweep(
     from fedcm.grid import runs_of
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    runs = runs_of(experiment, changed(settings, seed), algorithms=names, seeds=seeds, over=over)
+    runs = runs_of(experiment, options.changes(settings, seed), algorithms=names, seeds=seeds, over=over)
     drive_series(runs, f"{experiment.stem}-sweep", How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json))
 
 
@@ -110,14 +97,14 @@ def reproduce(
         str, typer.Option(metavar="mini|full", help="full: as the paper; mini: for a small machine.")
     ] = "mini",
     seeds: Seeds = None,
-    settings: Settings = None,
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    track: Track = None,
+    settings: options.Settings = None,
+    runs_dir: options.RunsDir = Path("runs"),
+    data_dir: options.DataDir = None,
+    workers: options.Workers = None,
+    track: options.Track = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run the paper's tables or figures, at its own scale or at one for a small machine; then as `fedcm compare`.
 

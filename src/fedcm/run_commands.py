@@ -10,41 +10,28 @@ from typing import Annotated, Any
 
 import typer
 
-from fedcm.options import (
-    AsJson,
-    Compile,
-    DataDir,
-    Device,
-    ExperimentPath,
-    Precision,
-    RunsDir,
-    Seed,
-    Settings,
-    Track,
-    Workers,
-    changes,
-)
+from fedcm import options
 from fedcm.progress import say
 from fedcm.refusal import Refused
 from fedcm.signals import StopSignals
 
 
 def run(
-    experiment: ExperimentPath,
-    settings: Settings = None,
+    experiment: options.ExperimentPath,
+    settings: options.Settings = None,
     name: Annotated[
         str | None, typer.Option(help="The run's name; made from experiment, algorithm and seed unless given.")
     ] = None,
-    seed: Seed = None,
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    compile: Compile = None,
-    device: Device = None,
-    precision: Precision = None,
-    track: Track = None,
+    seed: options.Seed = None,
+    runs_dir: options.RunsDir = Path("runs"),
+    data_dir: options.DataDir = None,
+    workers: options.Workers = None,
+    compile: options.Compile = None,
+    device: options.Device = None,
+    precision: options.Precision = None,
+    track: options.Track = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace a run of the same name.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
 
@@ -57,7 +44,7 @@ def run(
 
     with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
         size, trackers = crew_size(workers, launch), named(track or ())
-        chosen = load(experiment, changes(settings, seed, compile, device, precision))
+        chosen = load(experiment, options.changes(settings, seed, compile, device, precision))
         folder = begun_by(launch.job, runs_dir) if launch is not None else None
         if folder is not None:
             code = _go_on(folder, data_dir, stopping, size, launch, trackers)
@@ -75,11 +62,11 @@ def run(
 
 def resume(
     run: Annotated[Path, typer.Argument(help="The run's folder, or its name in the runs' folder.")],
-    runs_dir: RunsDir = Path("runs"),
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    track: Track = None,
-    as_json: AsJson = False,
+    runs_dir: options.RunsDir = Path("runs"),
+    data_dir: options.DataDir = None,
+    workers: options.Workers = None,
+    track: options.Track = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Go on with a run that was stopped, from its newest checkpoint: the result is the same to the last bit.
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedcm.executors.executor import Diverged, Stopped
 from fedcm.refusal import Refused
 
+ALARM = "alarm"  # the key in the store of a trouble that somebody may be watching for
 _SMALL = 2**20  # numbers that go in one message
 _PATIENCE = timedelta(hours=12)  # a connection that closes is noticed at once; a process that is slow is waited for
 
@@ -52,7 +53,7 @@ class Group:
     def alarm(self, said: str) -> None:
         """For whoever watches: a trouble that all hear of at the end of the round anyway."""
         with contextlib.suppress(RuntimeError):  # nobody is there to watch
-            self._store.set("trouble", said)
+            self._store.set(ALARM, said)
 
     def sum_(self, tensor: Tensor) -> None:
         """In place, over all processes; exact for integers, and for floats where all but one process hold 0."""
