@@ -32,7 +32,7 @@ bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: ben
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/step_profile.py
 
-bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 25 GB of disk)
+bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 30 GB of disk)
 	$(BIN)/python benchmarks/growth.py
 
 bench-peers: $(READY)  ## this engine against pfl, Flower, FedLab and FedJAX: benchmarks/PEERS.md (25 minutes, 5 GB in .peers)

@@ -32,6 +32,7 @@ from fedcm.assembly import assemble
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.state_file import FileStates
 from fedcm.experiment import read
+from fedcm.memory import keep_freed_memory
 from fedcm.threads import one_thread
 from fedcm.training import one_round
 
@@ -44,7 +45,7 @@ IMAGE = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
 HEAD = """# How cost grows
 
 Written by `make bench-growth`, a section by `python benchmarks/growth.py population` (or `states`, `slowdown`,
-`scaling`): ratios of medians, the contestants taking turns. The machine was shared with other work. {machine}"""
+`scaling`): ratios of medians, the contestants taking turns. {machine}"""
 
 POPULATION = """## Population
 
@@ -102,6 +103,7 @@ def population(rounds: int = 100, turns: int = 3) -> str:
 
 def interleaved(contestants: dict[Any, tuple[dict[str, Any], int]], rounds: int) -> dict[Any, list[float]]:
     """Seconds of each round of each, all in this process and each round of one beside the same round of the others."""
+    keep_freed_memory()  # as `fedcm run` does
     times: dict[Any, list[float]] = {key: [] for key in contestants}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, one_thread():
         going = {}

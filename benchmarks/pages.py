@@ -1,10 +1,10 @@
 """The pages that benchmarks write: a section at a time, the others stay as they were measured."""
 
-import multiprocessing
+import os
 import platform
+import re
+from importlib.metadata import version
 from pathlib import Path
-
-import torch
 
 HERE = Path(__file__).parent
 
@@ -22,5 +22,8 @@ def write_section(name: str, head: str, section: str) -> None:
 
 
 def machine() -> str:
-    cores = f"{platform.processor() or platform.machine()}, {multiprocessing.cpu_count()} cores"
-    return f"Machine: {cores}; torch {torch.__version__}, Python {platform.python_version()}."
+    found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    kind = found.group(1) if found else platform.machine()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = f"{kind}, {os.cpu_count()} cores, {memory:.0f} GiB"
+    return f"Machine: {cores}; torch {version('torch')}, Python {platform.python_version()}."

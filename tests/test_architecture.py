@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "sampling": {"chance"},
     "schedule": set(),
     "evaluate": {"algorithm", "chance", "data", "problem"},
-    "stacked": {"algorithm", "client", "data", "problem", "refusal"},
+    "replay": set(),
+    "stacked": {"algorithm", "client", "data", "problem", "refusal", "replay"},
     "executors": {
         *("aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "problem", "refusal"),
         "stacked",

@@ -1,13 +1,14 @@
 """What was measured, and the page that tells it: ratios first, then seconds, start-up, memory and commands."""
 
-import os
-import platform
-import re
 import statistics
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from contestants import OURS, PEERS, Setting, version
+
+sys.path.append(str(Path(__file__).parents[1]))
+from pages import machine
 
 
 @dataclass
@@ -61,7 +62,7 @@ data that they touched, in a turn of its own that is not timed. Settings: proces
 FedLab trainers beside the server. What was tried: `PEERS` in `benchmarks/peers/contestants.py`. pfl does not shuffle a
 client's batches; the others do. fedcm and its peers call the same kernels of torch, so on LeNet and the CNN it gains
 what layout, ReLU after the pool and kept memory save ([where a step's time goes](RESULTS.md#where-a-steps-time-goes)),
-and on softmax regression what a stack of 50 clients saves."""
+and on softmax regression what a stack of 50 clients and replaying its operations save."""
 
 
 def rows(work: str, result: Result) -> list[str]:
@@ -92,10 +93,3 @@ def commands() -> list[str]:
         call = f"`.peers/{name}/bin/python benchmarks/peers/{name}_rounds.py WORK DATA ROUNDS PROCESSES THREADS`"
         lines.append(f"| {name} | {version(name)} | {call} |")
     return lines
-
-
-def machine() -> str:
-    found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    kind = found.group(1) if found else platform.machine()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"Machine: {kind}, {os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}."

@@ -26,7 +26,7 @@ from bare_loop import WORKERS, command
 from pages import write_section
 from works import WORKS
 
-ROUNDS = {"lenet": 8, "cnn": 4, "linear": 20}  # a turn; the first of each turn does not count
+ROUNDS = {"lenet": 8, "cnn": 4, "linear": 100}  # a turn; the first of each turn does not count
 
 
 def peer_turn(

@@ -17,6 +17,7 @@ from fedcm.data.dataset import Examples
 from fedcm.data.federated import Pick
 from fedcm.problem import Problem, squared_error
 from fedcm.refusal import Refused
+from fedcm.replay import Replayed
 
 ExampleLosses = Callable[[Tensor, Tensor], Tensor]  # (outputs, labels) -> one loss an example
 
@@ -44,7 +45,7 @@ class StackedProblem:
         self._sizes = [p.numel() for _, p in named]
         self._fixed: dict[str, Tensor] = {n: p for n, p in problem.model.named_parameters() if not p.requires_grad}
         self._fixed.update(problem.model.named_buffers())
-        self._gradient = vmap(grad_and_value(self._loss))
+        self._gradient = Replayed(vmap(grad_and_value(self._loss)))
 
     def _loss(self, params: Vector, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         pieces = zip(self._names, params.split(self._sizes), self._shapes, strict=True)

@@ -1,0 +1,67 @@
+"""What is recorded gives the same bits as what it was recorded from; what cannot be recorded stays as it is."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from fedcm.data.dataset import Examples
+from fedcm.models import build_model
+from fedcm.problem import Problem
+from fedcm.replay import Replayed
+from fedcm.stacked import StackedProblem
+
+
+@pytest.mark.parametrize(("name", "shape"), [("linear", (12,)), ("mlp", (12,)), ("lenet", (3, 16, 16))])
+def test_a_stack_replays_to_the_bit(name: str, shape: tuple[int, ...]) -> None:
+    draw = torch.Generator().manual_seed(0)
+    stacked = StackedProblem(Problem(build_model(name, shape, 5, {}, 0), weight_decay=0.01, clip=0.1))
+    stacked._gradient = Replayed(vmap(grad_and_value(stacked._loss)), often=2)
+    plain = StackedProblem(stacked.problem)
+    weights = torch.full((3, 4), 0.25)
+    params = stacked.problem.initial().repeat(3, 1)
+    for call in range(5):
+        examples = Examples(torch.randn(3, 4, *shape, generator=draw), torch.randint(5, (3, 4), generator=draw))
+        gradient, loss = stacked.at(params, examples, weights)
+        expected, its_loss = plain.at(params, examples, weights)
+        assert torch.equal(gradient, expected)
+        assert torch.equal(loss, its_loss)
+        assert stacked._gradient.recorded == (call >= 2)
+        params = params - 0.1 * gradient
+
+
+def test_each_shape_is_recorded_for_itself() -> None:
+    replayed = Replayed(lambda x: (x.sum(-1),), often=1)
+    for width in (2, 3, 2, 3, 2):
+        assert replayed(torch.ones(2, width))[0].tolist() == [width, width]
+    assert replayed.recorded == 2
+
+
+def test_a_function_that_branches_on_a_value_stays_as_it_is() -> None:
+    replayed = Replayed(lambda x: (x if x.sum().item() > 0 else -x,), often=1)
+    for sign in (1.0, -1.0, 1.0, -1.0, 1.0):
+        assert replayed(torch.tensor([sign]))[0].item() == 1.0
+    assert replayed.recorded == 0
+
+
+def test_a_function_that_differs_from_call_to_call_stays_as_it_is() -> None:
+    calls = []
+
+    def counting(x: Tensor) -> tuple[Tensor, ...]:
+        calls.append(x)
+        return (x * len(calls),)
+
+    replayed = Replayed(counting, often=1)
+    for _ in range(4):
+        replayed(torch.ones(1))
+    assert replayed.recorded == 0
+
+
+def test_a_models_buffers_are_read_as_they_are() -> None:
+    model, scale = nn.Linear(2, 2), torch.ones(1)
+    replayed = Replayed(lambda x: (functional_call(model, dict(model.named_parameters()), x) * scale,), often=1)
+    with torch.no_grad():
+        before = [replayed(torch.ones(1, 2))[0] for _ in range(3)][-1]
+        scale.fill_(2.0)
+        assert torch.equal(replayed(torch.ones(1, 2))[0], 2 * before)
+    assert replayed.recorded == 1
