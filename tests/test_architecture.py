@@ -39,8 +39,8 @@ MAY_IMPORT = {
     "torchrun": {"executors"},
     "handoff": {"data", "algorithm", "assembly", "executors", "experiment", "record", "refusal"},
     "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
-    "device": {"refusal"},
-    "calibration": {"data", "experiment", "problem", "refusal", "stacked", "threads", "training"},
+    "device": {"refusal", "threads"},
+    "calibration": {"data", "device", "experiment", "problem", "refusal", "stacked", "threads", "training"},
     "rehearsal": {"data", "problem", "refusal"},
     "overrides": {"algorithms", "data", "refusal", "sampling"},
     "experiment": {

@@ -46,7 +46,7 @@ def tried(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], engine: En
 
     asks_layout = engine.layout == "auto"
     monkeypatch.setattr(calibration, "_timed", timed)
-    monkeypatch.setattr(calibration, "physical_cores", lambda: 2)
+    monkeypatch.setattr(calibration, "processes_for", lambda device: 2)
     data = ArrayData(Dataset("made", Examples(IMAGES, LABELS), None, 4), np.split(np.arange(40), 4))
     plan = Plan(more.get("rounds", 10), 4, FixedSize(more.get("cohort", 4)), Schedule(0.1))
     return settled(engine, problem, data, LocalWork(5), plan).engine

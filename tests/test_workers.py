@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from scenes import go_on, lines_of, stopped_after, summary_of, whole
 
+from fedcm.device import processes_for
 from fedcm.executors.group import shares
 from fedcm.threads import physical_cores
 
@@ -210,6 +211,12 @@ def test_the_shares_are_balanced_by_steps_and_leave_nobody_out() -> None:
 
 def test_there_is_at_least_one_core() -> None:
     assert physical_cores() >= 1
+
+
+def test_a_process_for_each_core_or_each_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    assert processes_for("cpu") == physical_cores()
+    assert (processes_for("cuda"), processes_for("cuda:1")) == (3, 1)
 
 
 def lines_if_any(folder: Path) -> list[str]:

@@ -15,11 +15,12 @@ import torch
 from fedcm.data.batches import LocalWork, at
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
+from fedcm.device import processes_for
 from fedcm.experiment import Engine
 from fedcm.problem import Problem
 from fedcm.refusal import Refused
 from fedcm.stacked import StackedProblem, refuse_unstackable
-from fedcm.threads import one_thread, physical_cores
+from fedcm.threads import one_thread
 from fedcm.training import Plan
 
 _PAYS = 0.9  # of the usual way's time, at most
@@ -53,17 +54,17 @@ def _tried(
     plan: Plan,
     measured: dict[str, float],
 ) -> Engine:
-    cores, cohort = physical_cores(), _mean_cohort(plan)
+    processes, cohort = processes_for(engine.device), _mean_cohort(plan)
     if engine.layout == "auto":
         engine = engine.model_copy(update={"layout": _layout(problem, data, local_work, measured)})
     batch = _first_batch(data.ready_for(problem.dtype, problem.device, engine.layout), local_work)
     alone = _timed(lambda: problem.gradient(batch)(problem.initial()))
     measured["one client"] = _milliseconds(alone)
     if engine.stack == "auto":
-        most = int(cohort // cores) if engine.compile != "on" else 1  # a core without a stack would stand idle
+        most = int(cohort // processes) if engine.compile != "on" else 1  # one without a stack would stand idle
         engine = engine.model_copy(update={"stack": _stack(problem, batch, alone, most, measured)})
     if engine.compile == "auto":
-        seconds = alone * plan.rounds * cohort * local_work.count(int(data.sizes(np.array([0]))[0])) / cores
+        seconds = alone * plan.rounds * cohort * local_work.count(int(data.sizes(np.array([0]))[0])) / processes
         on = engine.stack == 1 and seconds > _LONG and _compiling_pays(problem, batch, alone, measured)
         engine = engine.model_copy(update={"compile": "on" if on else "off"})
     return engine

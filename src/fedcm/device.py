@@ -5,6 +5,7 @@ import os
 import torch
 
 from fedcm.refusal import Refused
+from fedcm.threads import physical_cores
 
 
 def this_device(name: str) -> torch.device:
@@ -19,3 +20,10 @@ def this_device(name: str) -> torch.device:
     if number >= there:
         raise Refused(f"engine.device must be one of the {there} CUDA devices here, counted from 0, got {name!r}")
     return torch.device("cuda", number)
+
+
+def processes_for(name: str) -> int:
+    """How many processes keep this machine busy: one for each core, or for each CUDA device that may be used."""
+    if name == "cpu":
+        return physical_cores()
+    return 1 if ":" in name else max(torch.cuda.device_count(), 1)

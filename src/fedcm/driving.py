@@ -38,11 +38,12 @@ def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
         going_on_by(again),
     ):
         tasks = tasks_of(runs, how.runs_dir, fresh=how.fresh)
-        cores = crew_size(how.workers, launch)
+        devices = sorted({task.run.experiment.engine.device for task in tasks})
+        cores = crew_size(how.workers, launch, devices[-1])
         if how.dry_run:
             estimates = planned(tasks, how.data_dir)
         else:
-            _run_all(tasks, how, cores, stopping, launch)
+            _run_all(tasks, how, cores, devices == ["cpu"], stopping, launch)
     if how.dry_run:
         _print_plan(estimates, cores, how.as_json)
         return
@@ -53,7 +54,10 @@ def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
         raise typer.Exit(1)
 
 
-def _run_all(tasks: Sequence[Any], how: How, cores: int, stopping: Callable[[], bool], launch: Any) -> None:
+def _run_all(
+    tasks: Sequence[Any], how: How, cores: int, side_by_side: bool, stopping: Callable[[], bool], launch: Any
+) -> None:
+    """Side by side on cores; one after another where each run has all the CUDA devices."""
     from fedcm.in_turn import run_in_turn
     from fedcm.preflight import refuse_what_cannot_begin
     from fedcm.report.series_progress import shown_series
@@ -68,7 +72,7 @@ def _run_all(tasks: Sequence[Any], how: How, cores: int, stopping: Callable[[], 
             track_again(task.folder, trackers)
     left = sum(not task.over for task in tasks)
     refuse_what_cannot_begin(tasks, how.data_dir)
-    jobs = max(min(left, cores), 1)
+    jobs = max(min(left, cores), 1) if side_by_side else 1
     if left < len(tasks):
         say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")
     if launch is not None:

@@ -73,6 +73,9 @@ def sweep(
     runs_dir: options.RunsDir = Path("runs"),
     data_dir: options.DataDir = None,
     workers: options.Workers = None,
+    compile: options.Compile = None,
+    device: options.Device = None,
+    precision: options.Precision = None,
     track: options.Track = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
@@ -85,7 +88,8 @@ def sweep(
     from fedcm.grid import runs_of
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    runs = runs_of(experiment, options.changes(settings, seed), algorithms=names, seeds=seeds, over=over)
+    settings = options.changes(settings, seed, compile, device, precision)
+    runs = runs_of(experiment, settings, algorithms=names, seeds=seeds, over=over)
     drive_series(runs, f"{experiment.stem}-sweep", How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json))
 
 
@@ -101,6 +105,9 @@ def reproduce(
     runs_dir: options.RunsDir = Path("runs"),
     data_dir: options.DataDir = None,
     workers: options.Workers = None,
+    compile: options.Compile = None,
+    device: options.Device = None,
+    precision: options.Precision = None,
     track: options.Track = None,
     fresh: Fresh = False,
     dry_run: DryRun = False,
@@ -115,5 +122,6 @@ def reproduce(
     from fedcm.grid import runs_of
     from fedcm.reproduction import grid_files
 
-    runs = [run for path in grid_files(what, scale) for run in runs_of(path, settings or [], seeds=seeds)]
+    settings = options.changes(settings, None, compile, device, precision)
+    runs = [run for path in grid_files(what, scale) for run in runs_of(path, settings, seeds=seeds)]
     drive_series(runs, f"{scale}-{what}", How(runs_dir / scale, data_dir, workers, track, fresh, dry_run, as_json))

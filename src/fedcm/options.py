@@ -37,7 +37,7 @@ Workers = Annotated[
         max=1024,
         envvar="FEDCM_WORKERS",
         callback=_unless_torchrun,
-        help="Processes that share the work; the physical cores unless given. The bits of the result are the same.",
+        help="Processes that share the work; one a physical core or CUDA device unless given. The bits stay the same.",
         show_default=False,
     ),
 ]

@@ -43,8 +43,9 @@ def run(
     from fedcm.trackers import named
 
     with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
-        size, trackers = crew_size(workers, launch), named(track or ())
+        trackers = named(track or ())
         chosen = load(experiment, options.changes(settings, seed, compile, device, precision))
+        size = crew_size(workers, launch, chosen.engine.device)
         folder = begun_by(launch.job, runs_dir) if launch is not None else None
         if folder is not None:
             code = _go_on(folder, data_dir, stopping, size, launch, trackers)
@@ -74,12 +75,14 @@ def resume(
 
     Example: `fedcm resume runs/demo-fedcm-seed1`
     """
+    from fedcm.overrides import read_table
     from fedcm.record import RunFolder, there_is
     from fedcm.trackers import named
 
     with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
         folder = RunFolder.open(run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run)
-        code = _go_on(folder, data_dir, stopping, crew_size(workers, launch), launch, named(track or ()))
+        device = read_table(folder.experiment).get("engine", {}).get("device", "cpu")
+        code = _go_on(folder, data_dir, stopping, crew_size(workers, launch, device), launch, named(track or ()))
     _show_summary(folder, as_json)
     raise typer.Exit(code)
 
@@ -157,12 +160,12 @@ def sharing_the_work(data_dir: Path | None, how: str) -> Iterator[tuple[Callable
         yield stopping, launch
 
 
-def crew_size(workers: int | None, launch: Any) -> int:
+def crew_size(workers: int | None, launch: Any, device: str) -> int:
     """How many processes to share the work with on this machine; torchrun's are there already."""
-    from fedcm.threads import physical_cores
+    from fedcm.device import processes_for
 
     if launch is None:
-        return workers if workers is not None else physical_cores()
+        return workers if workers is not None else processes_for(device)
     if workers not in (None, launch.group.size):
         raise Refused(
             f"--workers must be left out under torchrun, which started {launch.group.size} processes, got {workers}; "

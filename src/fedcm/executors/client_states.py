@@ -3,12 +3,8 @@
 from typing import Any, Protocol, final
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fedcm.algorithm import Algorithm, Vector, messages
-
-CLIENTS = "@clients"  # no field of a state can be called so
 
 
 class States(Protocol):
@@ -28,20 +24,13 @@ class States(Protocol):
         """Said in every process when the round's last client is done anywhere."""
         ...
 
-    def save(self) -> dict[str, Tensor]:
-        """For a checkpoint; nothing where clients keep nothing."""
-        ...
-
-    def restore(self, saved: dict[str, Tensor]) -> None: ...
-
 
 @final
 class MemoryStates:
     """In this process's memory, one state a client."""
 
     def __init__(self, algorithm: Algorithm[Any, Any, Any, Any], params: Vector) -> None:
-        self._kind = messages(type(algorithm)).kept
-        self._fields: tuple[str, ...] = getattr(self._kind, "_fields", ())
+        self._keeps = bool(getattr(messages(type(algorithm)).kept, "_fields", ()))
         self._unseen = algorithm.init_client(params)
         self._seen: dict[int, tuple] = {}
         self._new: dict[int, tuple] = {}
@@ -53,25 +42,9 @@ class MemoryStates:
         return self._seen.get(client, self._unseen)
 
     def put(self, client: int, kept: tuple) -> int:
-        if self._fields:
+        if self._keeps:
             self._new[client] = kept
         return 0
 
     def commit(self, cohort: np.ndarray, checksums: list[float]) -> None:
         self._seen |= self._new
-
-    def save(self) -> dict[str, Tensor]:
-        """`@clients` (M,), and (M, P) for every field."""
-        if not self._seen:
-            return {}
-        ids = sorted(self._seen)
-        rows = {name: torch.stack([self._seen[client][k] for client in ids]) for k, name in enumerate(self._fields)}
-        return {CLIENTS: torch.tensor(ids), **rows}
-
-    def restore(self, saved: dict[str, Tensor]) -> None:
-        self._seen = {}
-        if saved:
-            columns = [saved[name].unbind() for name in self._fields]
-            for client, *fields in zip(saved[CLIENTS].tolist(), *columns, strict=True):
-                like = zip(fields, self._unseen, strict=True)
-                self._seen[client] = self._kind(*[field.to(unseen) for field, unseen in like])

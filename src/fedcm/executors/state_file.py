@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from fedcm.algorithm import Algorithm, Vector, messages
-from fedcm.executors.client_states import CLIENTS
 
-_SLOTS, _CHECKSUMS, _NAMED = "@slots", "@checksums", "@named"
+_CLIENTS, _SLOTS, _CHECKSUMS, _NAMED = "@clients", "@slots", "@checksums", "@named"
 
 
 @final
@@ -109,7 +108,7 @@ class FileStates:
         clients = sorted(self._slot_of)
         named = [number for pair in self._given_up for number in pair]
         return {
-            CLIENTS: torch.tensor(clients),
+            _CLIENTS: torch.tensor(clients),
             _SLOTS: torch.tensor([self._slot_of[client] for client in clients]),
             _CHECKSUMS: torch.tensor([self._checksum_of[client] for client in clients]),
             _NAMED: torch.tensor(named, dtype=torch.int64),
@@ -121,7 +120,7 @@ class FileStates:
         self._given_up, self._free, self._slots = deque(), deque(), 0
         if not saved:
             return
-        clients, slots, checksums = (saved[name].tolist() for name in (CLIENTS, _SLOTS, _CHECKSUMS))
+        clients, slots, checksums = (saved[name].tolist() for name in (_CLIENTS, _SLOTS, _CHECKSUMS))
         self._slot_of = dict(zip(clients, slots, strict=True))
         self._checksum_of = dict(zip(clients, checksums, strict=True))
         named = saved[_NAMED].tolist()
