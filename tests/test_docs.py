@@ -31,6 +31,7 @@ def in_folder(folder: Path, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_walk_through_of_a_new_algorithm_works_as_written(tmp_path: Path) -> None:
     for code in blocks("docs/new-algorithm.md", "python"):
         name = re.match(r"# (\w+\.py)\n", code)

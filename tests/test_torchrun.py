@@ -110,7 +110,9 @@ def test_a_refusal_ends_all_and_is_said_once(experiment: Write, tmp_path: Path) 
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("death", ["1 in a round", "0 in a round", pytest.param("0 at once", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "death", ["1 in a round", *(pytest.param(when, marks=pytest.mark.slow) for when in ("0 in a round", "0 at once"))]
+)
 def test_after_a_restart_the_same_run_goes_on_to_the_same_bits(
     experiment: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, death: str
 ) -> None:
@@ -172,6 +174,7 @@ def test_two_machines_that_share_nothing_give_the_same_bits(tmp_path: Path) -> N
     same(tmp_path / "first" / "runs" / "shared", tmp_path / "first" / "runs" / "alone")
 
 
+@pytest.mark.slow
 def test_other_data_on_another_machine_are_refused(tmp_path: Path) -> None:
     one, two = on_two_machines(tmp_path, "fedcm", second_seed=6)
     assert one.code != 0
@@ -182,6 +185,7 @@ def test_other_data_on_another_machine_are_refused(tmp_path: Path) -> None:
     assert not list((tmp_path / "first" / "runs").iterdir()), "refused before anything is written"
 
 
+@pytest.mark.slow
 def test_states_of_clients_need_a_folder_that_all_machines_share(tmp_path: Path) -> None:
     one, _ = on_two_machines(tmp_path, "scaffold")
     assert one.code != 0

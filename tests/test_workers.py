@@ -121,11 +121,18 @@ def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume
     same(stopped, reference)
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), pytest.param(2, 1, marks=pytest.mark.slow), (3, 2)])
+@pytest.mark.parametrize(
+    ("algorithm", "before", "after"),
+    [
+        ("scaffold", 3, 2),
+        *(pytest.param("scaffold", *pair, marks=pytest.mark.slow) for pair in ((1, 2), (2, 1))),
+        *(pytest.param(name, 2, 3, marks=pytest.mark.slow) for name in ("fedavg", "fedcm", "fedadam", "feddyn")),
+    ],
+)
 def test_killed_and_resumed_with_another_number_of_workers(
-    experiment: Write, tmp_path: Path, before: int, after: int
+    experiment: Write, tmp_path: Path, algorithm: str, before: int, after: int
 ) -> None:
-    path = experiment(algorithm={"name": "scaffold"}, rounds=100, checkpoints={"every": 5})
+    path = experiment(algorithm={"name": algorithm}, rounds=100, checkpoints={"every": 5})
     reference = whole(path, tmp_path / "runs")
     folder = tmp_path / "runs" / "killed"
     words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", before)

@@ -158,7 +158,7 @@ def test_a_source_of_clients_on_demand_is_found_but_is_no_whole(source: str) -> 
         load(source)
 
 
-@pytest.mark.parametrize("algorithm", ["fedcm", "scaffold"])
+@pytest.mark.parametrize("algorithm", [pytest.param("fedcm", marks=pytest.mark.slow), "scaffold"])
 def test_two_workers_and_a_resume_give_the_same_bits(source: str, tmp_path: Path, algorithm: str) -> None:
     path = written(source, tmp_path, algorithm={"name": algorithm})
     reference = whole(path, tmp_path / "runs")
