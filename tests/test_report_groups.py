@@ -8,7 +8,7 @@ from made_digests import PAPER, made, paper_grid
 from fedcm.report.averages import averaged
 from fedcm.report.costs import cost, targets_of
 from fedcm.report.groups import Entry, grouped
-from fedcm.report.looks import looks
+from fedcm.report.looks import RAMP, looks
 from fedcm.report.result_table import result_sheet
 
 
@@ -114,10 +114,21 @@ def test_a_mean_curve_goes_as_far_as_any_seed_and_has_a_band_where_there_are_two
 
 
 def test_an_algorithm_has_the_same_look_whoever_else_is_there() -> None:
-    alone = looks([("FedCM", "fedcm")])
-    crowd = looks([(f"{name}", name) for name in ("my:A", "fedavg", "fedadam")] + [("FedCM", "fedcm"), ("x", "my:B")])
+    alone = looks([("FedCM", "fedcm", 1)])
+    others = [(name, name, 2) for name in ("my:A", "fedavg", "fedadam")]
+    crowd = looks([*others, ("FedCM", "fedcm", 1), ("x", "my:B", 1)])
     assert crowd["FedCM"] == alone["FedCM"]
     assert len({(look.light, look.dash) for look in crowd.values()}) == len(crowd)
+
+
+def test_the_rows_of_a_sweep_go_from_dark_to_bright_beside_the_algorithms_own() -> None:
+    alphas = [(f"FedCM (alpha {alpha})", "fedcm", 1) for alpha in (1, 0.01, 0.3, 0.1)]
+    alone, beside = looks(alphas), looks([("FedCM", "fedcm", 3), *alphas])
+    ordered = [alone[f"FedCM (alpha {alpha})"].light for alpha in (0.01, 0.1, 0.3, 1)]
+    assert [RAMP.index(colour) for colour in ordered] == sorted(RAMP.index(colour) for colour in ordered)
+    assert len(set(ordered)) == 4
+    assert {label: beside[label] for label in alone} == alone
+    assert beside["FedCM"] == looks([("FedCM", "fedcm", 1)])["FedCM"]
 
 
 def test_the_sheet_says_it_in_latex_markdown_and_csv() -> None:

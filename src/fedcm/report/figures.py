@@ -34,7 +34,9 @@ def draw_group(group: Group, looks: Mapping[str, Look], folder: Path, name: str)
                 if kind == "loss":
                     axes[0][0].set_yscale("log")
                 handles, labels = _unique(axes.flat)
-                drawn.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), frameon=False)
+                drawn.legend(
+                    handles, labels, loc="outside lower center", ncols=_legend_columns(labels, size[0]), frameon=False
+                )
                 drawn.suptitle(_plain(group.title))
             paths.append(path)
     return paths
@@ -84,6 +86,16 @@ def _unique(panels: Any) -> tuple[list[Any], list[str]]:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     return list(found.values()), list(found)
+
+
+def _legend_columns(labels: list[str], inches: float) -> int:
+    """As many as fit, five at most.
+
+    >>> _legend_columns(["FedCM (alpha 0.05)", "FedCM (alpha 1)"], 6.2), _legend_columns(["FedCM"] * 7, 11.8)
+    (2, 5)
+    """
+    widest = 0.75 + 0.09 * max(len(label) for label in labels)
+    return max(1, min(5, len(labels), int(inches / widest)))
 
 
 def _plain(text: str) -> str:

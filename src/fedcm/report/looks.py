@@ -1,12 +1,16 @@
 """The look of each row of a report: an algorithm's own colour everywhere, on light paper and on dark."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fedcm.report.style import DASHES, FIXED, PALETTE
 
 # the same hues, light enough for a dark page
 DARK_PALETTE = ("#4DA3E6", "#F4814A", "#2EBE93", "#E3A0C8", "#F3B53F", "#8ED1F6", "#A8A8A8", "#F2F2F2")
+# of a sweep's rows
+RAMP = ("#0D0887", "#5302A3", "#8B0AA5", "#B83289", "#DB5C68", "#F48849", "#D9A400")
+DARK_RAMP = ("#7C8CFF", "#9B7BFF", "#C26BE6", "#E667B0", "#FF7F86", "#FFA05C", "#FFD24A")
 _DASHES = ("dash", "solid", "dashdot", "dot", "longdash", "longdashdot", "2px 2px", "solid")
 
 
@@ -18,9 +22,39 @@ class Look(NamedTuple):
     strong: bool  # the row that a report is about
 
 
-def looks(rows: Iterable[tuple[str, str]]) -> dict[str, Look]:
-    """By label, of (label, algorithm); the first row of a known algorithm has its own colour, others the next free."""
-    pairs = list(dict.fromkeys(rows))
+def looks(rows: Iterable[tuple[str, str, int]]) -> dict[str, Look]:
+    """By label, of (label, algorithm, cells). Where one row of a known algorithm stands in the most cells it has the
+    algorithm's own colour. Three rows or more beside it are a sweep and go from dark to bright; others have the next
+    free colour."""
+    widest = sorted(rows, key=lambda row: -row[2])
+    of: dict[str, dict[str, int]] = {}
+    for label, algorithm, cells in widest:
+        of.setdefault(algorithm, {}).setdefault(label, cells)
+    swept: dict[str, Look] = {}
+    for own in of.values():
+        first, *others = own
+        beside = others if len(own) < 2 or own[first] > own[others[0]] else list(own)
+        if len(beside) > 2:
+            swept |= _ramp(sorted(beside, key=_in_order))
+    alone = [(label, algorithm) for algorithm, own in of.items() for label in own if label not in swept]
+    return _one_by_one(alone) | swept
+
+
+def _in_order(label: str) -> tuple[float, str]:
+    """Rows that differ in a number, by it."""
+    numbers = re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", label)
+    return (float(numbers[-1]) if numbers else 0.0), label
+
+
+def _ramp(labels: Sequence[str]) -> dict[str, Look]:
+    found = {}
+    for k, label in enumerate(labels):
+        colour = round(k * (len(RAMP) - 1) / (len(labels) - 1))
+        found[label] = Look(RAMP[colour], DARK_RAMP[colour], _DASHES[k % 4], DASHES[k % 4], strong=False)
+    return found
+
+
+def _one_by_one(pairs: Sequence[tuple[str, str]]) -> dict[str, Look]:
     taken = {FIXED[algorithm] for _, algorithm in pairs if algorithm in FIXED}
     free = [k for k in range(len(PALETTE)) if k not in taken] or list(range(len(PALETTE)))
     found: dict[str, Look] = {}

@@ -33,8 +33,7 @@ class Story:
 def told(digests: Sequence[Digest], left_out: Sequence[str], made: datetime) -> Story:
     runs = tuple(sorted(digests, key=lambda run: (run.started, run.name)))
     groups = tuple(grouped(runs))
-    widest = sorted((row for group in groups for row in group.rows), key=lambda row: -len(row.entries))
-    rows = [(row.label, row.algorithm) for row in widest]  # an algorithm's colour goes to its row in the most cells
+    rows = [(row.label, row.algorithm, len(row.entries)) for group in groups for row in group.rows]
     return Story(runs, groups, tuple(claims(groups, runs)), looks(rows), tuple(left_out), made)
 
 
