@@ -9,7 +9,7 @@ import tomli_w
 from scenes import small_experiment
 
 from fedcm.algorithms import FedCM
-from fedcm.grid import GridRun, runs_of
+from fedcm.grid import GridRun, named_so, runs_of
 from fedcm.refusal import Refused
 
 Write = Callable[..., Path]
@@ -95,6 +95,14 @@ def test_a_sweep_is_an_axis_and_several_multiply(experiment: Write) -> None:
     ]
     assert runs[0].experiment.cell.labels == {"algorithm.alpha": "0.05", "client.lr": "0.1"}
     assert runs[0].name == "small-0.05-0.1-fedcm-seed3"
+
+
+def test_only_some_of_a_grids_runs(grid: Write) -> None:
+    runs = runs_of(grid({"axes": AXES, "algorithms": ["fedavg", "fedcm"]}))
+    assert [run.name for run in named_so(runs, "FedCM")] == [run.name for run in runs if "fedcm" in run.name]
+    assert named_so(runs, "") == runs
+    with pytest.raises(Refused, match="no run has 'fedcn'"):
+        named_so(runs, "fedcn")
 
 
 @pytest.mark.parametrize(

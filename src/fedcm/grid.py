@@ -84,6 +84,16 @@ def runs_of(
     return runs
 
 
+def named_so(runs: Sequence[GridRun], part: str) -> list[GridRun]:
+    """Those with this in their name."""
+    chosen = [run for run in runs if part.lower() in run.name]
+    if not chosen:
+        raise Refused(
+            f"--only must be part of a run's name, and no run has {part!r}; {nearest(part, [r.name for r in runs])}"
+        )
+    return chosen
+
+
 def _combined(table: Table, grid: Grid, settings: Sequence[str]) -> Iterator[GridRun]:
     algorithms: list[str | None] = [*grid.algorithms] or [None]
     for replicate in range(grid.seeds):

@@ -18,6 +18,13 @@ Seeds = Annotated[
     ),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")]
+Only = Annotated[
+    str,
+    typer.Option(
+        metavar="PART",
+        help="Only runs with this in their name, such as `ii-dirichlet-fedcm-seed0`; --dry-run lists them.",
+    ),
+]
 DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Run nothing: print what would be run and how long it takes, by a short probe."),
@@ -37,6 +44,7 @@ def compare(
     device: options.Device = None,
     precision: options.Precision = None,
     track: options.Track = None,
+    only: Only = "",
     fresh: Fresh = False,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
@@ -49,7 +57,7 @@ def compare(
     Example: `fedcm compare experiments/demo.toml --algorithms fedavg,fedcm --seeds 3`
     """
     from fedcm.algorithms import ALGORITHMS
-    from fedcm.grid import runs_of
+    from fedcm.grid import named_so, runs_of
     from fedcm.overrides import read_table
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
@@ -57,7 +65,9 @@ def compare(
         names = list(ALGORITHMS)
     settings = options.changes(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds)
-    drive_series(runs, experiment.stem, How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json))
+    drive_series(
+        named_so(runs, only), experiment.stem, How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json)
+    )
 
 
 def sweep(
@@ -77,6 +87,7 @@ def sweep(
     device: options.Device = None,
     precision: options.Precision = None,
     track: options.Track = None,
+    only: Only = "",
     fresh: Fresh = False,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
@@ -85,12 +96,13 @@ def sweep(
 
     Example: `fedcm sweep experiments/demo.toml --over algorithm.alpha=0.03,0.1,0.3 --over client.lr=0.05,0.1`
     """
-    from fedcm.grid import runs_of
+    from fedcm.grid import named_so, runs_of
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     settings = options.changes(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds, over=over)
-    drive_series(runs, f"{experiment.stem}-sweep", How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json))
+    how = How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json)
+    drive_series(named_so(runs, only), f"{experiment.stem}-sweep", how)
 
 
 def reproduce(
@@ -109,6 +121,7 @@ def reproduce(
     device: options.Device = None,
     precision: options.Precision = None,
     track: options.Track = None,
+    only: Only = "",
     fresh: Fresh = False,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
@@ -119,9 +132,10 @@ def reproduce(
 
     Example: `fedcm reproduce table1 --scale mini --dry-run`
     """
-    from fedcm.grid import runs_of
+    from fedcm.grid import named_so, runs_of
     from fedcm.reproduction import grid_files
 
     settings = options.changes(settings, None, compile, device, precision)
     runs = [run for path in grid_files(what, scale) for run in runs_of(path, settings, seeds=seeds)]
-    drive_series(runs, f"{scale}-{what}", How(runs_dir / scale, data_dir, workers, track, fresh, dry_run, as_json))
+    how = How(runs_dir / scale, data_dir, workers, track, fresh, dry_run, as_json)
+    drive_series(named_so(runs, only), f"{scale}-{what}", how)
