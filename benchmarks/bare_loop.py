@@ -4,7 +4,7 @@ they are usually written, in as many one-thread processes, and no federation at 
     python benchmarks/bare_loop.py                     all models, into benchmarks/RESULTS.md
     python benchmarks/bare_loop.py lenet --rounds 4    one model, printed only
 
-The contestants take turns, so that a noisy machine disturbs them alike; ratios of medians come first.
+The contestants take turns, so that a noisy machine disturbs them alike; the median of the turns' ratios comes first.
 """
 
 import argparse
@@ -33,7 +33,8 @@ ROUNDS = {"lenet": 20, "cnn": 4, "resnet8": 4, "linear": 100}  # a turn: each ta
 WORKERS = 2
 SECTION = """## Against the bare loop
 
-`python benchmarks/bare_loop.py`: medians over turns in one run, {workers} one-thread processes each. {machine}
+`python benchmarks/bare_loop.py`: the median of 4 turns' ratios, and the median seconds of all rounds;
+{workers} one-thread processes each. {machine}
 
 | model | FedAvg / bare loop (target) | bare, s a round | FedAvg, s |
 |---|---|---|---|

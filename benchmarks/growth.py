@@ -45,7 +45,7 @@ IMAGE = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
 HEAD = """# How cost grows
 
 Written by `make bench-growth`, a section by `python benchmarks/growth.py population` (or `states`, `slowdown`,
-`scaling`): ratios of medians, the contestants taking turns. {machine}"""
+`scaling`): ratios, the contestants taking turns, on a machine shared with other work. {machine}"""
 
 POPULATION = """## Population
 

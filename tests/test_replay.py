@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import grad_and_value, vmap
 
 from fedcm.data.dataset import Examples
 from fedcm.models import build_model
@@ -57,11 +57,27 @@ def test_a_function_that_differs_from_call_to_call_stays_as_it_is() -> None:
     assert replayed.recorded == 0
 
 
+class Scaled(nn.Module):
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * self.scale
+
+
 def test_a_models_buffers_are_read_as_they_are() -> None:
-    model, scale = nn.Linear(2, 2), torch.ones(1)
-    replayed = Replayed(lambda x: (functional_call(model, dict(model.named_parameters()), x) * scale,), often=1)
-    with torch.no_grad():
-        before = [replayed(torch.ones(1, 2))[0] for _ in range(3)][-1]
-        scale.fill_(2.0)
-        assert torch.equal(replayed(torch.ones(1, 2))[0], 2 * before)
-    assert replayed.recorded == 1
+    model = Scaled()
+    stacked = StackedProblem(Problem(model))
+    stacked._gradient = Replayed(vmap(grad_and_value(stacked._loss)), often=1)
+    params, weights = stacked.problem.initial().repeat(2, 1), torch.full((2, 4), 0.25)
+    examples = Examples(torch.randn(2, 4, 3), torch.ones(2, 4, dtype=torch.int64))
+    before = [stacked.at(params, examples, weights)[0] for _ in range(3)][-1]
+    assert stacked._gradient.recorded == 1
+    model.scale.fill_(2.0)
+    after = stacked.at(params, examples, weights)[0]
+    assert not torch.equal(after, before)
+    assert torch.equal(after, StackedProblem(stacked.problem).at(params, examples, weights)[0])

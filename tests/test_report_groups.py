@@ -129,6 +129,13 @@ def test_the_rows_of_a_sweep_go_from_dark_to_bright_beside_the_algorithms_own() 
     assert len(set(ordered)) == 4
     assert {label: beside[label] for label in alone} == alone
     assert beside["FedCM"] == looks([("FedCM", "fedcm", 1)])["FedCM"]
+    assert looks([*alphas, ("FedCM", "fedcm", 1)])["FedCM"] == beside["FedCM"]
+
+
+def test_the_rows_of_two_sweeps_can_be_told_apart() -> None:
+    names = ("fedcm", "fedavg")
+    rows = looks([(f"{name} (lr {lr})", name, 1) for name in names for lr in (0.03, 0.1, 0.3)])
+    assert len({(look.light, look.dash) for look in rows.values()}) == 6
 
 
 def test_the_sheet_says_it_in_latex_markdown_and_csv() -> None:

@@ -1,5 +1,6 @@
 """`fedcm compare`, `sweep` and `reproduce`: many runs from one file, then a table, the curves and a report."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -65,9 +66,8 @@ def compare(
         names = list(ALGORITHMS)
     settings = options.changes(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds)
-    drive_series(
-        named_so(runs, only), experiment.stem, How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json)
-    )
+    how = How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json)
+    drive_series(named_so(runs, only), _titled(experiment.stem, only), how)
 
 
 def sweep(
@@ -102,7 +102,7 @@ def sweep(
     settings = options.changes(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds, over=over)
     how = How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json)
-    drive_series(named_so(runs, only), f"{experiment.stem}-sweep", how)
+    drive_series(named_so(runs, only), _titled(f"{experiment.stem}-sweep", only), how)
 
 
 def reproduce(
@@ -138,4 +138,9 @@ def reproduce(
     settings = options.changes(settings, None, compile, device, precision)
     runs = [run for path in grid_files(what, scale) for run in runs_of(path, settings, seeds=seeds)]
     how = How(runs_dir / scale, data_dir, workers, track, fresh, dry_run, as_json)
-    drive_series(named_so(runs, only), f"{scale}-{what}", how)
+    drive_series(named_so(runs, only), _titled(f"{scale}-{what}", only), how)
+
+
+def _titled(title: str, only: str) -> str:
+    """A report about some of the runs leaves that about all of them alone."""
+    return re.sub(r"[^\w.+=-]+", "-", f"{title}-{only}").lower() if only else title

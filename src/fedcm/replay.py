@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 Function = Callable[..., tuple[Tensor, ...]]
 
-_OFTEN = 100  # calls from which on recording pays: it takes a second the first time, and a twentieth after that
+_OFTEN = 100  # calls from which on recording pays: it takes a second or two the first time, and a twentieth after that
 _SHAPES = 16  # recorded at most
 
 
@@ -56,7 +56,8 @@ def _recorded(function: Function, tensors: tuple[Tensor, ...]) -> Function:
     """The function itself where it cannot be recorded, or not to the bit."""
     try:
         recording = make_fx(lambda *tensors: function(*tensors))(*tensors)
+        pairs = list(zip(recording(*tensors), function(*tensors), strict=True))
     except Exception:  # whatever the model does that the recorder does not know
         return function
-    pairs = zip(recording(*tensors), function(*tensors), strict=True)
-    return recording if all(torch.equal(replayed, called) for replayed, called in pairs) else function
+    same = all(torch.allclose(replayed, called, rtol=0, atol=0, equal_nan=True) for replayed, called in pairs)
+    return recording if same else function

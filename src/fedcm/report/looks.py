@@ -23,21 +23,24 @@ class Look(NamedTuple):
 
 
 def looks(rows: Iterable[tuple[str, str, int]]) -> dict[str, Look]:
-    """By label, of (label, algorithm, cells). Where one row of a known algorithm stands in the most cells it has the
-    algorithm's own colour. Three rows or more beside it are a sweep and go from dark to bright; others have the next
-    free colour."""
+    """By label, of (label, algorithm, cells). A known algorithm has its own colour in its row without brackets, or
+    else in the one in the most cells. Three rows or more beside it, of one algorithm alone, are a sweep, from dark to
+    bright; others have the next free colour."""
     widest = sorted(rows, key=lambda row: -row[2])
     of: dict[str, dict[str, int]] = {}
     for label, algorithm, cells in widest:
         of.setdefault(algorithm, {}).setdefault(label, cells)
-    swept: dict[str, Look] = {}
-    for own in of.values():
-        first, *others = own
-        beside = others if len(own) < 2 or own[first] > own[others[0]] else list(own)
-        if len(beside) > 2:
-            swept |= _ramp(sorted(beside, key=_in_order))
+    sweeps = [beside for own in of.values() if len(beside := _beside_the_leading(own)) > 2]
+    swept = _ramp(sorted(sweeps[0], key=_in_order)) if len(sweeps) == 1 else {}
     alone = [(label, algorithm) for algorithm, own in of.items() for label in own if label not in swept]
     return _one_by_one(alone) | swept
+
+
+def _beside_the_leading(own: dict[str, int]) -> list[str]:
+    first, *others = own
+    if plain := [label for label in own if "(" not in label]:
+        return [label for label in own if label != plain[0]]
+    return others if not others or own[first] > own[others[0]] else [first, *others]
 
 
 def _in_order(label: str) -> tuple[float, str]:
