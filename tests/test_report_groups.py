@@ -130,6 +130,7 @@ def test_the_rows_of_a_sweep_go_from_dark_to_bright_beside_the_algorithms_own() 
     assert {label: beside[label] for label in alone} == alone
     assert beside["FedCM"] == looks([("FedCM", "fedcm", 1)])["FedCM"]
     assert looks([*alphas, ("FedCM", "fedcm", 1)])["FedCM"] == beside["FedCM"]
+    assert looks([("FedCM (alpha 0.1)", "fedcm", 2), ("FedCM", "fedcm", 1)])["FedCM"] == beside["FedCM"]
 
 
 def test_the_rows_of_two_sweeps_can_be_told_apart() -> None:

@@ -1,6 +1,7 @@
 """A series of runs from the plan to the report: what `compare`, `sweep` and `reproduce` do once they know the runs."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +22,20 @@ class How:
     data_dir: Path | None
     workers: int | None
     track: list[str] | None
+    only: str  # part of the runs' names
     fresh: bool
     dry_run: bool
     as_json: bool
 
 
 def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
+    from fedcm.grid import named_so
     from fedcm.planning import planned
     from fedcm.series import tasks_of
+
+    runs = named_so(runs, how.only)
+    if how.only:  # a report about some of the runs leaves that about all of them alone
+        title = re.sub(r"[^\w.+=-]+", "-", f"{title}-{how.only}").lower()
 
     again = f"the same command goes on where it stopped{', without --fresh' if how.fresh else ''}"
     estimates = []

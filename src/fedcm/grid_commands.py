@@ -1,6 +1,5 @@
 """`fedcm compare`, `sweep` and `reproduce`: many runs from one file, then a table, the curves and a report."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +57,7 @@ def compare(
     Example: `fedcm compare experiments/demo.toml --algorithms fedavg,fedcm --seeds 3`
     """
     from fedcm.algorithms import ALGORITHMS
-    from fedcm.grid import named_so, runs_of
+    from fedcm.grid import runs_of
     from fedcm.overrides import read_table
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
@@ -66,8 +65,8 @@ def compare(
         names = list(ALGORITHMS)
     settings = options.changes(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds)
-    how = How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json)
-    drive_series(named_so(runs, only), _titled(experiment.stem, only), how)
+    how = How(runs_dir, data_dir, workers, track, only, fresh, dry_run, as_json)
+    drive_series(runs, experiment.stem, how)
 
 
 def sweep(
@@ -96,13 +95,13 @@ def sweep(
 
     Example: `fedcm sweep experiments/demo.toml --over algorithm.alpha=0.03,0.1,0.3 --over client.lr=0.05,0.1`
     """
-    from fedcm.grid import named_so, runs_of
+    from fedcm.grid import runs_of
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     settings = options.changes(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds, over=over)
-    how = How(runs_dir, data_dir, workers, track, fresh, dry_run, as_json)
-    drive_series(named_so(runs, only), _titled(f"{experiment.stem}-sweep", only), how)
+    how = How(runs_dir, data_dir, workers, track, only, fresh, dry_run, as_json)
+    drive_series(runs, f"{experiment.stem}-sweep", how)
 
 
 def reproduce(
@@ -132,15 +131,10 @@ def reproduce(
 
     Example: `fedcm reproduce table1 --scale mini --dry-run`
     """
-    from fedcm.grid import named_so, runs_of
+    from fedcm.grid import runs_of
     from fedcm.reproduction import grid_files
 
     settings = options.changes(settings, None, compile, device, precision)
     runs = [run for path in grid_files(what, scale) for run in runs_of(path, settings, seeds=seeds)]
-    how = How(runs_dir / scale, data_dir, workers, track, fresh, dry_run, as_json)
-    drive_series(named_so(runs, only), _titled(f"{scale}-{what}", only), how)
-
-
-def _titled(title: str, only: str) -> str:
-    """A report about some of the runs leaves that about all of them alone."""
-    return re.sub(r"[^\w.+=-]+", "-", f"{title}-{only}").lower() if only else title
+    how = How(runs_dir / scale, data_dir, workers, track, only, fresh, dry_run, as_json)
+    drive_series(runs, f"{scale}-{what}", how)

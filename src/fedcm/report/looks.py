@@ -26,9 +26,8 @@ def looks(rows: Iterable[tuple[str, str, int]]) -> dict[str, Look]:
     """By label, of (label, algorithm, cells). A known algorithm has its own colour in its row without brackets, or
     else in the one in the most cells. Three rows or more beside it, of one algorithm alone, are a sweep, from dark to
     bright; others have the next free colour."""
-    widest = sorted(rows, key=lambda row: -row[2])
     of: dict[str, dict[str, int]] = {}
-    for label, algorithm, cells in widest:
+    for label, algorithm, cells in sorted(rows, key=lambda row: (_of_a_setting(row[0]), -row[2])):
         of.setdefault(algorithm, {}).setdefault(label, cells)
     sweeps = [beside for own in of.values() if len(beside := _beside_the_leading(own)) > 2]
     swept = _ramp(sorted(sweeps[0], key=_in_order)) if len(sweeps) == 1 else {}
@@ -38,9 +37,12 @@ def looks(rows: Iterable[tuple[str, str, int]]) -> dict[str, Look]:
 
 def _beside_the_leading(own: dict[str, int]) -> list[str]:
     first, *others = own
-    if plain := [label for label in own if "(" not in label]:
-        return [label for label in own if label != plain[0]]
-    return others if not others or own[first] > own[others[0]] else [first, *others]
+    leads = not others or not _of_a_setting(first) or own[first] > own[others[0]]
+    return others if leads else [first, *others]
+
+
+def _of_a_setting(label: str) -> bool:
+    return label.endswith(")")
 
 
 def _in_order(label: str) -> tuple[float, str]:
