@@ -1,6 +1,7 @@
 """Many runs: what is missing is run, what was stopped goes on, what is done is left alone."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,28 @@ def test_a_series_runs_what_is_missing_and_leaves_alone_what_is_done(
     assert (runs / "small.png").read_bytes().startswith(b"\x89PNG")
     told = fedcm(*words, "--algorithms", "fedadam,fedcm", "--json")
     assert set(json.loads(told.out)) == {"fedadam", "fedcm"}
+
+
+def test_more_runs_than_can_be_told_apart_have_a_picture_a_table(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    words = ("compare", experiment(rounds=2), "--runs-dir", runs, "--algorithms", "fedavg")
+    assert fedcm(*words).code == 0
+    assert (runs / "small.png").exists()
+    first = runs / "small-fedavg-seed3"
+    for seed in range(4, 12):
+        other = runs / f"small-fedavg-seed{seed}"
+        shutil.copytree(first, other)
+        for name in ("experiment.toml", "summary.json"):
+            text = (other / name).read_text()
+            (other / name).write_text(
+                text.replace("seed = 3", f"seed = {seed}").replace('"seed": 3', f'"seed": {seed}')
+            )
+    answer = fedcm(*words, "--seeds", 9)
+    assert "9 of 9 runs are finished already" in answer.err
+    assert f"curves: {runs / 'small-report' / 'figures'}" in answer.out
+    assert list((runs / "small-report" / "figures").glob("*-accuracy.png"))
 
 
 def test_a_run_of_a_series_has_the_bits_of_the_run_alone(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:

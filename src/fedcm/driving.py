@@ -107,6 +107,7 @@ def _print_plan(estimates: Sequence[Any], cores: int, as_json: bool) -> None:
 
 def _show(tasks: Sequence[Any], title: str, how: How) -> None:
     from fedcm.report.curves import draw_curves
+    from fedcm.report.style import PALETTE
     from fedcm.report.tables import comparison_table, series_table
     from fedcm.report_commands import write_report
     from fedcm.series import short_names
@@ -120,7 +121,10 @@ def _show(tasks: Sequence[Any], title: str, how: How) -> None:
     else:
         comparison_table(summaries)
     tell = say if how.as_json else print
-    curves = {names[task.run.name]: task.folder.read_metrics() for task in tasks}
-    tell(f"curves: {draw_curves(curves, title, how.runs_dir / f'{title}.png')}")
+    if len(tasks) <= len(PALETTE):
+        curves = {names[task.run.name]: task.folder.read_metrics() for task in tasks}
+        tell(f"curves: {draw_curves(curves, title, how.runs_dir / f'{title}.png')}")
     page = write_report([task.folder.path for task in tasks], how.data_dir, how.runs_dir / f"{title}-report")
+    if len(tasks) > len(PALETTE):  # too many to be told apart in one picture: the report has one a table
+        tell(f"curves: {page.parent / 'figures'}")
     tell(f"report: {page}")
