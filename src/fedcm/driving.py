@@ -121,10 +121,10 @@ def _show(tasks: Sequence[Any], title: str, how: How) -> None:
     else:
         comparison_table(summaries)
     tell = say if how.as_json else print
+    page = write_report([task.folder.path for task in tasks], how.data_dir, how.runs_dir / f"{title}-report")
+    drawn = page.parent / "figures"  # one a table; a few runs can be told apart in one picture of their own
     if len(tasks) <= len(PALETTE):
         curves = {names[task.run.name]: task.folder.read_metrics() for task in tasks}
-        tell(f"curves: {draw_curves(curves, title, how.runs_dir / f'{title}.png')}")
-    page = write_report([task.folder.path for task in tasks], how.data_dir, how.runs_dir / f"{title}-report")
-    if len(tasks) > len(PALETTE):  # too many to be told apart in one picture: the report has one a table
-        tell(f"curves: {page.parent / 'figures'}")
+        drawn = draw_curves(curves, title, how.runs_dir / f"{title}.png")
+    tell(f"curves: {drawn}")
     tell(f"report: {page}")
