@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench bench-peers bench-growth check format clean
+.PHONY: help demo test test-slow test-federation bench bench-peers bench-growth check format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,7 +22,10 @@ demo: $(READY)  ## FedCM and its four baselines on real digits: a table and a pi
 	$(BIN)/fedcm compare experiments/demo.toml --runs-dir runs/demo --fresh
 
 test: $(READY)  ## the tests, on every core (minutes)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not federation"
+
+test-federation: $(READY)  ## whole federations of real processes over mutual TLS: killed, misled, broken into (minutes)
+	$(BIN)/python -m pytest -n 0 -m federation
 
 test-slow: $(READY)  ## the slow tests: real CIFAR (FEDCM_DATA names a prepared data folder), torch.compile, more failures
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow

@@ -63,11 +63,12 @@ class ExactMean(Generic[Report]):
         self.add_stack([client], report, [weight])
 
     def add_stack(self, clients: Sequence[int], report: Report, weights: Sequence[float]) -> None:
-        """As one by one: a row of each field for each client."""
+        """As one by one: a row of each field for each client; all of it, or on an error none of it."""
         names: Sequence[str] = getattr(report, "_fields", ())
-        for name, field, total in zip(names, report, self.totals, strict=True):
+        for name, field in zip(names, report, strict=True):
+            self._refuse_large(clients, name, field.view(len(clients), -1))
+        for field, total in zip(report, self.totals, strict=True):
             rows = field.view(len(clients), -1)
-            self._refuse_large(clients, name, rows)
             scales = torch.tensor(weights, dtype=torch.float64, device=field.device) * self.one
             self._add_rows(rows, scales[:, None], total)
 

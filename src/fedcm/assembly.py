@@ -41,7 +41,11 @@ class Assembly:
 
 def assemble(experiment: Experiment, data_dir: Path | None = None, dataset: Dataset | None = None) -> Assembly:
     """With a dataset that is there already, its source is not asked."""
-    data = federated(experiment, dataset or find(experiment.data.source, data_dir))
+    return assemble_on(experiment, federated(experiment, dataset or find(experiment.data.source, data_dir)))
+
+
+def assemble_on(experiment: Experiment, data: FederatedData) -> Assembly:
+    """On data that are dealt out already."""
     seed = torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
     wired = wire(
         experiment.algorithm,

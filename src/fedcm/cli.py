@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fedcm.data_commands import data_app
+from fedcm.federation_commands import federation_app
 from fedcm.grid_commands import compare, reproduce, sweep
 from fedcm.options import AsJson, DataDir, RunsDir
 from fedcm.refusal import Refused
@@ -48,6 +49,7 @@ def _options(
 for command in (run, resume, compare, sweep, reproduce, report):
     app.command()(command)
 app.add_typer(data_app, name="data")
+app.add_typer(federation_app, name="federation")
 
 
 @app.command()

@@ -22,6 +22,7 @@ from fedcm.settings import Section, read_choice, read_section
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Link = Literal["exact", "float16", "bfloat16"]  # a vector as it is, or rounded to half the bytes
 Table = dict[str, Any]
 
 
@@ -79,6 +80,33 @@ def _stack(given: Any) -> Any:
     return given
 
 
+class Federation(Section):
+    """How rounds go between real sites; a simulation passes over it."""
+
+    sites: list[str] = Field(default=[])  # who takes part; whoever is connected at the start unless given
+    deadline: Annotated[int, Field(ge=1, le=10**7)] = 600  # seconds for a round
+    quorum: Annotated[float, Field(gt=0, le=1)] = 0.5  # of those asked: with fewer answers a round changes nothing
+    wait: Annotated[int, Field(ge=0, le=10**7)] = 60  # seconds for the others once the quorum has answered
+    drop_after: Count = 3  # misses in a row, after which a site is not asked
+    retry_after: Count = 10  # rounds, after which it is asked again
+    give_up_after: Count = 5  # rounds in a row without a quorum
+    norm_bound: Rate | None = None  # greatest norm of a vector that a site reports
+    downlink: Link = "exact"  # how the parameters go down
+    momentum: Link = "exact"  # how every other vector goes down
+    uplink: Link = "exact"  # how reports come up
+    classes: Count | None = None  # of the labels; the largest that any site has unless given
+    mean: list[float] | None = None  # to normalise bytes with, a number a channel; from the sites' sums unless given
+    std: list[Rate] | None = None
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> "Federation":
+        if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
+            raise ValueError("mean and std go together, a number a channel each")
+        if len(set(self.sites)) < len(self.sites):
+            raise ValueError(f"every site must be named once, got {self.sites}")
+        return self
+
+
 class Cell(Section):
     """Where a run stands in a table: it changes nothing about the run."""
 
@@ -107,6 +135,7 @@ class Experiment(Section):
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
     engine: Engine = Engine()
+    federation: Federation = Federation()
     cell: Cell = Cell()
 
 
@@ -117,6 +146,7 @@ SECTIONS: dict[str, type[Section]] = {
     "evaluation": Evaluation,
     "checkpoints": Checkpoints,
     "engine": Engine,
+    "federation": Federation,
     "cell": Cell,
 }
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
@@ -156,6 +186,7 @@ def read(table: Mapping[str, Any]) -> Experiment:
     experiment = read_section(Experiment, fields)
     _refuse_vanishing_rate(experiment)
     refuse_unequal_weights(experiment.algorithm, experiment.server)
+    _refuse_rounded_states(experiment)
     return experiment
 
 
@@ -213,6 +244,14 @@ def refuse_unequal_weights(algorithm: Algorithm[Any, Any, Any, Any], server: Ser
         raise Refused(
             f"{algorithm_name(algorithm)!r} must weigh clients equally, because its server tracks the plain mean of "
             'what clients keep; set server.weights = "clients"'
+        )
+
+
+def _refuse_rounded_states(experiment: Experiment) -> None:
+    if experiment.federation.uplink != "exact" and getattr(messages(type(experiment.algorithm)).kept, "_fields", ()):
+        raise Refused(
+            f"reports of {algorithm_name(experiment.algorithm)!r} must come up as they are, because its server tracks "
+            'the mean of what sites keep; set federation.uplink = "exact"'
         )
 
 

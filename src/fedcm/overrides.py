@@ -11,22 +11,14 @@ from fedcm.algorithms import ALGORITHMS
 from fedcm.data.partition import SPLITS
 from fedcm.refusal import Refused, nearest
 from fedcm.sampling import PARTICIPATION
+from fedcm.settings import toml_file
 
 Table = dict[str, Any]
 
 
 def read_table(path: Path) -> Table:
-    """The TOML file as it stands."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Refused(f"there is no experiment {str(path)!r}") from None
-    except IsADirectoryError:
-        raise Refused(f"{str(path)!r} is a folder; give an experiment's .toml file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{str(path)!r} cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"{str(path)!r} is not valid TOML: {error}") from None
+    """The experiment's TOML file as it stands."""
+    table = toml_file(path, "experiment")
     table.setdefault("name", path.stem)
     return table
 

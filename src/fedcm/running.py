@@ -26,8 +26,11 @@ from fedcm.training import Metrics, training
 AtWorkOn = Callable[[int, int], None]
 
 
-def drive(run: Run) -> Generator[Metrics, None, None]:
-    """Run the rounds that are left, writing everything down; gives each round's metrics when it is done."""
+def drive(run: Run, executor: Executor | None = None) -> Generator[Metrics, None, None]:
+    """Run the rounds that are left, writing everything down; gives each round's metrics when it is done.
+
+    Clients train in this process and those that share its work, or wherever an executor has them train.
+    """
     group = run.group
     try:
         run.folder.summary.unlink(missing_ok=True)  # of an end that it comes to again
@@ -37,8 +40,10 @@ def drive(run: Run) -> Generator[Metrics, None, None]:
         if run.crew is not None:
             group = run.crew.gather()
             handoff.offer(group, run.assembly, run.folder.path.parent)
-        if group is None:
-            executor: Executor = LocalExecutor(run.assembly.runner, run.states, run.stop_requested)
+        if executor is not None:
+            pass
+        elif group is None:
+            executor = LocalExecutor(run.assembly.runner, run.states, run.stop_requested)
         else:
             handoff.start(group, Start(run.folder.path, run.first, run.server, run.states.save()))
             executor = DistributedExecutor(run.assembly.runner, run.states, group, run.stop_requested)

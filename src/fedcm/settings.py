@@ -3,8 +3,10 @@
 import dataclasses
 import math
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -12,6 +14,20 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from fedcm.refusal import Refused, nearest
 
 Record = TypeVar("Record")
+
+
+def toml_file(path: Path, what: str) -> dict[str, Any]:
+    """The table in a TOML file; `what` says what it is the file of."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Refused(f"there is no {what} {str(path)!r}") from None
+    except IsADirectoryError:
+        raise Refused(f"{str(path)!r} is a folder; give the .toml file of the {what}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{str(path)!r} cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{str(path)!r} is not valid TOML: {error}") from None
 
 
 class Section(BaseModel):

@@ -25,6 +25,7 @@ from fedcm.torchrun import Launch
 
 Say = Callable[[str], None]
 Asked = Callable[[], bool]  # has somebody asked to stop?
+PutTogether = Callable[[Experiment, Path | None], Assembly]
 
 
 @final
@@ -56,14 +57,15 @@ def begin(
     replace: bool = False,
     workers: int = 1,
     launch: Launch | None = None,
+    put_together: PutTogether = assemble,
 ) -> Run:
     """A new run: everything is made and checked before its folder appears (or replaces one of the same name).
 
     It is shared out over so many workers on this machine, or over the processes of a launch.
     """
-    if name is not None and not (re.fullmatch(r"\w[\w.+=-]*", name) and len(name.encode()) <= 200):
-        raise Refused(f"a run's name must be up to 200 letters, digits and . _ + = -, got {name!r}")
-    assembly = assemble(experiment, data_dir)
+    if name is not None:
+        refuse_unusable_name(name)
+    assembly = put_together(experiment, data_dir)
     if launch is not None:
         handoff.offer(launch.group, assembly, runs_dir)
     job = launch.job if launch is not None else None
@@ -90,12 +92,13 @@ def resume(
     *,
     workers: int = 1,
     launch: Launch | None = None,
+    put_together: PutTogether = assemble,
 ) -> Run:
     """A run that was stopped, at its newest whole checkpoint."""
     folder = RunFolder.open(path)
     folder.lock()
     try:
-        run = _resumed(folder, data_dir, say, stop_requested)
+        run = _resumed(folder, data_dir, say, stop_requested, put_together)
         if launch is not None:
             handoff.offer(launch.group, run.assembly, path.parent)
         return _shared(run, data_dir, workers, launch)
@@ -112,7 +115,9 @@ def _shared(run: Run, data_dir: Path | None, workers: int, launch: Launch | None
     return run
 
 
-def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested: Asked) -> Run:
+def _resumed(
+    folder: RunFolder, data_dir: Path | None, say: Say, stop_requested: Asked, put_together: PutTogether
+) -> Run:
     experiment, began = read(read_table(folder.experiment)), folder.read_provenance()
     if began.get("experiment_sha256") != fingerprint(experiment):
         raise Refused(
@@ -123,7 +128,7 @@ def _resumed(folder: RunFolder, data_dir: Path | None, say: Say, stop_requested:
     for library, version in versions().items():
         if before.get(library) != version:
             say(f"the run began with {library} {before.get(library)} and goes on with {version}: its bits may differ")
-    assembly = assemble(experiment, data_dir)
+    assembly = put_together(experiment, data_dir)
     for part, digest in began["data_sha256"].items():
         if assembly.checksums.get(part) != digest:
             raise Refused(
@@ -160,7 +165,14 @@ def fingerprint(experiment: Experiment) -> str:
     for key in ("name", "rounds", "checkpoints", "data", "cell"):  # data have checksums of their own
         del table[key]
     del table["evaluation"]["targets"]
+    links = table.pop("federation")  # but for how vectors are rounded, who waits how long changes no number
+    table |= {f"federation.{key}": links[key] for key in ("downlink", "momentum", "uplink") if links[key] != "exact"}
     return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def refuse_unusable_name(name: str) -> None:
+    if not (re.fullmatch(r"\w[\w.+=-]*", name) and len(name.encode()) <= 200):
+        raise Refused(f"a run's name must be up to 200 letters, digits and . _ + = -, got {name!r}")
 
 
 def default_name(experiment: Experiment) -> str:

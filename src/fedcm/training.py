@@ -95,6 +95,7 @@ def describe(
         **norms,
         "bytes_down": asked * size_in_bytes(sent),
         "bytes_up": result.cohort * size_in_bytes(result.mean or ()),
+        **result.told,
     }
 
 

@@ -41,7 +41,7 @@ def test_a_file_that_is_not_there_is_refused(fedcm: Fedcm, command: str) -> None
 
 
 def test_a_folder_instead_of_an_experiment_is_refused(run: Fedcm, tmp_path: Path) -> None:
-    refused(run(tmp_path), "is a folder; give an experiment's .toml file")
+    refused(run(tmp_path), "is a folder; give the .toml file of the experiment")
 
 
 def test_a_file_inside_a_file_is_refused(run: Fedcm, experiment: Write) -> None:

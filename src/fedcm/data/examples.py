@@ -118,17 +118,23 @@ def _classes(name: str, labels: list[Tensor]) -> int | None:
 
 
 def _normalisation(features: Tensor) -> Normalisation | None:
-    if features.dtype != torch.uint8:
-        return None
+    return normalisation_from(byte_sums(features)) if features.dtype == torch.uint8 else None
+
+
+def byte_sums(features: Tensor) -> list[list[int]]:
+    """How many bytes, their sum and the sum of their squares, a channel each; sums of several sets may be added."""
     channels = features.unbind(1) if features.dim() > 2 else [features]
-    moments = [_moments(channel) for channel in channels]
-    return Normalisation(tuple(mean for mean, _ in moments), tuple(std for _, std in moments))
+    return [_sums(channel) for channel in channels]
 
 
-def _moments(values: Tensor) -> tuple[float, float]:
+def normalisation_from(sums: list[list[int]]) -> Normalisation:
+    mean = tuple(s / (255 * m) for m, s, _ in sums)
+    # a channel of one colour has std 0: dividing by 1 leaves it at 0
+    return Normalisation(mean, tuple(sqrt(m * q - s * s) / (255 * m) or 1.0 for m, s, q in sums))
+
+
+def _sums(values: Tensor) -> list[int]:
     counts = np.zeros(256, np.int64)
     for some in values.split(4096):  # counting makes 8 bytes of each
         counts += np.bincount(some.numpy().ravel(), minlength=256)
-    m, s, q = (int((counts * np.arange(256) ** power).sum()) for power in range(3))
-    # a channel of one colour has std 0: dividing by 1 leaves it at 0
-    return s / (255 * m), sqrt(m * q - s * s) / (255 * m) or 1.0
+    return [int((counts * np.arange(256) ** power).sum()) for power in range(3)]

@@ -1,5 +1,7 @@
 """The seam between the training loop and whatever does the clients' work."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +18,7 @@ class RoundResult(NamedTuple):
     steps: float  # their mean local steps
     loss: float  # the mean of their local losses
     clients: np.ndarray  # who reported, sorted
+    told: Mapping[str, Any] = MappingProxyType({})  # what else is to be recorded, in place of what the loop would say
 
 
 class Executor(Protocol):

@@ -45,10 +45,14 @@ class LocalExecutor:
         return summed_up(mean, weights, facts, cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
-        problem, data = self.runner.problem, self.runner.data
-        if not data.test_size:
-            return None
-        return score(tally(problem, params, data, start) for start in pieces(data))
+        return evaluated(self.runner, params)
+
+
+def evaluated(runner: ClientRunner, params: Vector) -> Score | None:
+    problem, data = runner.problem, runner.data
+    if not data.test_size:
+        return None
+    return score(tally(problem, params, data, start) for start in pieces(data))
 
 
 def empty_round(cohort: np.ndarray) -> RoundResult:

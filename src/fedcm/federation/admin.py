@@ -1,0 +1,164 @@
+"""An admin's session with the server: submitting a run, asking how it stands, fetching what came out.
+
+What the engine raises becomes one of two things: `Unreachable`, after which one may try again, or a refusal.
+"""
+
+import contextlib
+import io
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, final
+
+from fedcm.federation.job import experiment_in
+from fedcm.federation.kit import Kit
+from fedcm.refusal import Refused
+
+_OVER = "FINISHED"
+_COMMAND_TIMEOUT = 30.0  # seconds
+
+Result = TypeVar("Result")
+
+
+class Unreachable(Refused):
+    """The server did not answer."""
+
+
+class Job(NamedTuple):
+    id: str
+    run: str
+    state: str  # the engine's word
+    submitted: str
+
+    @property
+    def over(self) -> bool:
+        return self.state.startswith(_OVER)
+
+
+@final
+class Admin:
+    """`with admin_of(kit) as admin:`"""
+
+    def __init__(self, session: Any, kit: Kit) -> None:
+        self._session = session
+        self.kit = kit
+
+    def connected(self) -> list[str]:
+        """The sites that are there now."""
+        found = self._do(self._session.get_system_info)
+        return sorted(client.name for client in found.client_info)
+
+    def submit(self, job: Path) -> str:
+        return self._do(lambda: self._session.submit_job(str(job.absolute())))
+
+    def jobs(self, run: str | None = None) -> list[Job]:
+        """Newest first; of one run, or of all."""
+        listed = self._do(lambda: self._session.list_jobs(detailed=True, reverse=True))
+        found = [
+            Job(job["job_id"], job.get("job_name", job.get("name", "")), job["status"], _time(job.get("submit_time")))
+            for job in listed
+        ]
+        found.sort(key=lambda job: job.submitted, reverse=True)
+        return [job for job in found if run in (None, job.run)]
+
+    def newest(self, run: str) -> Job:
+        found = self.jobs(run)
+        if not found:
+            raise Refused(f"there is no run {run!r} at {self.kit.host}; `fedcm federation status` lists them")
+        return found[0]
+
+    def state(self, job: str) -> str:
+        return self._meta(job)["status"]
+
+    def experiment(self, job: str) -> str:
+        """The TOML that a job was submitted with."""
+        try:
+            return experiment_in(self._meta(job))
+        except (LookupError, TypeError):
+            raise Refused(f"the job {job} must be one that `fedcm federation run` submitted, and is not") from None
+
+    def _meta(self, job: str) -> dict[str, Any]:
+        return self._do(lambda: self._session.get_job_meta(job))
+
+    def ask(self, job: str, what: str) -> dict[str, Any] | None:
+        """What a run that goes on says of itself; None when it does not go on."""
+        from nvflare.fuel.flare_api.api_spec import CommandError, InternalError, JobNotFound, JobNotRunning, NoReply
+
+        from fedcm.federation.controller import ASK
+
+        try:
+            return self._do(lambda: self._session.do_app_command(job, ASK, {"what": what}))
+        except (JobNotRunning, JobNotFound, NoReply, InternalError, CommandError):
+            return None
+
+    def abort(self, job: str) -> None:
+        """One that does not run any more stays as it is."""
+        from nvflare.fuel.flare_api.api_spec import InternalError
+
+        with contextlib.suppress(InternalError):
+            self._do(lambda: self._session.abort_job(job))
+
+    def results(self, job: str, destination: Path) -> Path:
+        """The folder with a job's definition and, once it is over, its results."""
+        return Path(self._do(lambda: self._session.download_job_result(job, str(destination))))
+
+    def _do(self, command: Callable[[], Result]) -> Result:
+        from nvflare.fuel.flare_api import api_spec
+
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # the engine's own words
+                return command()
+        except (api_spec.NoConnection, api_spec.SessionClosed, ConnectionError) as error:
+            raise Unreachable(f"the server {self.kit.host} does not answer ({error})") from None
+        except api_spec.AuthorizationError as error:
+            raise Refused(f"{self.kit.name} is not allowed to do this in {self.kit.federation}: {error}") from None
+        except (api_spec.JobNotDone, api_spec.InvalidJobDefinition, api_spec.AuthenticationError) as error:
+            raise Refused(f"the server refuses: {error}") from None
+
+
+def _time(given: Any) -> str:
+    """Of the server's clock, in UTC."""
+    try:
+        return datetime.fromtimestamp(float(given), UTC).isoformat(sep=" ", timespec="seconds")
+    except (TypeError, ValueError):
+        return str(given or "")
+
+
+@contextlib.contextmanager
+def admin_of(kit: Kit, seconds: float = 10.0) -> Iterator[Admin]:
+    if kit.kind != "admin":
+        raise Refused(f"an admin's kit must be given, and {str(kit.path)!r} is the kit of the {kit.kind} {kit.name}")
+    try:
+        from nvflare.fuel.flare_api import api_spec
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+    except ImportError:
+        raise Refused("a federation needs the engine: pip install 'fedcm[federation]'") from None
+
+    logging.getLogger().setLevel(logging.CRITICAL)  # what matters comes as an exception
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            session = new_secure_session(
+                kit.name,
+                str(kit.path.absolute()),
+                timeout=seconds,
+                command_timeout=_COMMAND_TIMEOUT,
+                auto_login_max_tries=1,
+            )
+    except (api_spec.NoConnection, ConnectionError, TimeoutError) as error:
+        raise Unreachable(f"the server {kit.host}:{kit.port} does not answer ({error}); is it running?") from None
+    except (api_spec.AuthenticationError, api_spec.SessionClosed) as error:
+        raise Refused(f"the server {kit.host} does not let {kit.name} in: {error}") from None
+    try:
+        yield Admin(session, kit)
+    finally:
+        with contextlib.suppress(Exception):
+            session.close()
+
+
+@contextlib.contextmanager
+def downloaded(admin: Admin, job: str) -> Iterator[Path]:
+    """A job's folder, for as long as the block lasts."""
+    with tempfile.TemporaryDirectory(prefix="fedcm-") as place:
+        yield admin.results(job, Path(place))

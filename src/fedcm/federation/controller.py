@@ -1,0 +1,181 @@
+"""The server's end of the engine: a job that runs the round loop and carries its questions to the sites as tasks."""
+
+import queue
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, final
+
+from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.dxo import DXO, DataKind, from_shareable
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+
+from fedcm.atomic import write_text
+from fedcm.executors.executor import Diverged, Stopped
+from fedcm.executors.group import Unwritten, WorkerFailed
+from fedcm.experiment import read
+from fedcm.federation.channel import Answer, Deadline
+from fedcm.federation.frames import Arrays
+from fedcm.federation.leading import RUNS, lead
+from fedcm.federation.outcome import LOG, RESULT, Outcome
+from fedcm.refusal import Refused
+
+ASK = "fedcm"  # the topic under which an admin asks about a run
+_LOOK = 0.05  # seconds between two looks whether to stop
+_TAIL = 200  # lines of the log that are told
+
+
+@final
+class FederatedTraining(Controller):
+    def __init__(self, run: str, experiment: str, go_on: bool = False, task_check_period: float = 0.05) -> None:
+        """`run` is its name in the server's kit, `experiment` its TOML with every site named; `go_on` says whether it
+        must be there already."""
+        super().__init__(task_check_period=task_check_period)
+        self.run = run
+        self.experiment = experiment
+        self.go_on = go_on
+        self.outcome = Outcome(run=run, state="starting")
+        self.stopping = False
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        engine: Any = fl_ctx.get_engine()
+        self.kit = Path(engine.get_workspace().get_root_dir())
+        engine.register_app_command(ASK, self._told)
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        channel = _Tasks(self, fl_ctx, lambda: self.stopping or abort_signal.triggered)
+        try:
+            experiment = read(tomllib.loads(self.experiment))
+            self.outcome = self.outcome.at(state="running", rounds=experiment.rounds)
+            rounds = lead(self.kit, self.run, experiment, channel, self._say, channel.stopped, go_on=self.go_on)
+            for metrics in rounds:
+                absent = sorted(set(experiment.federation.sites) - channel.reachable())
+                self.outcome = self.outcome.at(metrics=metrics, absent=absent)
+            self.outcome = self.outcome.at(state="finished")
+        except Stopped as stopped:
+            self.outcome = self.outcome.at(state="stopped", why=str(stopped))
+        except Diverged as reason:
+            self.outcome = self.outcome.at(state="diverged", why=str(reason))
+        except (Refused, OSError, Unwritten, WorkerFailed) as refusal:
+            self.outcome = self.outcome.at(state="failed", why=str(refusal))
+        self._say(f"run {self.run} {self.outcome.state}" + (f": {self.outcome.why}" if self.outcome.why else ""))
+        self._publish(fl_ctx)
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        self.stopping = True
+
+    def process_result_of_unknown_task(
+        self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
+    ) -> None:
+        self._say(f"{client.name} answered too late and does not count")
+
+    def _say(self, line: str) -> None:
+        self.logger.info(line)
+        line = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}"
+        self.outcome = self.outcome.at(lines=[*self.outcome.lines, line][-_TAIL:])
+        folder = self.kit / RUNS
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{self.run}.log").open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    def _told(self, topic: str, asked: Any, fl_ctx: FLContext) -> dict[str, Any]:
+        """What an admin may ask of a run that goes on: how far it is, its log; or to stop after this round."""
+        if isinstance(asked, dict) and asked.get("what") == "stop":
+            self.stopping = True
+        return self.outcome.model_dump()
+
+    def _log(self) -> list[str]:
+        file = self.kit / RUNS / f"{self.run}.log"
+        return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+
+    def _publish(self, fl_ctx: FLContext) -> None:
+        """What an admin can fetch goes where the engine takes a job's results from."""
+        engine: Any = fl_ctx.get_engine()
+        place, folder = (
+            Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT,
+            self.kit / RUNS / self.run,
+        )
+        place.mkdir(parents=True, exist_ok=True)
+        names = (
+            "experiment.toml",
+            "provenance.json",
+            "metrics.jsonl",
+            "summary.json",
+            "model.safetensors",
+            "federation.json",
+        )
+        for name in names:
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, place / name)
+        write_text(place / LOG, "\n".join([*self._log(), ""]))
+        write_text(place / "outcome.json", self.outcome.model_dump_json(indent=2))
+
+
+@final
+class _Tasks:
+    """The engine's task plane as a channel."""
+
+    def __init__(self, controller: Controller, fl_ctx: FLContext, stopped: Any) -> None:
+        self.controller = controller
+        self.fl_ctx = fl_ctx
+        self.stopped = stopped
+
+    def reachable(self) -> set[str]:
+        engine: Any = self.fl_ctx.get_engine()
+        gone = self.controller.get_client_disconnect_time
+        return {client.name for client in engine.get_clients() if gone(client.name) is None}
+
+    def ask(
+        self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
+    ) -> Iterator[Answer]:
+        if not sites:
+            return
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+
+        def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
+            answers.put(_answer(client_task))
+            client_task.result = None  # pyright: ignore[reportAttributeAccessIssue] - a large one need not stay
+
+        data = DXO(DataKind.WEIGHTS, data=dict(arrays), meta=dict(words)).to_shareable()
+        standing = Task(task, data, timeout=int(deadline.left) + 1, result_received_cb=received)
+        self.controller.broadcast(standing, self.fl_ctx, targets=list(sites), min_responses=len(sites))
+        try:
+            for _ in sites:
+                answer = self._next(answers, standing, deadline)
+                if answer is None:
+                    return
+                yield answer
+        finally:
+            self.controller.cancel_task(standing)
+
+    def _next(self, answers: "queue.SimpleQueue[Answer]", standing: Task, deadline: Deadline) -> Answer | None:
+        while True:
+            if self.stopped():
+                raise Stopped("somebody asked to stop")
+            left = deadline.left if standing.completion_status is None else 0.0  # nobody is left who could answer
+            try:
+                return answers.get(timeout=min(max(left, 0.001), _LOOK))
+            except queue.Empty:
+                if left <= 0:
+                    return None
+
+
+def _answer(given: ClientTask) -> Answer:
+    """Whatever came back: what is no message at all is a refusal."""
+    result: Any = given.result
+    name = given.client.name
+    try:
+        code = result.get_return_code()
+        if code != ReturnCode.OK:
+            return Answer(name, {"refused": f"the engine reports {code}"}, {})
+        message = from_shareable(result)
+        return Answer(name, dict(message.meta), dict(message.data))
+    except Exception as error:
+        return Answer(name, {"refused": f"its answer cannot be read ({type(error).__name__})"}, {})
