@@ -55,7 +55,7 @@ def run(
     """
     from fedcm.experiment import load
     from fedcm.federation.admin import admin_of
-    from fedcm.federation.following import submit
+    from fedcm.federation.following import refuse_taken, submit
     from fedcm.federation.kit import read_kit
     from fedcm.federation.leading import at_server
     from fedcm.starting import default_name, refuse_unusable_name
@@ -72,6 +72,7 @@ def run(
             )
         for site in sorted(set(asked) - set(there)):
             say(f"{site} is not connected now; the run begins without it if the quorum is there")
+        refuse_taken(admin, name)
         federation = chosen.federation.model_copy(update={"sites": sorted(asked)})
         chosen = at_server(chosen.model_copy(update={"federation": federation}))
         job = submit(admin, name, chosen, go_on=False)
@@ -123,7 +124,7 @@ def resume(
 def status(
     kit: AdminKit, run: Annotated[str | None, typer.Argument(metavar="[RUN]")] = None, as_json: options.AsJson = False
 ) -> None:
-    """Who is connected, which runs there are, and how far they are.
+    """Who is connected, which runs there are, and how far they are; with a run's name, how it ended too.
 
     Example: `fedcm federation status --kit admins/lead@example.org`
     """
@@ -134,7 +135,7 @@ def status(
     with admin_of(read_kit(kit)) as admin:
         jobs = [admin.newest(run)] if run is not None else admin.jobs()
         newest = {job.run: job for job in reversed(jobs)}
-        rows = [_row(admin, job) for job in newest.values()]
+        rows = [_row(admin, job, whole=run is not None) for job in newest.values()]
         sites = admin.connected()
     if as_json:
         print(json.dumps({"sites": sites, "runs": rows}, indent=2))
@@ -144,10 +145,11 @@ def status(
         federation_table(rows)
 
 
-def _row(admin: Any, job: Any) -> dict[str, Any]:
+def _row(admin: Any, job: Any, *, whole: bool) -> dict[str, Any]:
+    """What a run that is over left behind is as large as its model, so it is looked at when one run is asked for."""
     from fedcm.federation.following import outcome_of
 
-    outcome = outcome_of(admin, job.id)
+    outcome = outcome_of(admin, job.id) if whole or not job.over else None
     row = {"run": job.run, "state": job.state.lower(), "submitted": job.submitted, "job": job.id}
     if outcome is None:
         return row

@@ -67,6 +67,8 @@ class FederatedTraining(Controller):
             self.outcome = self.outcome.at(state="failed", why=str(refusal))
         self._say(f"run {self.run} {self.outcome.state}" + (f": {self.outcome.why}" if self.outcome.why else ""))
         self._publish(fl_ctx)
+        if self.outcome.state in ("failed", "diverged"):
+            self.system_panic(self.outcome.why, fl_ctx)  # so that the engine's own word for the job says it too
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         self.stopping = True

@@ -160,6 +160,14 @@ def outcome_of(admin: Admin, job: str) -> Outcome | None:
     return left_behind(admin, job)
 
 
+def refuse_taken(admin: Admin, run: str) -> None:
+    """A name whose runs all failed before their first round may be used again."""
+    for job in admin.jobs(run):
+        outcome = outcome_of(admin, job.id)
+        if outcome is None or outcome.state != "failed" or outcome.metrics:
+            raise Refused(f"the run {run!r} is there already; `fedcm federation resume {run}`, or give another --name")
+
+
 def left_behind(admin: Admin, job: str) -> Outcome | None:
     """What a job that is over says of its run."""
     try:

@@ -1,0 +1,89 @@
+"""A federation without a network: the sites' own code in this process, behind the seam that the engine stands behind."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcm.experiment import Experiment, read, to_toml
+from fedcm.federation.channel import Answer, Deadline
+from fedcm.federation.deal import deal
+from fedcm.federation.frames import Arrays
+from fedcm.federation.leading import at_server
+from fedcm.federation.trainer import Site
+from fedcm.refusal import Refused
+
+SITES = ["a", "b", "c"]
+Spoil = Callable[[str, dict[str, Any], Arrays], tuple[Mapping[str, Any], Arrays] | None]
+
+
+def experiment(algorithm: str = "fedcm", rounds: int = 4, **tables: Any) -> Experiment:
+    return read(
+        {
+            "name": "trial",
+            "rounds": rounds,
+            "seed": 5,
+            "split": {"kind": "dirichlet", "clients": 3, "concentration": 0.6},
+            "model": {"name": "mlp", "hidden": [8]},
+            "algorithm": {"name": algorithm},
+            "client": {"epochs": 1, "batch_size": 50, "lr": 0.1},
+            "evaluation": {"every": 2},
+            "engine": {"stack": 1, "layout": "channels_last", "compile": "off"},
+            **tables,
+        }
+    )
+
+
+def federated(chosen: Experiment) -> Experiment:
+    settings = chosen.federation.model_copy(update={"sites": SITES})
+    return at_server(chosen.model_copy(update={"federation": settings}))
+
+
+def kits(chosen: Experiment, folder: Path) -> Path:
+    """A server's and three sites' kits, with their data and settings alone."""
+    deal(chosen, SITES, folder / "dealt")
+    for site in SITES:
+        (folder / site).mkdir()
+        (folder / site / "site.toml").write_text(f'[data]\nsource = "../dealt/{site}.npz"\n')
+    (folder / "server").mkdir()
+    (folder / "server" / "server.toml").write_text('[test]\nsource = "../dealt/test.npz"\n')
+    return folder
+
+
+class Here:
+    """A channel to sites in this process; `spoil` may change an answer to a round, or swallow it."""
+
+    def __init__(self, folder: Path, chosen: Experiment, spoil: Spoil | None = None) -> None:
+        self.text = to_toml(chosen)
+        self.folder = folder
+        self.spoil = spoil
+        self.absent: set[str] = set()
+        self.asked: list[tuple[str, list[str]]] = []
+        self.sites: dict[str, Site] = {}
+
+    def reachable(self) -> set[str]:
+        return set(SITES) - self.absent
+
+    def ask(
+        self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
+    ) -> Iterator[Answer]:
+        self.asked.append((task, list(sites)))
+        for site in sorted(sites, reverse=True):  # the order must not matter
+            try:
+                answer = self._answer(task, dict(words), arrays, site)
+            except Refused as refusal:
+                answer = {"refused": str(refusal)}, {}
+            if answer is not None:
+                yield Answer(site, *answer)
+
+    def _answer(
+        self, task: str, words: dict[str, Any], arrays: Arrays, site: str
+    ) -> tuple[Mapping[str, Any], Arrays] | None:
+        if site not in self.sites:
+            self.sites[site] = Site(self.folder / site, self.text, SITES.index(site), len(SITES))
+        if task == "describe":
+            return self.sites[site].describe(), {}
+        words["counted"] = words["counted"][site]
+        answer = self.sites[site].train(**words, sent={name: np.array(array) for name, array in arrays.items()})
+        return answer if self.spoil is None else self.spoil(site, *answer)
