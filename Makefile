@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-federation bench bench-peers bench-growth check format clean
+.PHONY: help demo test test-slow test-federation bench bench-peers bench-growth bench-federation check format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: ben
 	$(BIN)/python benchmarks/bare_loop.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/step_profile.py
+
+bench-federation: $(READY)  ## what a round over real processes and mutual TLS costs: benchmarks/FEDERATION.md (ten minutes)
+	$(BIN)/python benchmarks/federation.py
 
 bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 30 GB of disk)
 	$(BIN)/python benchmarks/growth.py

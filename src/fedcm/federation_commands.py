@@ -147,9 +147,15 @@ def status(
 
 def _row(admin: Any, job: Any, *, whole: bool) -> dict[str, Any]:
     """What a run that is over left behind is as large as its model, so it is looked at when one run is asked for."""
+    from fedcm.federation.admin import Unreachable
     from fedcm.federation.following import outcome_of
 
-    outcome = outcome_of(admin, job.id) if whole or not job.over else None
+    try:
+        outcome = outcome_of(admin, job.id) if whole or not job.over else None
+    except Unreachable:
+        raise
+    except Refused:  # somebody else's run: the engine's word for it is all that one may know
+        outcome = None
     row = {"run": job.run, "state": job.state.lower(), "submitted": job.submitted, "job": job.id}
     if outcome is None:
         return row

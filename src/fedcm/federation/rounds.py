@@ -84,6 +84,7 @@ class FederationExecutor:
                 self.health.missed(site, round.index)
         told = {"asked": len(asked), "bytes_down": len(willing) * size_in_bytes(arrays)}
         told |= {"bytes_up": gathering.bytes, "missed": sorted(set(asked) - answered)}
+        told |= {"local_seconds": gathering.seconds}
         return self._result(gathering, needed, len(asked), round, told)
 
     def _result(
@@ -153,6 +154,7 @@ class _Gathering:
         self.mean: ExactMean[Any] = runner.mean(like, len(cohort))
         self.facts: dict[int, tuple[float, float, float]] = {}
         self.bytes = 0
+        self.seconds = 0.0  # of the slowest site's own work
 
     @property
     def clients(self) -> list[int]:
@@ -168,6 +170,7 @@ class _Gathering:
             raise BadReply(str(error)) from None
         self.facts[client] = (good.steps, good.loss, 0.0)
         self.bytes += size_in_bytes(answer.arrays)
+        self.seconds = max(self.seconds, good.seconds)
 
     def result(self) -> RoundResult:
         clients = np.array(self.clients)
