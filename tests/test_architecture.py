@@ -15,6 +15,8 @@ MAY_IMPORT = {
     "chance": set(),
     "threads": set(),
     "signals": set(),
+    "parent": set(),
+    "processor": set(),
     "atomic": set(),
     "imports": {"refusal"},
     "settings": {"refusal"},
@@ -35,19 +37,36 @@ MAY_IMPORT = {
         *("aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "problem", "refusal"),
         "stacked",
     },
-    "crew": {"data", "executors"},
+    "crew": {"data", "executors", "parent"},
     "torchrun": {"executors"},
+    "federation": {
+        *("algorithm", "algorithms", "aggregate", "assembly", "atomic", "chance", "checkpoint", "data", "device"),
+        *("evaluate", "executors", "experiment", "federation", "memory", "models", "overrides", "parent", "progress"),
+        *(
+            "planning",
+            "record",
+            "refusal",
+            "rehearsal",
+            "running",
+            "sampling",
+            "settings",
+            "signals",
+            "starting",
+            "training",
+            "wiring",
+        ),
+    },
     "handoff": {"data", "algorithm", "assembly", "executors", "experiment", "record", "refusal"},
     "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
     "device": {"refusal", "threads"},
     "calibration": {"data", "device", "experiment", "problem", "refusal", "stacked", "threads", "training"},
     "rehearsal": {"data", "problem", "refusal"},
-    "overrides": {"algorithms", "data", "refusal", "sampling"},
+    "overrides": {"algorithms", "data", "refusal", "sampling", "settings"},
     "experiment": {
         *("algorithm", "algorithms", "contract", "data", "models", "overrides", "refusal", "sampling", "settings"),
     },
     "checkpoint": {"atomic"},
-    "record": {"atomic", "checkpoint", "refusal"},
+    "record": {"atomic", "checkpoint", "processor", "refusal"},
     "summary": set(),
     "progress": set(),
     "memory": set(),
@@ -55,7 +74,7 @@ MAY_IMPORT = {
     "trackers": {"refusal", "tracking"},
     "options": set(),
     "grid": {"algorithms", "experiment", "overrides", "refusal", "settings"},
-    "series": {"algorithms", "executors", "experiment", "grid", "overrides", "record", "refusal"},
+    "series": {"algorithms", "executors", "experiment", "grid", "overrides", "parent", "record", "refusal"},
     "planning": {"assembly", "data", "evaluate", "experiment", "series", "threads"},
     "preflight": {"assembly", "planning", "series"},
     "reproduction": {"refusal"},
@@ -95,11 +114,14 @@ def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
         "assembly",
         "cli",
         "driving",
+        "federation_commands",
         "grid_commands",
         "in_turn",
         "data_commands",
+        "provision_commands",
         "report_commands",
         "run_commands",
+        "serve_commands",
         "running",
         "starting",
         "team",
@@ -123,6 +145,7 @@ def test_help_and_import_do_not_load_torch() -> None:
         "try: fedcm.cli.main()\n"
         "except SystemExit: pass\n"
         "heavy = {'torch', 'numpy', 'sklearn', 'matplotlib', 'plotly', 'pydantic', 'tensorboard', 'mlflow', 'wandb'}\n"
+        "heavy |= {'nvflare', 'cryptography'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -135,6 +158,15 @@ def test_a_trackers_package_is_imported_by_its_own_file_alone() -> None:
         names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
         words = {word for name in names if not name.startswith("fedcm") for word in name.split(".")}
         assert words & {"tensorboard", "mlflow", "wandb"} <= ({path.stem} if path.parent.stem == "trackers" else set())
+
+
+def test_the_federations_engine_is_imported_by_the_federation_alone() -> None:
+    for path in SOURCE.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        if any(name.split(".")[0] == "nvflare" for name in names):
+            assert path.relative_to(SOURCE).parts[0] == "federation", path
 
 
 def test_nothing_is_unpickled_but_the_checked_cifar_files() -> None:

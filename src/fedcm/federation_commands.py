@@ -158,7 +158,7 @@ def _row(admin: Any, job: Any, *, whole: bool) -> dict[str, Any]:
         outcome = None
     row = {"run": job.run, "state": job.state.lower(), "submitted": job.submitted, "job": job.id}
     if outcome is None:
-        return row
+        return row if job.over else row | {"state": "starting, or lost (`resume` goes on with it)"}
     return row | {"state": outcome.state, "rounds": outcome.rounds, "why": outcome.why, "last": outcome.metrics}
 
 

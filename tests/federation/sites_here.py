@@ -1,4 +1,4 @@
-"""A federation without a network: the sites' own code in this process, behind the seam that the engine stands behind."""
+"""A federation without a network: the sites' own code in this process, behind the seam where the engine would be."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

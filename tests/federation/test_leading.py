@@ -61,7 +61,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path) -> None
     whole = led(Here(folder, federated(chosen)), chosen, name="whole")
     channel = Here(folder, federated(chosen))
     rounds = lead(folder / "server", "r", federated(chosen), channel, print, lambda: False, go_on=False)
-    next(rounds), next(rounds)
+    next(rounds)
+    next(rounds)
     rounds.close()  # the server dies after two rounds
     assert parameters(led(Here(folder, federated(chosen)), chosen, go_on=True)) == parameters(whole)
 

@@ -133,10 +133,13 @@ def admin_of(kit: Kit, seconds: float = 10.0) -> Iterator[Admin]:
     try:
         from nvflare.fuel.flare_api import api_spec
         from nvflare.fuel.flare_api.flare_api import new_secure_session
+        from nvflare.fuel.utils.config_service import ConfigService
     except ImportError:
         raise Refused("a federation needs the engine: pip install 'fedcm[federation]'") from None
 
     logging.getLogger().setLevel(logging.CRITICAL)  # what matters comes as an exception
+    # unless told where, the engine looks for settings in and below the current folder, and runs what they name
+    ConfigService.initialize(section_files={}, config_path=[str(kit.path.absolute())])
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             session = new_secure_session(

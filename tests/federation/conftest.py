@@ -1,0 +1,56 @@
+"""What the federation's tests share: a plan, and a federation made by it once for a whole file."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from fedcm.federation.plan import Plan, read_plan
+from fedcm.federation.provisioning import create
+
+PLAN = {
+    "name": "hospitals",
+    "organisation": "charite",
+    "sites": ["berlin", "paris"],
+    "admins": ["lead@example.org"],
+    "server": {"host": "localhost", "port": 18002, "also": ["127.0.0.1", "fl.example.org"]},
+}
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a plan, changed where asked: `plan_file(sites=["rome"])`; what is None is left out."""
+
+    def write(**changes: Any) -> Path:
+        path = tmp_path / "PLAN.toml"
+        path.write_text(tomli_w.dumps({key: value for key, value in (PLAN | changes).items() if value is not None}))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    path = tmp_path_factory.mktemp("plan") / "PLAN.toml"
+    path.write_text(tomli_w.dumps(PLAN))
+    return read_plan(path)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The user's own folder, an empty one, and the system's for temporary files."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        patch.setenv("TMPDIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory, plan: Plan, home: Path) -> Path:
+    """The folder of a federation whose kits were all made in it."""
+    folder = tmp_path_factory.mktemp("made") / "hospitals"
+    create(plan, folder)
+    return folder

@@ -1,0 +1,564 @@
+"""Real certificates by the engine's own tool: who holds which key, what a kit allows, and how it is renewed."""
+
+import io
+import json
+import shutil
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from nvflare.apis.fl_exception import UnsafeComponentError
+from nvflare.apis.workspace import Workspace
+from nvflare.app_common.widgets.component_path_authorizer import ComponentPathAuthorizer
+from nvflare.fuel.sec.authz import AuthzContext, Person
+from nvflare.fuel.utils.config_factory import ConfigFactory
+from nvflare.lighter.utils import verify_cert_chain
+from nvflare.security.security import COMMAND_CATEGORIES, FLAuthorizer
+from scenes import Answer
+
+from fedcm.federation.authority import Authority
+from fedcm.federation.certificate import read_certificate
+from fedcm.federation.certificate_tool import run_tool
+from fedcm.federation.invitation import read_invitation
+from fedcm.federation.job_content import ConfigurationAlone
+from fedcm.federation.kit import read_kit
+from fedcm.federation.membership import ask, ask_again, join
+from fedcm.federation.plan import Plan, plan_text
+from fedcm.federation.policy import ROLES, SERVER_CLASSES, SITE_CLASSES
+from fedcm.federation.provisioning import create, renew
+from fedcm.federation.request import read_request, refuse_unplanned
+from fedcm.federation.site_settings import load_settings
+from fedcm.refusal import Refused
+
+KITS = ("server", "sites/berlin", "sites/paris", "admins/lead@example.org")
+LOCAL = {"resources.json", "authorization.json", "authorization.json.default", "log_config.json"}
+
+
+def files_in(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def keys_in(folder: Path) -> set[str]:
+    return {name for name in files_in(folder) if b"PRIVATE KEY" in (folder / name).read_bytes()}
+
+
+# made in one place
+
+
+def test_every_party_gets_a_kit_that_says_whose_it_is(federation: Path) -> None:
+    kits = [read_kit(federation / place) for place in KITS]
+    assert [(kit.kind, kit.name, kit.port) for kit in kits] == [
+        ("server", "localhost", 18002),
+        ("site", "berlin", 18002),
+        ("site", "paris", 18002),
+        ("admin", "lead@example.org", 18003),
+    ]
+    assert {(kit.federation, kit.host, kit.organisation) for kit in kits} == {("hospitals", "localhost", "charite")}
+    assert kits[0].admin_port == 18003
+
+
+def test_a_kit_holds_what_its_party_needs_and_none_of_the_engines_scripts(federation: Path) -> None:
+    common = {"README.md", "invitation.toml", "comm_config.json", "startup/rootCA.pem"}
+    local = {f"local/{name}" for name in LOCAL}
+    server = {f"startup/{name}" for name in ("fed_server.json", "server.crt", "server.key")}
+    site = {f"startup/{name}" for name in ("fed_client.json", "client.crt", "client.key")}
+    admin = {f"startup/{name}" for name in ("fed_admin.json", "client.crt", "client.key")}
+    assert files_in(federation / "server") == common | local | server | {"server.toml"}
+    assert files_in(federation / "sites/berlin") == common | local | site | {"site.toml"}
+    assert files_in(federation / "admins/lead@example.org") == common | admin | {"local/resources.json"}
+
+
+def test_nobody_but_the_owner_reads_anything_but_the_invitation(federation: Path) -> None:
+    for path in (federation, *federation.rglob("*")):
+        if path != federation / "invitation.toml":
+            assert mode(path) == (0o700 if path.is_dir() else 0o600), path
+    assert mode(federation / "invitation.toml") == 0o644
+
+
+def test_a_private_key_lies_in_its_own_kit_alone(federation: Path) -> None:
+    owners = {"server/startup/server.key"} | {f"{place}/startup/client.key" for place in KITS[1:]}
+    assert keys_in(federation) == owners | {"authority/rootCA.key"}
+    assert len({(federation / name).read_bytes() for name in keys_in(federation)}) == 5
+
+
+def test_the_users_own_folders_stay_as_they_were(federation: Path, home: Path) -> None:
+    assert federation.is_dir()
+    assert list(home.iterdir()) == []
+
+
+def test_certificates_say_who_somebody_is_and_chain_to_the_root(federation: Path) -> None:
+    root = x509.load_pem_x509_certificate((federation / "authority/rootCA.pem").read_bytes())
+    roles = []
+    for place in KITS:
+        kit = read_kit(federation / place)
+        verify_cert_chain(x509.load_pem_x509_certificate(kit.certificate.read_bytes()), [], root)
+        certificate = read_certificate(kit.certificate)
+        assert (certificate.name, certificate.organisation) == (kit.name, "charite")
+        assert 358 <= certificate.days_left <= 360
+        roles.append(certificate.role)
+    assert roles == ["server", "client", "client", "lead"]
+
+
+def test_the_servers_certificate_is_good_for_all_its_names(federation: Path) -> None:
+    certificate = x509.load_pem_x509_certificate((federation / "server/startup/server.crt").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert set(names.get_values_for_type(x509.DNSName)) == {"localhost", "fl.example.org"}
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+
+
+def test_a_federations_folder_is_never_written_over(federation: Path, plan: Plan) -> None:
+    before = (federation / "authority/rootCA.key").read_bytes()
+    with pytest.raises(Refused, match=r"keys are never written over.*fedcm federation renew"):
+        create(plan, federation)
+    assert (federation / "authority/rootCA.key").read_bytes() == before
+
+
+def test_a_new_sites_settings_are_whole_and_read(federation: Path) -> None:
+    settings = load_settings(federation / "sites/berlin")
+    assert settings.data.source == "data.npz"
+    assert settings.limits.code == []
+
+
+@pytest.mark.parametrize(
+    ("place", "commands"),
+    [
+        ("server", ["fedcm federation check .", "fedcm federation server ."]),
+        ("sites/berlin", ["fedcm federation check .", "fedcm federation site ."]),
+        ("admins/lead@example.org", ["fedcm federation run EXPERIMENT.toml --kit ."]),
+    ],
+)
+def test_a_readme_has_the_commands_of_its_party_and_the_certificates_end(
+    federation: Path, place: str, commands: list[str]
+) -> None:
+    text = (federation / place / "README.md").read_text()
+    given = {line.strip() for line in text.splitlines() if line.startswith("    ")}
+    name = read_kit(federation / place).name
+    again = {"fedcm federation renew .", f"fedcm federation join {name}.signed.zip ."}
+    assert given == {*commands, "pip install 'fedcm[federation]'", *again}
+    ends = read_certificate(read_kit(federation / place).certificate).ends
+    assert f"ends on **{ends.date()}**" in text
+
+
+# what a kit allows
+
+
+@pytest.mark.parametrize(("place", "allowed"), [("server", SERVER_CLASSES), ("sites/berlin", SITE_CLASSES)])
+def test_a_job_may_name_our_class_and_no_other(federation: Path, place: str, allowed: tuple[str, ...]) -> None:
+    resources = json.loads((federation / place / "local/resources.json").read_text())
+    assert resources["class_allow_list"] == list(allowed)
+    assert len(allowed) == 1
+    workspace = Workspace(str(federation / place), "berlin")
+    engine = ComponentPathAuthorizer()
+    engine.authorize_component_config({"path": allowed[0]}, workspace=workspace)
+    for other in ("nvflare.app_common.workflows.fedavg.FedAvg", "os.system", f"{allowed[0]}Other", "fedcm.cli.main"):
+        with pytest.raises(UnsafeComponentError, match="not in allow_list"):
+            engine.authorize_component_config({"path": other}, workspace=workspace)
+
+
+def rights(policy: dict[str, Any], role: str) -> set[str]:
+    """Of somebody in this role: what they may do with a job of their own, in the engine's words."""
+    engine = FLAuthorizer("charite", policy)
+    person = Person("lead@example.org", "charite", role)
+    asked = {*COMMAND_CATEGORIES, "submit_job", "clone_job", "byoc", "server-predeployed-flwr", "anything else"}
+    return {right for right in asked if engine.authorize(AuthzContext(right, person, person))[0]}
+
+
+VIEW = {"check_status", "show_scopes", "show_stats", "reset_errors", "show_errors", "list_jobs", "get_job_meta"}
+MAY = {"lead": VIEW | {"submit_job", "abort_job", "download_job"}, "member": VIEW}
+
+
+@pytest.mark.parametrize("place", ["server", "sites/berlin"])
+@pytest.mark.parametrize("role", [*ROLES, "client", "server", ""])
+def test_a_role_may_do_what_it_is_for_and_nothing_more(federation: Path, place: str, role: str) -> None:
+    policy = json.loads((federation / place / "local/authorization.json").read_text())
+    assert rights(policy, role) == MAY.get(role, set())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_kit_that_lost_its_policy_allows_nothing(federation: Path, role: str) -> None:
+    default = json.loads((federation / "sites/berlin/local/authorization.json.default").read_text())
+    assert rights(default, role) == set()
+
+
+def test_somebody_elses_job_is_neither_stopped_nor_fetched(federation: Path) -> None:
+    engine = FLAuthorizer("charite", json.loads((federation / "server/local/authorization.json").read_text()))
+    other, lead = Person("other@example.org", "charite", "lead"), Person("lead@example.org", "charite", "lead")
+    for right in ("abort_job", "download_job"):
+        assert not engine.authorize(AuthzContext(right, other, lead))[0]
+        assert engine.authorize(AuthzContext(right, lead, lead))[0]
+
+
+def test_everything_the_engine_keeps_lies_in_the_kit(federation: Path) -> None:
+    text = (federation / "server/local/resources.json").read_text()
+    resources = json.loads(text)
+    assert "/tmp" not in text
+    assert resources["servers"][0]["max_num_clients"] == 2
+    assert resources["snapshot_persistor"]["args"]["storage"]["args"] == {"folder": "snapshots"}
+    parts = {part["id"]: part.get("args") for part in resources["components"]}
+    assert parts["job_manager"]["uri_root"] == "jobs/all"
+    assert parts["job_store"] == {"folder": "."}
+    assert parts["job_scheduler"]["max_jobs"] == 1
+
+
+@pytest.mark.parametrize("place", ["server", "sites/berlin"])
+def test_logs_stay_where_they_are_written(federation: Path, place: str) -> None:
+    resources = json.loads((federation / place / "local/resources.json").read_text())
+    assert resources.get("allow_log_streaming") is (None if place == "server" else False)
+    assert not any("log" in part["id"] for part in resources["components"])
+
+
+@pytest.mark.parametrize(
+    "stowaway",
+    [
+        "custom/code.py",
+        "config/code.py",
+        "config/comm_config.json",
+        "config/resources.json",
+        "config/deep/a.json",
+        "a.txt",
+    ],
+)
+def test_a_job_that_brings_more_than_its_configuration_is_refused(tmp_path: Path, stowaway: str) -> None:
+    for name in ("config/config_fed_server.json", "config/config_fed_client.json", ".__nvfl_sig.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    assert ConfigurationAlone().validate(str(tmp_path)) == ("", {})
+    (tmp_path / stowaway).parent.mkdir(exist_ok=True)
+    (tmp_path / stowaway).write_text("")
+    reason, _ = ConfigurationAlone().validate(str(tmp_path))
+    assert "must bring nothing but" in reason
+
+
+def test_a_job_that_brings_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config_fed_client.json").symlink_to("/etc/passwd")
+    assert "must bring nothing but" in ConfigurationAlone().validate(str(tmp_path))[0]
+
+
+@pytest.mark.parametrize("place", KITS)
+def test_how_the_engine_communicates_is_not_up_to_a_job(federation: Path, tmp_path: Path, place: str) -> None:
+    """A file of this name can name code to run, and the engine takes the first that it finds."""
+    kit = shutil.copytree(federation / place, tmp_path / "kit")
+    for folder in ("aaa", "local", "zzz"):
+        (kit / folder).mkdir(exist_ok=True)
+        (kit / folder / "comm_config.json").write_text('{"comm_driver_path": "."}')
+    found = ConfigFactory.load_config("comm_config.json", [str(kit)])
+    assert found is not None
+    assert found.to_dict() == {"allow_adhoc_conns": False}
+
+
+# with keys of one's own
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory, plan: Plan, home: Path) -> Authority:
+    folder = tmp_path_factory.mktemp("organiser") / "hospitals"
+    assert create(plan, folder, only_authority=True) == []
+    assert files_in(folder) >= {"invitation.toml", "authority/plan.toml"}
+    assert keys_in(folder) == {"authority/rootCA.key"}
+    return Authority.open(folder)
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Path:
+    """A kit that has asked; not to be changed."""
+    kit = tmp_path_factory.mktemp("asking") / "kit"
+    invitation = read_invitation(authority.folder.parent / "invitation.toml")
+    ask(kit, invitation.plan.party("site", "berlin"), invitation)
+    return kit
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory, authority: Authority, asking: Path) -> tuple[Path, Path]:
+    """The same kit somewhere else, and the answer to it; not to be changed."""
+    folder = tmp_path_factory.mktemp("answered")
+    shutil.copytree(asking, folder / "kit")
+    signed = folder / "berlin.signed.zip"
+    authority.sign(read_request(asking / "berlin.request.zip"), signed, days=100)
+    return folder / "kit", signed
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory, answered: tuple[Path, Path]) -> Path:
+    kit = tmp_path_factory.mktemp("joined") / "kit"
+    shutil.copytree(answered[0], kit)
+    join(answered[1], kit)
+    return kit
+
+
+def members(archive: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def test_a_request_holds_no_key_and_the_key_stays_in_the_kit(asking: Path) -> None:
+    assert keys_in(asking) == {"request/berlin.key"}
+    assert mode(asking) == mode(asking / "request") == 0o700
+    assert mode(asking / "request/berlin.key") == 0o600
+    sent = members(asking / "berlin.request.zip")
+    assert set(sent) == {"request.json", "site.yaml", "berlin.csr"}
+    assert not any(b"PRIVATE KEY" in content for content in sent.values())
+
+
+def test_a_kit_that_waits_for_its_answer_is_none_yet(asking: Path) -> None:
+    with pytest.raises(Refused, match="waits for the organiser's answer"):
+        read_kit(asking)
+
+
+def test_a_kit_asks_once_at_a_time(asking: Path, authority: Authority) -> None:
+    with pytest.raises(Refused, match="has asked already"):
+        ask(asking, authority.plan.party("site", "berlin"), authority.invitation)
+
+
+def test_an_answer_holds_no_key_and_lasts_as_long_as_said(answered: tuple[Path, Path], authority: Authority) -> None:
+    assert not any(b"PRIVATE KEY" in content for content in members(answered[1]).values())
+    (issued,) = authority.issued()
+    assert issued.party.name == "berlin"
+    certificate = x509.load_pem_x509_certificate(members(answered[1])["berlin.crt"])
+    assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).days == 100
+    assert issued.ends == certificate.not_valid_after_utc
+
+
+def test_a_kit_with_a_key_of_its_own_is_hardened_like_any_other(joined: Path, federation: Path) -> None:
+    assert files_in(joined) == files_in(federation / "sites/berlin")
+    assert keys_in(joined) == {"startup/client.key"}
+    for path in (joined, *joined.rglob("*")):
+        assert mode(path) == (0o700 if path.is_dir() else 0o600), path
+    for name in ("startup/fed_client.json", "site.toml", *(f"local/{name}" for name in LOCAL)):
+        assert (joined / name).read_bytes() == (federation / "sites/berlin" / name).read_bytes()
+
+
+def altered(request: Path, to: Path, **changes: Any) -> Path:
+    """The request of somebody who says something else of themselves."""
+    content = members(request)
+    told = json.loads(content["request.json"]) | changes
+    content["request.json"] = json.dumps(told).encode()
+    if "host_names" in changes:
+        content["site.yaml"] = json.dumps({"participants": [{"host_names": changes["host_names"]}]}).encode()
+    content[f"{told['name']}.csr"] = content.pop("berlin.csr")
+    with zipfile.ZipFile(to, "w") as file:
+        for name, data in content.items():
+            file.writestr(name, data)
+    return to
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": "london"}, "has no site 'london'"),
+        ({"kind": "server", "name": "berlin"}, "has no server 'berlin'"),
+        ({"kind": "user", "name": "mallory@example.org"}, "has no admin 'mallory@example.org'"),
+        ({"cert_type": "lead"}, "asks for the role 'lead', and the plan has 'client'"),
+        ({"kind": "user", "name": "lead@example.org", "cert_type": "project_admin"}, "the role 'project_admin'"),
+        ({"org": "elsewhere"}, "asks for the organisation 'elsewhere'"),
+        ({"project": "other"}, "the request is for 'other'"),
+        ({"host_names": ["bank.example.org"]}, "asks for the other hosts"),
+    ],
+)
+def test_a_request_that_the_plan_does_not_foresee_is_not_signed(
+    asking: Path, authority: Authority, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    request = read_request(altered(asking / "berlin.request.zip", tmp_path / "berlin.request.zip", **changes))
+    for refuse in (refuse_unplanned, None):
+        with pytest.raises(Refused) as refusal:
+            refuse(request, authority.plan) if refuse else authority.sign(request, tmp_path / "signed.zip", 10)
+        assert said in str(refusal.value)
+    assert not (tmp_path / "signed.zip").exists()
+
+
+def test_a_request_in_somebody_elses_name_is_refused_by_the_tool(
+    asking: Path, authority: Authority, tmp_path: Path
+) -> None:
+    """The plan has paris, but the signing request inside was made for berlin."""
+    request = read_request(altered(asking / "berlin.request.zip", tmp_path / "paris.request.zip", name="paris"))
+    with pytest.raises(
+        Refused, match=r"the engine's certificate tool \(cert approve\) refused: .*site.yaml field 'name'"
+    ):
+        authority.sign(request, tmp_path / "signed.zip", 10)
+    assert not (tmp_path / "signed.zip").exists()
+    assert not list(authority.folder.glob("*.zip"))
+
+
+def archive(**content: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for name, data in content.items():
+            file.writestr(name, data)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no archive",
+        b"x" * 200_000,
+        archive(),
+        archive(**{"request.json": b"[]"}),
+        archive(**{"request.json": b"{"}),
+    ],
+)
+def test_what_is_no_request_and_no_answer_is_refused(tmp_path: Path, joined: Path, content: bytes) -> None:
+    (tmp_path / "some.zip").write_bytes(content)
+    with pytest.raises(Refused, match="must be a request that"):
+        read_request(tmp_path / "some.zip")
+    kit = tmp_path / "kit"
+    (kit / "request").mkdir(parents=True)
+    (kit / "request/request.json").write_text('{"request_id": "1", "name": "berlin", "kind": "site"}')
+    shutil.copy(joined / "invitation.toml", kit)
+    with pytest.raises(Refused, match="must be an answer that"):
+        join(tmp_path / "some.zip", kit)
+
+
+def test_an_answer_of_another_authority_is_refused(answered: tuple[Path, Path], tmp_path: Path) -> None:
+    kit = shutil.copytree(answered[0], tmp_path / "kit")
+    invitation = (kit / "invitation.toml").read_text()
+    root = read_invitation(kit / "invitation.toml").root
+    (kit / "invitation.toml").write_text(invitation.replace(root, "SHA256:" + ":".join(["0A"] * 32)))
+    with pytest.raises(Refused, match=f"must be the invitation's, SHA256:0A:.*, and is {root}"):
+        join(answered[1], kit)
+    assert not (kit / "startup").exists()
+    assert (kit / "request/berlin.key").exists()
+
+
+def test_an_answer_to_another_request_is_refused(answered: tuple[Path, Path], tmp_path: Path) -> None:
+    kit = shutil.copytree(answered[0], tmp_path / "kit")
+    told = json.loads((kit / "request/request.json").read_text())
+    (kit / "request/request.json").write_text(json.dumps(told | {"request_id": "0" * 32}))
+    with pytest.raises(Refused, match="must be the answer to this kit's request"):
+        join(answered[1], kit)
+
+
+def test_a_folder_that_has_not_asked_cannot_join(answered: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="must be a kit that has asked"):
+        join(answered[1], tmp_path)
+
+
+# renewal
+
+
+def test_a_renewed_kit_has_a_new_certificate_and_everything_else_stays(
+    joined: Path, authority: Authority, tmp_path: Path
+) -> None:
+    kit = shutil.copytree(joined, tmp_path / "kit")
+    kept = {"site.toml": "[data]\nsource = 'mine.npz'\n", "state/round.bin": "1", "runs/demo/metrics.jsonl": "{}"}
+    for name, text in kept.items():
+        (kit / name).parent.mkdir(parents=True, exist_ok=True)
+        (kit / name).write_text(text)
+    old, old_key = read_certificate(read_kit(kit).certificate), read_kit(kit).key.read_bytes()
+
+    request, _ = ask_again(kit)
+    assert read_certificate(read_kit(kit).certificate) == old, "the kit works on until it joins"
+    authority.sign(read_request(request), tmp_path / "berlin.signed.zip", days=200)
+    join(tmp_path / "berlin.signed.zip", kit)
+
+    new = read_certificate(read_kit(kit).certificate)
+    assert new.serial != old.serial
+    assert new.ends > old.ends
+    assert read_kit(kit).key.read_bytes() != old_key
+    assert {name: (kit / name).read_text() for name in kept} == kept
+    (aside,) = (kit / "old").iterdir()
+    assert read_certificate(aside / "client.crt") == old
+    assert (aside / "client.key").read_bytes() == old_key
+    assert mode(aside) == 0o700
+    assert mode(aside / "client.key") == 0o600
+    assert [one.serial for one in authority.issued()] == [new.serial]
+    assert str(new.ends.date()) in (kit / "README.md").read_text()
+
+
+def test_the_organiser_renews_the_kits_of_the_folder_and_adds_a_site(federation: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(federation, tmp_path / "hospitals")
+    authority = Authority.open(folder)
+    plan = authority.plan.model_copy(update={"sites": ["berlin", "paris", "rome"]})
+    (folder / "authority/plan.toml").write_text(plan_text(plan))
+    (folder / "sites/paris/site.toml").write_text("[data]\nsource = 'mine.npz'\n")
+    before = {place: read_certificate(read_kit(folder / place).certificate) for place in KITS}
+
+    renewed = renew(folder, 500, only=["paris", "rome"])
+
+    assert {one.party.name for one in renewed} == {"paris", "rome"}
+    after = {place: read_certificate(read_kit(folder / place).certificate) for place in KITS}
+    assert {place for place in KITS if after[place] != before[place]} == {"sites/paris"}
+    assert read_kit(folder / "sites/rome").name == "rome"
+    assert (folder / "sites/paris/site.toml").read_text() == "[data]\nsource = 'mine.npz'\n"
+    assert "rome" in read_invitation(folder / "invitation.toml").plan.sites
+    ends = {one.party.name: one.ends for one in authority.issued()}
+    assert set(ends) == {"localhost", "berlin", "paris", "rome", "lead@example.org"}
+    assert ends["paris"] > ends["berlin"]
+
+
+def test_renewal_of_somebody_unknown_is_refused(federation: Path) -> None:
+    with pytest.raises(Refused, match="has no 'pari'; did you mean 'paris'"):
+        renew(federation, only=["pari"])
+
+
+def test_a_newer_invitation_of_another_authority_is_refused(joined: Path, federation: Path) -> None:
+    with pytest.raises(Refused, match="must be of the root certificate"):
+        ask_again(joined, federation / "invitation.toml")
+    assert not (joined / "request").exists()
+
+
+# what is none of these
+
+
+@pytest.mark.parametrize("folder", [".", "authority", "sites"])
+def test_a_folder_that_is_no_kit_is_refused(federation: Path, folder: str) -> None:
+    with pytest.raises(Refused, match="is a whole federation" if folder == "." else "a kit must hold startup/"):
+        read_kit(federation / folder)
+    with pytest.raises(Refused, match="there is no kit"):
+        read_kit(federation / "nowhere")
+
+
+def test_a_damaged_kit_is_refused(federation: Path, tmp_path: Path) -> None:
+    kit = shutil.copytree(federation / "sites/berlin", tmp_path / "kit")
+    (kit / "startup/fed_client.json").write_text('{"servers": []}')
+    with pytest.raises(Refused, match=r"fed_client.json' must be as the federation's tool wrote it"):
+        read_kit(kit)
+
+
+def test_what_the_tool_refuses_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"the engine's certificate tool \(cert init\) refused: ") as refusal:
+        run_tool("cert", "init", "--profile", tmp_path / "none.yml", "-o", tmp_path / "ca", home=tmp_path)
+    assert "\n" not in str(refusal.value)
+    assert "Traceback" not in str(refusal.value)
+
+
+# the command line
+
+
+def test_nothing_is_asked_or_signed_on_the_command_line_unless_it_is_clear_for_whom(
+    fedcm: Callable[..., Answer], authority: Authority, asking: Path, tmp_path: Path
+) -> None:
+    invitation = authority.folder.parent / "invitation.toml"
+    answer = fedcm("federation", "request", invitation, "-o", tmp_path / "kit")
+    assert (answer.code, answer.out) == (2, "")
+    assert "a request is for one of --site NAME, --server and --admin ADDRESS" in answer.err
+    answer = fedcm("federation", "request", invitation, "--site", "brlin", "-o", tmp_path / "kit")
+    assert answer.code == 2
+    assert "did you mean 'berlin'?" in answer.err
+    request = asking / "berlin.request.zip"
+    answer = fedcm("federation", "approve", request, "--authority", authority.folder, "-o", tmp_path / "signed.zip")
+    assert answer.code == 2
+    assert read_request(request).fingerprint in answer.err, "it is told who asks before anything is signed"
+    assert "nobody to ask" in answer.err
+    assert not (tmp_path / "signed.zip").exists()
+
+
+def test_who_renews_what_is_told_on_the_command_line(
+    fedcm: Callable[..., Answer], authority: Authority, answered: tuple[Path, Path], joined: Path
+) -> None:
+    answer = fedcm("federation", "renew", joined, "--days", 30)
+    assert answer.code == 2
+    assert "--days and --only are the organiser's" in answer.err
+    answer = fedcm("federation", "renew", authority.folder.parent)
+    assert answer.code == 0
+    assert "each party renews its own" in answer.err
+    assert [line.split()[1:] for line in answer.out.splitlines()] == [["site", "berlin"]]
