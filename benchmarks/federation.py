@@ -1,8 +1,8 @@
 """What a round costs over a real federation beside the sites' own work: `make bench-federation` (ten minutes).
 
-Three sites and a server as processes on this machine, mutual TLS on loopback, FedCM: two vectors down, one up. A round's
-overhead is its time at the server less the slowest site's own work, so it holds messages, checks, the mean, the
-checkpoint on the disk and the waiting between them. The first round of a run, in which sites load torch, is left out.
+Three sites and a server as processes on this machine, mutual TLS on loopback, FedCM: two vectors down, one up. The
+overhead of a round is its time at the server less the slowest site's own work, so it holds messages, checks, the mean,
+the checkpoint on the disk and the waiting between them. The first round, in which sites load torch, is left out.
 """
 
 import contextlib
