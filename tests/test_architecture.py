@@ -56,6 +56,7 @@ MAY_IMPORT = {
             "wiring",
         ),
     },
+    "diagnosis": {"algorithm", "chance", "executors", "threads"},
     "handoff": {"data", "algorithm", "assembly", "executors", "experiment", "record", "refusal"},
     "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
     "device": {"refusal", "threads"},

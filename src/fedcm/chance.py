@@ -18,6 +18,10 @@ class Purpose(IntEnum):
     BATCHES = 4
     MODEL = 5  # dropout and the like, inside a client's local steps
     EVALUATION = 6  # the same, where a model takes chances in evaluation too
+    KNOWN_PROBLEM = 7  # the made problems of fedcm.theory
+    GRADIENT_NOISE = 8  # of their stochastic gradients
+    RESAMPLING = 9  # of measured replicates, for a confidence interval
+    DIAGNOSIS = 7  # which clients a diagnosis looks at
 
 
 def generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -50,6 +50,15 @@ Track = Annotated[
         show_default=False,
     ),
 ]
+Diagnose = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Every N rounds, measure drift, noise, dissimilarity and where the momentum points (docs/theory.md).",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
 
 

@@ -114,6 +114,16 @@ class Problem:
 
         return at
 
+    def mean_loss(self, params: Vector, data: Examples) -> float:
+        """Over all of a client's data, a piece at a time; the loss alone, as it is reported of minibatches."""
+        total = 0.0
+        with torch.no_grad(), self.arithmetic():
+            model = self.bind(params)
+            for start in range(0, data.size, _PIECE):
+                piece = Examples(data.features[start : start + _PIECE], data.labels[start : start + _PIECE])
+                total += self.loss(model(piece.features), piece.labels).item() * piece.size
+        return total / data.size
+
     def _loss_gradient(self, params: Vector, batch: Examples) -> tuple[Vector, Tensor]:
         model = self.bind(params)
         run = self._compiled if self._compiled is not None and batch.size == self._compiled_size else model

@@ -1,5 +1,6 @@
 """The rounds of a run that are left, led by the first process, which alone writes them down, and followed by others."""
 
+import math
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext, suppress
@@ -9,9 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from fedcm import checkpoint, handoff
+from fedcm.algorithm import Round
 from fedcm.algorithms.lookup import algorithm_name
 from fedcm.checkpoint import Checkpoint
 from fedcm.data.dataset import Dataset
+from fedcm.diagnosis import diagnose
 from fedcm.executors.distributed import DistributedExecutor
 from fedcm.executors.executor import Diverged, Executor, Stopped
 from fedcm.executors.group import Group, Unwritten, WorkerFailed
@@ -21,7 +24,7 @@ from fedcm.record import RunFolder
 from fedcm.refusal import Refused
 from fedcm.starting import Asked, Run, file_states
 from fedcm.summary import params_sha256, summarise
-from fedcm.training import Metrics, training
+from fedcm.training import Metrics, RoundDone, training
 
 AtWorkOn = Callable[[int, int], None]
 
@@ -93,12 +96,13 @@ def _rounds(run: Run, executor: Executor) -> Iterator[Metrics]:
     saved = run.first
     try:
         for done in training(assembly.algorithm, executor, assembly.plan, run.server, run.first):
-            run.folder.append(done.metrics)
+            metrics = done.metrics | _diagnosed(run, done)
+            run.folder.append(metrics)
             run.server, run.first = done.server, done.index + 1
             if run.first % settings.every == 0 or run.first == run.rounds:
                 _save(run, settings.keep)
                 saved = run.first
-            yield done.metrics
+            yield metrics
     except Stopped:
         if run.first > saved:
             _save(run, settings.keep)
@@ -106,6 +110,14 @@ def _rounds(run: Run, executor: Executor) -> Iterator[Metrics]:
     except Diverged as reason:
         run.folder.write_summary(_summary(run, "diverged") | {"reason": str(reason)})
         raise
+
+
+def _diagnosed(run: Run, done: RoundDone) -> Metrics:
+    if run.diagnosis is None or not run.diagnosis.due(done.index):
+        return {}
+    plan, following = run.assembly.plan, done.index + 1
+    round = Round(following, plan.schedule.client(following), plan.schedule.server_lr, 0, plan.population, math.nan)
+    return {"diagnosis": diagnose(run.assembly.runner, run.states, done.server, round)}
 
 
 def _save(run: Run, keep: int) -> None:

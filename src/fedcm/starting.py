@@ -15,6 +15,7 @@ from fedcm.algorithms.lookup import algorithm_name
 from fedcm.assembly import Assembly, assemble
 from fedcm.crew import Crew
 from fedcm.data.shared import share
+from fedcm.diagnosis import Diagnosis
 from fedcm.executors.group import Group
 from fedcm.executors.state_file import FileStates
 from fedcm.experiment import Experiment, read, resolved, to_toml
@@ -41,6 +42,7 @@ class Run:
     stop_requested: Asked
     crew: Crew | None = None
     group: Group | None = None  # of processes that were there before the run; they have agreed to it
+    diagnosis: Diagnosis | None = None  # what is measured beside the rounds, if it is
 
     @property
     def rounds(self) -> int:

@@ -1,0 +1,189 @@
+"""Why an algorithm does what it does on these data: drift, momentum and dissimilarity, measured after a round.
+
+At the server's parameters x, over clients i with their whole gradients g_i = ∇f_i(x) (their own decay and clipping in):
+
+    ∇f = mean g_i                                          over all clients, or 1000 drawn where there are more
+    dissimilarity  σ_g² = mean ‖g_i − ∇f‖²
+    noise          σ_l² = mean ‖minibatch gradient − g_i‖²  of the next round's minibatches at x
+    drift          ε = mean ‖y_i,k − x‖²                    over the next round's local steps k = 1 … K, rehearsed
+    cosines        of every vector that the server keeps beside x, and of rehearsed clients' mean directions, with ∇f
+
+Noise, drift and directions are those of ten clients. Nothing of a rehearsal is kept, and every draw is a function, so a
+run with diagnoses has the bits of one without.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcm.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
+from fedcm.chance import Purpose, generator
+from fedcm.executors.client_states import States
+from fedcm.executors.runner import ClientRunner
+from fedcm.threads import one_thread
+
+MOST = 1000  # clients whose whole gradients are taken
+REHEARSED = 10  # clients whose local steps are rehearsed
+_BATCHES = 5  # minibatches a client for its noise
+
+
+@final
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is measured every so many rounds."""
+
+    every: int
+
+    def due(self, index: int) -> bool:
+        return (index + 1) % self.every == 0
+
+
+def diagnose(
+    runner: ClientRunner, states: States, server: Any, next_round: Round, most: int = MOST, rehearsed: int = REHEARSED
+) -> dict[str, float]:
+    """At the server's state before `next_round`; what it cost is among the numbers."""
+    started = time.perf_counter()
+    with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        clients = _drawn(runner.seed, next_round, next_round.population, most)
+        whole, losses = _whole_gradients(runner, server.params, clients)
+        found = _dissimilarity(whole.mean, whole.square, len(clients), next_round.population) | _spread(losses)
+        for name, vector in zip(server._fields, server, strict=True):
+            if name != "params":
+                found[f"{name}_cosine"] = cosine(vector, whole.mean)
+        found |= _rehearsed(runner, states, server, next_round, whole.mean, rehearsed)
+    found["clients"] = len(clients)
+    return {name: _plain(value) for name, value in found.items()} | {"seconds": round(time.perf_counter() - started, 6)}
+
+
+def cost_told(rounds: Iterator[dict[str, Any]], say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The same rounds; what their diagnoses cost is said after the first of them and at the end, if there are any."""
+    trained = spent = 0.0
+    count = 0
+    for metrics in rounds:
+        trained += metrics["seconds"]
+        if "diagnosis" in metrics:
+            spent += metrics["diagnosis"]["seconds"]
+            count += 1
+            if count == 1:
+                say(f"a diagnosis takes {spent:.2g} s, and {spent / trained:.0%} of the rounds' time at this pace")
+        yield metrics
+    if count:
+        say(f"{count} diagnoses took {spent:.3g} s, {spent / trained:.1%} of the rounds' {trained:.3g} s")
+
+
+@dataclass
+class _Whole:
+    """The mean of clients' whole gradients and of their squared norms."""
+
+    mean: Tensor
+    square: float
+
+
+def _whole_gradients(runner: ClientRunner, params: Vector, clients: np.ndarray) -> tuple[_Whole, list[float]]:
+    total, square, losses = torch.zeros_like(params, dtype=torch.float64), 0.0, []
+    for client in clients.tolist():
+        data = runner.data.client(client)
+        gradient = runner.problem.full_gradient(data)(params).double()
+        total += gradient
+        square += gradient.square().sum().item()
+        losses.append(runner.problem.mean_loss(params, data))
+    return _Whole(total / len(clients), square / len(clients)), losses
+
+
+def _dissimilarity(mean: Tensor, square: float, clients: int, population: int) -> dict[str, float]:
+    """mean ‖g_i − ∇f‖² = mean ‖g_i‖² − ‖∇f‖²; of a sample its unbiased estimate."""
+    norm = mean.square().sum().item()
+    correction = 1.0 if clients == population or clients < 2 else clients / (clients - 1)
+    return {"gradient_norm": math.sqrt(norm), "dissimilarity": max(square - norm, 0.0) * correction}
+
+
+def _spread(losses: list[float]) -> dict[str, float]:
+    return {
+        "client_loss": float(np.mean(losses)),
+        "client_loss_deviation": float(np.std(losses)),
+        "client_loss_least": min(losses),
+        "client_loss_most": max(losses),
+    }
+
+
+def _rehearsed(
+    runner: ClientRunner, states: States, server: Any, round: Round, gradient: Tensor, count: int
+) -> dict[str, float]:
+    sent = runner.algorithm.broadcast(server)
+    drifts, cosines, noises = [], [], []
+    for client in _drawn(runner.seed, round, round.population, count, again=1).tolist():
+        watching = _Watching(runner.algorithm, sent.params)
+        replace(runner, algorithm=watching, stack=1).run(client, sent, states.get(client), round)  # pyright: ignore[reportArgumentType]
+        drifts.append(watching.drift)
+        cosines.append(cosine(watching.direction_taken, gradient))
+        noises.append(_noise(runner, server.params, client, round))
+    return {
+        "drift": float(np.mean(drifts)),
+        "direction_cosine": float(np.mean(cosines)),
+        "direction_cosine_least": min(cosines),
+        "noise": float(np.mean(noises)),
+    }
+
+
+def _noise(runner: ClientRunner, params: Vector, client: int, round: Round) -> float:
+    """Of a client's own minibatches; without decay and clipping, which are no noise, the mean would be the same."""
+    data = runner.data.client(client)
+    whole = runner.problem.full_gradient(data)(params).double()
+    batches = runner.local_work.batches(data, runner.seed, round.index, client)
+    at_batches = (runner.problem.gradient(batch)(params).double() for batch in islice(batches, _BATCHES))
+    squares = [(gradient - whole).square().sum().item() for gradient in at_batches]
+    return float(np.mean(squares))
+
+
+@final
+class _Watching:
+    """An algorithm that is looked at while it takes its local steps."""
+
+    def __init__(self, algorithm: Algorithm[Any, Any, Any, Any], start: Vector) -> None:
+        self._algorithm = algorithm
+        self._start = start
+        self._squares: list[float] = []
+        self.direction_taken = start
+
+    def direction(self, gradient: Gradient, params: Vector, sent: Any, kept: Any) -> Vector:
+        self._squares.append(_square(params - self._start))
+        return self._algorithm.direction(gradient, params, sent, kept)
+
+    def report(self, run: LocalRun, sent: Any, kept: Any) -> tuple[Any, Any]:
+        self._squares.append(_square(run.moved))
+        self.direction_taken = run.mean_direction
+        return self._algorithm.report(run, sent, kept)
+
+    @property
+    def drift(self) -> float:
+        """Over the steps; the first place, where all start, is none of them."""
+        return float(np.mean(self._squares[1:]))
+
+
+def cosine(one: Tensor, other: Tensor) -> float:
+    """0 where one of them is 0: it points nowhere."""
+    one, other = one.double(), other.double()
+    norms = one.norm().item() * other.norm().item()
+    return (one @ other).item() / norms if norms > 0 else 0.0
+
+
+def _square(vector: Tensor) -> float:
+    return vector.double().square().sum().item()
+
+
+def _drawn(seed: int, round: Round, population: int, count: int, again: int = 0) -> np.ndarray:
+    if population <= count:
+        return np.arange(population)
+    draw = generator(seed, Purpose.DIAGNOSIS, round.index, again)
+    return np.sort(draw.choice(population, count, replace=False, shuffle=False))
+
+
+def _plain(value: float) -> float:
+    return value if isinstance(value, int) else float(f"{value:.9g}")
