@@ -2,13 +2,21 @@
 
 import io
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from fedcm import progress
+from fedcm.experiment import read
+from fedcm.grid import GridRun
+from fedcm.overrides import read_table
+from fedcm.record import RunFolder
+from fedcm.report import series_progress
+from fedcm.series import Task
 
 
 def rounds(count: int) -> Iterator[dict[str, Any]]:
@@ -38,3 +46,23 @@ def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_empty_round_is_told() -> None:
     assert "nobody took part" in progress._Line(0)({"round": 1, "loss": None})
+
+
+def test_off_a_terminal_the_time_left_is_known_by_the_first_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], experiment: Callable[..., Path]
+) -> None:
+    """A look a second, a line every three: one that looked only for its line would not know yet."""
+    clock = iter(range(1000))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock) / 3)
+    monkeypatch.setattr(series_progress, "_PLAIN_EVERY", 3.0)
+    task = Task(GridRun("long", read(read_table(experiment(rounds=50)))), RunFolder(Path("long")), state="running")
+
+    def passing() -> Iterator[Task | None]:
+        for _ in range(10):
+            task.done += 1
+            yield None
+
+    list(series_progress.shown_series(passing(), [task], jobs=1))
+    told = capsys.readouterr().err.splitlines()
+    assert told
+    assert all(re.fullmatch(r"long \d+/50; \d+ s left for all", line) for line in told)

@@ -166,6 +166,16 @@ def test_a_run_named_like_a_script_does_no_harm(opened: Open) -> None:
     assert [line for line in complaints(browser) if "harm" in line["message"] or "Refused" in line["message"]] == []
 
 
+def test_what_diverged_has_its_round_in_place_of_every_measure(opened: Open) -> None:
+    browser = opened(made("scaffold", 0.5, state="diverged", rounds=40), made("fedavg", 0.4), made(accuracy=0.3))
+    for measure in MEASURES:
+        found(browser, f"input[value={measure}]")[0].click()
+        cells = texts(browser, ".result tbody td")
+        assert cells[2] == "diverged (round 40)"
+        assert len(cells) == 3
+    assert "diverged (round 40)" in texts(browser, "#runs tbody td")
+
+
 def hover(browser: Any, place: Any) -> None:
     from selenium.webdriver import ActionChains
 
@@ -175,7 +185,9 @@ def hover(browser: Any, place: Any) -> None:
 @pytest.mark.parametrize("width", [360, 390, 800])
 def test_nothing_makes_the_page_wider_than_the_screen(opened: Open, width: int) -> None:
     long_name = "a-run-with-a-very-long-name-" * 6
-    browser = opened(*paper_grid(), *paper_sweep(), made(name=long_name, experiment=long_name, seed=3), width=width)
+    lost = [made("scaffold", 0.5, seed=k, state="diverged", published=1.0, setting="II") for k in range(4, 7)]
+    long = made(name=long_name, experiment=long_name, seed=3)
+    browser = opened(*paper_grid(published=1.0), *paper_sweep(), long, *lost, width=width)
     wait(browser, lambda b: drawn_lines(b) > 4)
     for details in found(browser, "details"):
         browser.execute_script("arguments[0].open = true", details)

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from made_digests import made, paper_grid, paper_sweep, wavering
 
-from fedcm.report.claims import Claim, claims, oscillation
+from fedcm.report.claims import Claim, claims
 from fedcm.report.digest import Digest
 from fedcm.report.groups import Entry, grouped
+from fedcm.report.oscillation import oscillation
 
 TEXTS = ["most accurate", "setting I ", "from IID", "oscillates", "inner optimum", "beats α = 1"]
 
@@ -94,6 +95,7 @@ def test_a_straight_line_does_not_oscillate_and_alternation_does() -> None:
     straight = oscillation(Entry((made(curve=[k / 100 for k in range(40)]),)))
     assert straight == pytest.approx(0, abs=1e-9)
     assert (oscillation(Entry((made(curve=[0.5, 0.6] * 20),))) or 0) > 5
+    assert oscillation(Entry((made(curve=[0.5, 0.6] * 20, state="diverged"),))) is None
     assert oscillation(Entry((made(curve=[0.1, 0.2]),))) is None
 
 
@@ -119,7 +121,52 @@ def test_alphas_of_runs_that_differ_otherwise_are_no_sweep() -> None:
 
 def test_runs_that_go_on_do_not_count_and_what_diverged_loses() -> None:
     assert verdicts([made(accuracy=0.9, state="running"), made("fedavg", 0.5)])["most accurate"] == "not tested"
-    assert verdicts([made(accuracy=0.9, state="diverged"), made("fedavg", 0.5)])["most accurate"] == "not seen"
+    claim = judged([made(accuracy=0.9, state="diverged"), made("fedavg", 0.5)])["most accurate"]
+    assert claim.verdict == "not seen"
+    assert claim.evidence == ("✗ I · dirichlet: FedCM diverged (round 40), next FedAvg 50.00",)
+
+
+def test_to_lead_those_that_diverged_is_no_number_of_points() -> None:
+    claim = judged([made(accuracy=0.5), made("fedavg", 0.9, state="diverged")])["most accurate"]
+    assert claim.evidence == ("✓ I · dirichlet: FedCM 50.00, next FedAvg diverged (round 40)",)
+    neither = [made(accuracy=0.9, state="diverged"), made("fedavg", 0.9, state="diverged")]
+    assert verdicts(neither)["most accurate"] == "not seen"
+
+
+def test_what_diverged_on_the_way_has_lost_more_than_any_number() -> None:
+    def lost(run: Digest) -> Digest:
+        gone = run.algorithm == "scaffold" and run.labels["setting"] == "II"
+        return run.model_copy(update={"state": "diverged"}) if gone else run
+
+    claim = judged([lost(run) for run in paper_grid()])["setting I "]
+    assert claim.verdict == "seen"
+    assert "FedAvg −8.08, SCAFFOLD diverged" in claim.evidence[0]
+
+
+def test_where_fedcm_diverges_too_nobody_loses_least() -> None:
+    lost = {("scaffold", "iid"), ("fedcm", "dirichlet")}
+    runs = [
+        run.model_copy(update={"state": "diverged"})
+        if run.labels["setting"] == "II" and (run.algorithm, run.labels["split"]) in lost
+        else run
+        for run in paper_grid()
+    ]
+    assert judged(runs)["setting I "].verdict == "not seen"
+
+
+def test_what_diverged_is_in_a_sweep_as_such() -> None:
+    runs = [made(accuracy=a, options={"alpha": alpha}) for alpha, a in ((0.05, 0.7), (0.1, 0.8))]
+    claim = judged([*runs, made(accuracy=0.9, options={"alpha": 1.0}, state="diverged")])
+    assert claim["inner optimum"].verdict == claim["beats α = 1"].verdict == "seen"
+    assert "1: diverged (round 40)" in claim["inner optimum"].evidence[0]
+
+
+def test_cells_without_a_published_figure_do_not_count_where_others_have_one() -> None:
+    tuned = [made(accuracy=0.5, labels={"change": "lr"}), made("fedavg", 0.6, labels={"change": "lr"})]
+    claim = judged([*paper_grid(published=1.0), *tuned])["most accurate"]
+    assert claim.verdict == "seen"
+    assert claim.evidence[-1] == "– 1 cell without a published figure of FedCM aside"
+    assert judged([*paper_grid(), *tuned])["most accurate"].verdict == "not seen"
 
 
 def test_a_lead_within_the_seeds_spread_is_told_as_such() -> None:

@@ -9,6 +9,7 @@ import pytest
 from made_digests import made
 from scenes import Answer, stopped_after, summary_of, whole
 
+from fedcm.processor import processor
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
 from fedcm.report.condense import condensed, participation, thinned
@@ -41,6 +42,15 @@ def test_a_digest_says_what_the_runs_files_say(experiment: Callable[..., Path], 
     assert sum(clients for _, clients in digest.participation.times) == 12
     assert digest.mix is not None
     assert sum(map(sum, digest.mix.shown)) == 240
+    assert digest.cpu == processor()
+
+
+def test_a_digest_from_before_the_cpu_was_recorded_still_reads(tmp_path: Path) -> None:
+    write_digest(made(), tmp_path / "old.json")
+    table = json.loads((tmp_path / "old.json").read_text())
+    del table["cpu"]
+    (tmp_path / "old.json").write_text(json.dumps(table))
+    assert read_digest(tmp_path / "old.json").cpu == {}
 
 
 def test_the_training_loss_is_the_mean_since_the_last_evaluation() -> None:

@@ -7,9 +7,11 @@ from made_digests import PAPER, made, paper_grid
 
 from fedcm.report.averages import averaged
 from fedcm.report.costs import cost, targets_of
+from fedcm.report.digest import Digest
 from fedcm.report.groups import Entry, grouped
 from fedcm.report.looks import RAMP, looks
-from fedcm.report.result_table import result_sheet
+from fedcm.report.paper import other_scale
+from fedcm.report.result_table import numbers_sheet, result_sheet, result_table
 
 
 def test_a_cell_holds_mean_and_deviation_over_seeds() -> None:
@@ -88,6 +90,54 @@ def test_a_seed_that_goes_on_waits_until_it_is_over() -> None:
 def test_what_diverged_is_never_the_best() -> None:
     (group,) = grouped([made(accuracy=0.9, state="diverged"), made("fedavg", 0.5), made("scaffold", 0.4)])
     assert group.leaders("I · dirichlet") == {"FedAvg"}
+
+
+def test_what_diverged_has_its_round_in_place_of_every_number() -> None:
+    runs = [made(accuracy=0.9, state="diverged"), made(accuracy=0.8, seed=2), made("fedavg", 0.5, published=60.0)]
+    runs += [made("scaffold", 0.9, state="diverged", rounds=40, published=70.0)]
+    (group,) = grouped(runs)
+    entry = group.rows[0].entries["I · dirichlet"]
+    assert (entry.mean(), entry.mean("best"), entry.deviation()) == (None, None, None)
+    assert [row[1] for row in result_sheet(group, "x").body] == [
+        "diverged (round 40; 1 of 2 seeds)",
+        "50.00 (60.00)",
+        "diverged (round 40) (70.00)",
+    ]
+    numbers = [dict(zip(sheet.head, row, strict=True)) for sheet in [numbers_sheet((group,))] for row in sheet.body]
+    assert [row["diverged"] for row in numbers] == ["40", "", "40"]
+    assert [row["finished"] for row in numbers] == ["false", "true", "false"]
+    assert [row["mean_last_100_mean"] for row in numbers] == ["", "50.0", ""]
+    assert ">diverged (round 40)<" in str(result_table(group))
+
+
+def test_settings_of_a_federation_make_rows_only_where_they_round() -> None:
+    def federated(run: Digest, **settings: object) -> Digest:
+        return run.model_copy(update={"experiment": run.experiment | {"federation": settings}})
+
+    plain, waits = made(), federated(made(seed=2), wait=60, uplink="exact")
+    rounded = federated(made(seed=3), wait=60, uplink="half")
+    (group,) = grouped([plain, waits, rounded])
+    assert [(row.label, len(row.entries["I · dirichlet"].runs)) for row in group.rows] == [
+        ("FedCM (federation.uplink = half)", 1),
+        ("FedCM (federation.uplink unset)", 2),
+    ]
+
+
+def test_published_figures_of_another_scale_are_told_as_such() -> None:
+    small = [made(published=87.61, source="cifar10"), made("fedavg", published=82.14, source="cifar10", rounds=200)]
+    (group,) = grouped(small)
+    words = "of another scale: model resnet18 (here mlp), rounds 4000 (here 200 and 40)"
+    assert result_sheet(group, "x").caption.endswith(words)
+    assert words in str(result_table(group))
+    assert other_scale([made(published=87.61, source="cifar10", setting="II")]).endswith("clients 100 (here 500)")
+
+
+def test_the_papers_own_scale_and_other_peoples_figures_need_no_word() -> None:
+    def at_full_scale(run: Digest) -> Digest:
+        return run.model_copy(update={"experiment": run.experiment | {"model": {"name": "resnet18"}}})
+
+    assert other_scale([at_full_scale(made(published=87.61, source="cifar10", rounds=4000))]) == ""
+    assert other_scale([made(published=87.61, source="digits"), made(published=50.0, source="cifar10"), made()]) == ""
 
 
 def test_nobody_leads_alone() -> None:

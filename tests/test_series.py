@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenes import lines_of, summary_of, whole
+from scenes import go_on, lines_of, stopped_after, summary_of, whole
 
 from fedcm.experiment import read
 from fedcm.grid import runs_of
 from fedcm.overrides import read_table
 from fedcm.planning import planned
-from fedcm.series import tasks_of
+from fedcm.record import RunFolder
+from fedcm.series import run_all, tasks_of
 
 Write = Callable[..., Path]
 Fedcm = Callable[..., Any]
@@ -87,22 +88,99 @@ def test_a_run_of_a_series_has_the_bits_of_the_run_alone(experiment: Write, fedc
     assert lines_of(runs / "small-fedcm-seed3") == lines_of(reference)
 
 
-def test_a_series_that_is_interrupted_goes_on_to_the_same_bits(experiment: Write, tmp_path: Path) -> None:
-    path, runs = experiment(rounds=400, checkpoints={"every": 7}), tmp_path / "runs"
-    words = [sys.executable, "-m", "fedcm", "compare", str(path), "--algorithms", "fedavg,scaffold", "--workers", "2"]
-    words += ["--runs-dir", str(runs)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    folder = runs / "small-scaffold-seed3"
-    while not (folder / "metrics.jsonl").exists() or len((folder / "metrics.jsonl").read_bytes()) < 2000:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_series_that_is_interrupted_goes_on_to_the_same_bits(
+    experiment: Write, tmp_path: Path, number: signal.Signals
+) -> None:
+    words, folder = two_long_runs(experiment, tmp_path)
+    process = begun(words, folder)
+    process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "the same command goes on" in err
+    assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
+
+
+def test_the_runs_of_a_series_that_is_killed_end_too_and_the_same_command_goes_on(
+    experiment: Write, tmp_path: Path
+) -> None:
+    words, folder = two_long_runs(experiment, tmp_path)
+    process = begun(words, folder)
+    process.kill()
+    process.wait()
+    others = [RunFolder(path.parent) for path in folder.parent.glob("*/experiment.toml")]
+    assert others
+    wait_until(lambda: not any(other.is_locked() for other in others))
+    assert not (folder / "summary.json").exists(), "it ended before its time"
+    assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
+
+
+def test_a_series_started_again_at_once_waits_for_what_was_left_behind(experiment: Write, tmp_path: Path) -> None:
+    words, folder = two_long_runs(experiment, tmp_path)
+    process = begun(words, folder)
+    process.kill()
+    assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_folder_that_another_process_has_locked_is_waited_for_and_told(
+    experiment: Write, tmp_path: Path, fresh: bool
+) -> None:
+    path, runs = experiment(rounds=6), tmp_path / "runs"
+    folder = stopped_after(3, path, runs, "small-fedcm-seed3")
+    words = [sys.executable, "-m", "fedcm", "compare", str(path), "--algorithms", "fedcm,fedavg", "--workers", "1"]
+    words += ["--runs-dir", str(runs), *(["--fresh"] if fresh else [])]
+    with RunFolder(folder).locked():
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_until((runs / "small-fedavg-seed3" / "summary.json").exists)  # the other one does not wait
+        assert process.poll() is None
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert err.count("small-fedcm-seed3 is in progress in another process; waiting") == 1
+    assert lines_of(folder) == lines_of(whole(path, runs))
+
+
+def test_a_run_that_another_process_finishes_meanwhile_is_not_run_again(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=6), tmp_path / "runs"
+    folder = stopped_after(3, path, runs, "small-fedcm-seed3")
+    (task,) = tasks_of(runs_of(path, algorithms=["fedcm"]), runs)
+    assert task.state == "stopped"
+    go_on(folder)
+    before = (folder / "summary.json").stat().st_mtime_ns
+    assert [one.state for one in run_all([task], None, jobs=1, workers=1) if one is not None] == ["finished"]
+    assert (folder / "summary.json").stat().st_mtime_ns == before
+
+
+LONG = {"rounds": 800, "checkpoints": {"every": 7}}  # seconds longer than it takes to notice that the series is gone
+
+
+def two_long_runs(experiment: Write, tmp_path: Path) -> tuple[list[str], Path]:
+    """The command, and the folder of its second run."""
+    path, runs = experiment(**LONG), tmp_path / "runs"
+    words = [sys.executable, "-m", "fedcm", "compare", str(path), "--algorithms", "fedavg,scaffold", "--workers", "2"]
+    return [*words, "--runs-dir", str(runs)], runs / "small-scaffold-seed3"
+
+
+def begun(words: list[str], folder: Path) -> subprocess.Popen[str]:
+    """In the middle of the run."""
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    metrics = folder / "metrics.jsonl"
+    wait_until(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000))
+    assert process.poll() is None
+    return process
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def assert_that_it_goes_on_to_the_same_bits(words: list[str], folder: Path, experiment: Write) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    reference = whole(experiment(rounds=400, checkpoints={"every": 7}, algorithm={"name": "scaffold"}), runs)
+    reference = whole(experiment(**LONG, algorithm={"name": "scaffold"}), folder.parent)
     assert lines_of(folder) == lines_of(reference)
     assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
 

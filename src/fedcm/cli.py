@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from fedcm.advice_commands import advise
 from fedcm.data_commands import data_app
 from fedcm.federation_commands import federation_app
 from fedcm.grid_commands import compare, reproduce, sweep
@@ -46,7 +47,7 @@ def _options(
     pass
 
 
-for command in (run, resume, compare, sweep, reproduce, report):
+for command in (run, resume, compare, sweep, reproduce, report, advise):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(federation_app, name="federation")

@@ -17,8 +17,9 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 from fedcm.data.dataset import Dataset
 from fedcm.data.shared import Descriptors, close, shared
 from fedcm.executors.group import ALARM, Group, WorkerFailed
+from fedcm.parent import for_children, when_parent_is_gone
 
-_PORT, _RANK, _SIZE, _FIRST = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE", "FEDCM_FIRST"
+_PORT, _RANK, _SIZE = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE"
 _DATA = "FEDCM_SHARED_DATA"
 _START = timedelta(minutes=5)
 _WAKE = signal.SIGUSR1
@@ -125,8 +126,9 @@ class Crew:
 
 def join() -> Group:
     """In a worker that a crew started: the group that it belongs to."""
-    rank, size, port, first = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT, _FIRST))
-    threading.Thread(target=_leave_after, args=(first,), daemon=True).start()
+    rank, size, port = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT))
+    # in the middle of a client too, which the group would notice only at the end of the round
+    when_parent_is_gone(lambda: os._exit(1))
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=_START)
     store.add("here", 1)
@@ -137,13 +139,6 @@ def given_data() -> Dataset | None:
     """In a worker: the data that the first process shares, if it does."""
     contents = os.environ.get(_DATA)
     return shared(int(contents)) if contents else None
-
-
-def _leave_after(first: int) -> None:
-    """In the middle of a client too, which the group would notice only at the end of the round."""
-    while os.getppid() == first:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 def noting(run: Path, rank: int) -> Callable[[int, int], None]:
@@ -174,5 +169,5 @@ def _ending(code: int) -> str:
 
 def _environment(rank: int, size: int, port: int) -> dict[str, str]:
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    numbers = {_PORT: port, _RANK: rank, _SIZE: size, _FIRST: os.getpid()}
-    return os.environ | one_thread | {name: str(number) for name, number in numbers.items()}
+    numbers = {_PORT: port, _RANK: rank, _SIZE: size}
+    return os.environ | one_thread | for_children() | {name: str(number) for name, number in numbers.items()}

@@ -89,11 +89,10 @@ class _Whole:
 def _whole_gradients(runner: ClientRunner, params: Vector, clients: np.ndarray) -> tuple[_Whole, list[float]]:
     total, square, losses = torch.zeros_like(params, dtype=torch.float64), 0.0, []
     for client in clients.tolist():
-        data = runner.data.client(client)
-        gradient = runner.problem.full_gradient(data)(params).double()
+        gradient, loss = runner.problem.full_gradient_and_loss(params, runner.data.client(client))
         total += gradient
-        square += gradient.square().sum().item()
-        losses.append(runner.problem.mean_loss(params, data))
+        square += _square(gradient)
+        losses.append(loss)
     return _Whole(total / len(clients), square / len(clients)), losses
 
 

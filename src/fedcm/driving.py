@@ -86,7 +86,9 @@ def _run_all(
         passing = run_in_turn(tasks, how.data_dir, launch, stopping, trackers)
     else:
         workers = max(cores // jobs, 1)
-        passing = run_all(tasks, how.data_dir, jobs=jobs, workers=workers, track=track, stop_requested=stopping)
+        passing = run_all(
+            tasks, how.data_dir, jobs=jobs, workers=workers, track=track, stop_requested=stopping, tell=say
+        )
     for _ in shown_series(passing, tasks, jobs):
         pass
 

@@ -256,7 +256,7 @@ def _follow(
         raise typer.Exit(130) from None
     if last.state == "failed":
         raise Refused(last.why)
-    if last.metrics:
+    if last.metrics or last.state == "finished":  # the last job may have had no round left to do
         with admin_of(kit) as admin:
             place = _fetched(admin, admin.newest(run).id, run, runs_dir, fresh=True)
         print(f"run: {place}")

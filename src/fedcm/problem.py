@@ -102,27 +102,18 @@ class Problem:
         return BatchGradient(self, batch)
 
     def full_gradient(self, data: Examples) -> Callable[[Vector], Vector]:
-        """The gradient over all of a client's data, a piece at a time."""
+        """The gradient over all of a client's data."""
+        return lambda params: self.full_gradient_and_loss(params, data)[0]
 
-        def at(params: Vector) -> Vector:
-            total = torch.zeros_like(params)
-            for start in range(0, data.size, _PIECE):
-                piece = Examples(data.features[start : start + _PIECE], data.labels[start : start + _PIECE])
-                gradient, _ = self._loss_gradient(params, piece)
-                total.add_(gradient, alpha=piece.size / data.size)
-            return self.own(total, params)
-
-        return at
-
-    def mean_loss(self, params: Vector, data: Examples) -> float:
-        """Over all of a client's data, a piece at a time; the loss alone, as it is reported of minibatches."""
-        total = 0.0
-        with torch.no_grad(), self.arithmetic():
-            model = self.bind(params)
-            for start in range(0, data.size, _PIECE):
-                piece = Examples(data.features[start : start + _PIECE], data.labels[start : start + _PIECE])
-                total += self.loss(model(piece.features), piece.labels).item() * piece.size
-        return total / data.size
+    def full_gradient_and_loss(self, params: Vector, data: Examples) -> tuple[Vector, float]:
+        """Over all of a client's data, a piece at a time; the loss as it is reported of minibatches, without decay."""
+        total, losses = torch.zeros_like(params), 0.0
+        for start in range(0, data.size, _PIECE):
+            piece = Examples(data.features[start : start + _PIECE], data.labels[start : start + _PIECE])
+            gradient, loss = self._loss_gradient(params, piece)
+            total.add_(gradient, alpha=piece.size / data.size)
+            losses += loss.item() * piece.size
+        return self.own(total, params), losses / data.size
 
     def _loss_gradient(self, params: Vector, batch: Examples) -> tuple[Vector, Tensor]:
         model = self.bind(params)

@@ -1,7 +1,7 @@
 """A run's folder.
 
 experiment.toml    the experiment with every default filled in; `fedcm run` takes it as it is
-provenance.json    versions, checksums of the data, when and where
+provenance.json    versions, the CPU, checksums of the data, when and where
 metrics.jsonl      one line a round
 checkpoints/       the last few states
 summary.json       when the run is over
@@ -27,6 +27,7 @@ from typing import Any, final
 
 from fedcm.atomic import flush, flush_folder, replacing, write_text
 from fedcm.checkpoint import save_tensors
+from fedcm.processor import processor
 from fedcm.refusal import Refused, nearest
 
 _LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
@@ -233,6 +234,7 @@ def provenance(
     return {
         "versions": versions(),
         "platform": platform.platform(),
+        "cpu": processor(),
         "experiment_sha256": experiment_sha256,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(Path(part).name if k == 0 else part for k, part in enumerate(sys.argv)),

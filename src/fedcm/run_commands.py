@@ -1,7 +1,9 @@
 """`fedcm run`, `resume` and `compare`: what they share is who does the work, and how an end before the end is told."""
 
 import json
+import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
@@ -11,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fedcm import options
+from fedcm.parent import when_parent_is_gone
 from fedcm.progress import say
 from fedcm.refusal import Refused
 from fedcm.signals import StopSignals
@@ -30,6 +33,7 @@ def run(
     device: options.Device = None,
     precision: options.Precision = None,
     track: options.Track = None,
+    diagnose: options.Diagnose = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace a run of the same name.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -48,7 +52,7 @@ def run(
         size = crew_size(workers, launch, chosen.engine.device)
         folder = begun_by(launch.job, runs_dir) if launch is not None else None
         if folder is not None:
-            code = _go_on(folder, data_dir, stopping, size, launch, trackers)
+            code = _go_on(folder, data_dir, stopping, size, launch, trackers, diagnose)
         else:
             started = begin(chosen, runs_dir, name, data_dir, stopping, replace=fresh, workers=size, launch=launch)
             folder = started.folder
@@ -56,7 +60,7 @@ def run(
             if started.assembly.measured:
                 engine = started.assembly.experiment.engine
                 say(f"found by trying: stack {engine.stack}, layout {engine.layout}, compile {engine.compile}")
-            code = _drive(started, trackers)
+            code = _drive(started, trackers, diagnose)
     _show_summary(folder, as_json)
     raise typer.Exit(code)
 
@@ -67,6 +71,7 @@ def resume(
     data_dir: options.DataDir = None,
     workers: options.Workers = None,
     track: options.Track = None,
+    diagnose: options.Diagnose = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Go on with a run that was stopped, from its newest checkpoint: the result is the same to the last bit.
@@ -82,13 +87,20 @@ def resume(
     with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
         folder = RunFolder.open(run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run)
         device = read_table(folder.experiment).get("engine", {}).get("device", "cpu")
-        code = _go_on(folder, data_dir, stopping, crew_size(workers, launch, device), launch, named(track or ()))
+        size = crew_size(workers, launch, device)
+        code = _go_on(folder, data_dir, stopping, size, launch, named(track or ()), diagnose)
     _show_summary(folder, as_json)
     raise typer.Exit(code)
 
 
 def _go_on(
-    folder: Any, data_dir: Path | None, stopping: Callable[[], bool], size: int, launch: Any, trackers: list[Any]
+    folder: Any,
+    data_dir: Path | None,
+    stopping: Callable[[], bool],
+    size: int,
+    launch: Any,
+    trackers: list[Any],
+    diagnose: int | None,
 ) -> int:
     """The exit code."""
     from fedcm.overrides import read_table
@@ -103,7 +115,7 @@ def _go_on(
         return 0
     resumed = resume(folder.path, data_dir, say, stopping, workers=size, launch=launch)
     say(f"run {folder.path} goes on at round {resumed.first} of {resumed.rounds}")
-    return _drive(resumed, trackers)
+    return _drive(resumed, trackers, diagnose)
 
 
 def only_results_on_stdout(wanted: bool) -> AbstractContextManager[Any]:
@@ -127,17 +139,19 @@ def going_on_by(how: str) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _drive(run: Any, trackers: list[Any]) -> int:
+def _drive(run: Any, trackers: list[Any], diagnose: int | None) -> int:
     """The exit code: 0, or 1 for a run that diverged."""
+    from fedcm.diagnosis import Diagnosis, cost_told
     from fedcm.executors.executor import Diverged
     from fedcm.progress import shown
     from fedcm.running import drive
     from fedcm.tracking import tracked
 
     how = f"go on with `fedcm resume {shlex.quote(str(run.folder.path))}`"
+    run.diagnosis = None if diagnose is None else Diagnosis(diagnose)
     with going_on_by(how):
         try:
-            rounds = shown(drive(run), run.rounds, run.first, run.folder.name)
+            rounds = shown(cost_told(drive(run), say), run.rounds, run.first, run.folder.name)
             for _ in tracked(rounds, run.folder, run.first, trackers):
                 pass
         except Diverged as reason:
@@ -157,6 +171,7 @@ def sharing_the_work(data_dir: Path | None, how: str) -> Iterator[tuple[Callable
         going_on_by(how),
         sharing(data_dir, stopping) as launch,
     ):
+        when_parent_is_gone(lambda: os.kill(os.getpid(), signal.SIGTERM))  # a series was killed: save, and end too
         yield stopping, launch
 
 

@@ -3,8 +3,12 @@
 Each run is a process of its own, `fedcm run` or `fedcm resume`: one that fails does not end the others, and how far
 each has come stands in its folder. Runs side by side with few workers each waste less of a machine than one run on all
 cores, whose workers wait for each other at the end of every round; the bits are the same either way.
+
+A run's process ends with the series, even where that is killed: it saves its rounds first, and its folder stays locked
+until then. So a folder that another process has locked is waited for, and then looked at anew.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,10 +24,12 @@ from fedcm.executors.executor import Stopped
 from fedcm.experiment import Experiment, read, resolved, to_toml
 from fedcm.grid import GridRun
 from fedcm.overrides import read_table
+from fedcm.parent import for_children
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
 
 _LOOK = 0.2  # seconds between looks at what the processes have done
+_REFUSED = 2  # the exit code
 
 
 @final
@@ -35,7 +41,7 @@ class Task:
     folder: RunFolder
     fresh: bool = False
     done: int = 0  # rounds
-    state: str = "missing"  # stopped, running, finished, diverged, failed
+    state: str = "missing"  # stopped, locked, running, finished, diverged, failed
     why: str = ""  # it failed
     _read: int = field(default=0, repr=False)
 
@@ -68,14 +74,21 @@ def tasks_of(runs: Sequence[GridRun], runs_dir: Path, *, fresh: bool = False) ->
     if fresh:
         return tasks
     for task in tasks:
-        refuse_other_settings(task.folder, task.run.experiment)
-        summary = task.folder.read_summary()
-        if summary is not None:
-            task.state, task.done = summary["outcome"], task.rounds
-        elif task.folder.experiment.is_file():
-            task.state = "stopped"
-            task.look()
+        _read_folder(task)
     return tasks
+
+
+def _read_folder(task: Task) -> None:
+    """How far the task is by its folder alone."""
+    refuse_other_settings(task.folder, task.run.experiment)
+    summary = task.folder.read_summary()
+    if summary is not None:
+        task.state, task.done, task.why = summary["outcome"], task.rounds, summary.get("reason", "")
+    elif task.folder.experiment.is_file():
+        task.state = "stopped"
+        task.look()
+    else:
+        task.state = "missing"
 
 
 def run_all(
@@ -86,6 +99,7 @@ def run_all(
     workers: int,
     track: Sequence[str] = (),
     stop_requested: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Task | None]:
     """Run what is left, `jobs` at a time with so many workers each; gives each task that is over, and None between."""
     waiting, active = [task for task in tasks if not task.over], {}
@@ -94,19 +108,45 @@ def run_all(
             while waiting or active:
                 if stop_requested():
                     raise Stopped
-                while waiting and len(active) < jobs:
-                    task = waiting.pop(0)
-                    active[id(task)] = task, _start(task, data_dir, workers, track, Path(scratch))
+                for task in list(waiting):
+                    if len(active) == jobs:
+                        break
+                    if _is_free(task, tell):
+                        waiting.remove(task)
+                        if task.over:
+                            yield task  # whoever had it locked brought it to its end
+                        else:
+                            active[id(task)] = task, _start(task, data_dir, workers, track, Path(scratch))
                 for task, child in list(active.values()):
                     task.look()
                     if child.process.poll() is not None:
-                        _ended(task, child)
                         del active[id(task)]
+                        if child.process.returncode == _REFUSED and not _is_free(task, tell):
+                            waiting.append(task)  # another process was there first
+                            continue
+                        _ended(task, child)
                         yield task
                 yield None
                 time.sleep(_LOOK)
         finally:
             _stop([child for _, child in active.values()])
+
+
+def _is_free(task: Task, tell: Callable[[str], None]) -> bool:
+    """May the task be begun? What another process has locked is told once; what it left by now is looked at."""
+    if task.folder.is_locked():
+        if task.state != "locked":
+            tell(f"{task.run.name} is in progress in another process; waiting for that to end")
+        task.state = "locked"
+        return False
+    if task.fresh:
+        task.state = "missing"
+        return True
+    try:
+        _read_folder(task)
+    except Refused as refusal:
+        task.state, task.why = "failed", str(refusal)
+    return True
 
 
 @dataclass(frozen=True)
@@ -129,7 +169,12 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
     said = scratch / f"{task.run.name}.txt"
     with said.open("wb") as file:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file, start_new_session=True
+            words,
+            env=os.environ | for_children(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            start_new_session=True,
         )
     task.state = "running"
     return _Child(process, said)

@@ -136,6 +136,7 @@ BAD = {
     "no loss": (lambda w, a: (w | {"loss": float("nan")}, a), "loss"),
     "nothing in it": (lambda w, a: ({}, {}), "answers round None"),
     "a field too many": (lambda w, a: (w, a | {"more": np.zeros(3, np.float32)}), "belong"),
+    "more words": (lambda w, a: (w | {"junk": "x" * 10**6}, a), "says more"),
     "junk": (lambda w, a: (w, {"junk": np.zeros(10**6, np.uint8)}), "belong"),
     "a refusal": (lambda w, a: ({"refused": "I have a headache"}, {}), "headache"),
     "silence": (lambda w, a: None, "did not answer in time"),

@@ -18,7 +18,7 @@ from made_kits import Root, make_kit
 from fedcm.federation import readiness
 from fedcm.federation.engine_log import EngineLog
 from fedcm.federation.kit import Kit
-from fedcm.federation.serving import engine_command, serve
+from fedcm.federation.serving import Supervision, engine_command, serve
 from fedcm.federation.unit import unit_text
 from fedcm.refusal import Refused
 
@@ -64,6 +64,12 @@ def root() -> Root:
 @pytest.fixture
 def kit(tmp_path: Path, root: Root) -> Kit:
     return make_kit(tmp_path / "kit", "site", root, 8002)
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What should have been refused does not go on for ever instead."""
+    monkeypatch.setattr(Supervision, "run", lambda _: pytest.fail("it was started"))
 
 
 @dataclass
@@ -275,6 +281,7 @@ def test_what_is_temporary_stays_in_the_kit_and_goes(start: Start) -> None:
     assert list((served.kit / "tmp").iterdir()) == []
 
 
+@pytest.mark.usefixtures("never")
 def test_a_kit_is_served_once(start: Start, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     served = start()
     served.all()
@@ -287,6 +294,7 @@ def test_a_kit_is_served_once(start: Start, kit: Kit, monkeypatch: pytest.Monkey
     assert not readiness.is_served(kit.path)
 
 
+@pytest.mark.usefixtures("never")
 def test_a_kit_of_another_kind_is_refused_with_the_command_for_it(kit: Kit, tmp_path: Path, root: Root) -> None:
     with pytest.raises(Refused, match=r"given a server's kit.* is a site's; start it with `fedcm federation site"):
         serve(kit.path, "server", print)
@@ -297,6 +305,7 @@ def test_a_kit_of_another_kind_is_refused_with_the_command_for_it(kit: Kit, tmp_
         serve(tmp_path / "none", "site", print)
 
 
+@pytest.mark.usefixtures("never")
 @pytest.mark.parametrize("file", ["client.crt", "client.key", "rootCA.pem"])
 def test_a_kit_without_its_papers_is_refused(kit: Kit, file: str) -> None:
     (kit.path / "startup" / file).unlink()
@@ -304,6 +313,7 @@ def test_a_kit_without_its_papers_is_refused(kit: Kit, file: str) -> None:
         serve(kit.path, "site", print)
 
 
+@pytest.mark.usefixtures("never")
 def test_a_port_that_somebody_else_listens_at_is_refused(tmp_path: Path, root: Root) -> None:
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
         port = other.getsockname()[1]
@@ -312,6 +322,7 @@ def test_a_port_that_somebody_else_listens_at_is_refused(tmp_path: Path, root: R
             serve(server.path, "server", print)
 
 
+@pytest.mark.usefixtures("never")
 def test_without_the_extra_packages_it_says_how_to_install_them(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "find_spec", lambda name: None)
     with pytest.raises(Refused, match=r"pip install 'fedcm\[federation\]'"):

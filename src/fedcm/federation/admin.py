@@ -6,6 +6,7 @@ What the engine raises becomes one of two things: `Unreachable`, after which one
 import contextlib
 import io
 import logging
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -130,6 +131,7 @@ def _time(given: Any) -> str:
 def admin_of(kit: Kit, seconds: float = 10.0) -> Iterator[Admin]:
     if kit.kind != "admin":
         raise Refused(f"an admin's kit must be given, and {str(kit.path)!r} is the kit of the {kit.kind} {kit.name}")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would write to the terminal by itself
     try:
         from nvflare.fuel.flare_api import api_spec
         from nvflare.fuel.flare_api.flare_api import new_secure_session
@@ -141,7 +143,7 @@ def admin_of(kit: Kit, seconds: float = 10.0) -> Iterator[Admin]:
     # unless told where, the engine looks for settings in and below the current folder, and runs what they name
     ConfigService.initialize(section_files={}, config_path=[str(kit.path.absolute())])
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             session = new_secure_session(
                 kit.name,
                 str(kit.path.absolute()),
@@ -153,6 +155,11 @@ def admin_of(kit: Kit, seconds: float = 10.0) -> Iterator[Admin]:
         raise Unreachable(f"the server {kit.host}:{kit.port} does not answer ({error}); is it running?") from None
     except (api_spec.AuthenticationError, api_spec.SessionClosed) as error:
         raise Refused(f"the server {kit.host} does not let {kit.name} in: {error}") from None
+    except Exception as error:  # such as a certificate that the engine itself does not take
+        raise Refused(
+            f"no session can be opened with the kit {str(kit.path)!r} ({type(error).__name__}: {error}); "
+            f"`fedcm federation check {kit.path}` tells more"
+        ) from None
     try:
         yield Admin(session, kit)
     finally:

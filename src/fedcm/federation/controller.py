@@ -25,7 +25,11 @@ from fedcm.federation.channel import Answer, Deadline
 from fedcm.federation.frames import Arrays
 from fedcm.federation.leading import RUNS, lead
 from fedcm.federation.outcome import LOG, RESULT, Outcome
+from fedcm.federation.server_settings import FILE as SETTINGS
+from fedcm.federation.server_settings import load_server_settings
+from fedcm.federation.site_settings import refuse_foreign_code
 from fedcm.refusal import Refused
+from fedcm.starting import refuse_unusable_name
 
 ASK = "fedcm"  # the topic under which an admin asks about a run
 _LOOK = 0.05  # seconds between two looks whether to stop
@@ -38,11 +42,13 @@ class FederatedTraining(Controller):
         """`run` is its name in the server's kit, `experiment` its TOML with every site named; `go_on` says whether it
         must be there already."""
         super().__init__(task_check_period=task_check_period)
+        refuse_unusable_name(run)  # files are named after it, and a job can be made by hand
         self.run = run
         self.experiment = experiment
         self.go_on = go_on
         self.outcome = Outcome(run=run, state="starting")
         self.stopping = False
+        self.asked_to_stop = False  # by an admin, rather than by the engine
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         engine: Any = fl_ctx.get_engine()
@@ -52,7 +58,10 @@ class FederatedTraining(Controller):
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         channel = _Tasks(self, fl_ctx, lambda: self.stopping or abort_signal.triggered)
         try:
-            experiment = read(tomllib.loads(self.experiment))
+            table = tomllib.loads(self.experiment)
+            allowed = load_server_settings(self.kit).limits.code
+            refuse_foreign_code(table, allowed, "this server", SETTINGS)  # reading one imports what it names
+            experiment = read(table)
             self.outcome = self.outcome.at(state="running", rounds=experiment.rounds)
             rounds = lead(self.kit, self.run, experiment, channel, self._say, channel.stopped, go_on=self.go_on)
             for metrics in rounds:
@@ -60,6 +69,10 @@ class FederatedTraining(Controller):
                 self.outcome = self.outcome.at(metrics=metrics, absent=absent)
             self.outcome = self.outcome.at(state="finished")
         except Stopped as stopped:
+            if abort_signal.triggered and not self.asked_to_stop:
+                self._say(f"the engine ended the job of {self.run}; the run can go on in another")
+                self._publish(fl_ctx)
+                return
             self.outcome = self.outcome.at(state="stopped", why=str(stopped))
         except Diverged as reason:
             self.outcome = self.outcome.at(state="diverged", why=str(reason))
@@ -90,7 +103,7 @@ class FederatedTraining(Controller):
     def _told(self, topic: str, asked: Any, fl_ctx: FLContext) -> dict[str, Any]:
         """What an admin may ask of a run that goes on: how far it is, its log; or to stop after this round."""
         if isinstance(asked, dict) and asked.get("what") == "stop":
-            self.stopping = True
+            self.asked_to_stop = self.stopping = True
         return self.outcome.model_dump()
 
     def _log(self) -> list[str]:
@@ -117,7 +130,8 @@ class FederatedTraining(Controller):
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, place / name)
         write_text(place / LOG, "\n".join([*self._log(), ""]))
-        write_text(place / "outcome.json", self.outcome.model_dump_json(indent=2))
+        if self.outcome.over:  # without it, whoever follows the run takes the job for lost
+            write_text(place / "outcome.json", self.outcome.model_dump_json(indent=2))
 
 
 @final

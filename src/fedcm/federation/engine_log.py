@@ -33,6 +33,9 @@ _UNREACHED = re.compile(r"re-challenge after|cannot send to 'server|Failed to se
 _OPENED = re.compile(r"Connection \[(?P<connection>\S+) .* => .*\] is created: PID: (?P<process>\d+)")
 _CLOSED = re.compile(r"Connection \[(?P<connection>\S+) .*\] is closed PID: (?P<process>\d+)")
 _STEADY = 3.0  # seconds after which a connection that is still open is one: a vain try is closed at once
+_STARTING = re.compile(
+    r"no app command func for topic fedcm|cannot send to 'server\.[0-9a-f-]{36}'"
+)  # a job not yet up
 _SAME_AGAIN = 60.0  # seconds before the same error is told again
 _LONGEST = 300  # characters of a line
 
@@ -98,6 +101,8 @@ class EngineLog:
 
     def _fault(self, message: str) -> str | None:
         now = time.monotonic()
+        if _STARTING.search(message):
+            return None
         if "Traceback (most recent call last)" in message or now - self._said.get(message, -_SAME_AGAIN) < _SAME_AGAIN:
             return None
         self._said = {said: when for said, when in self._said.items() if now - when < _SAME_AGAIN} | {message: now}

@@ -20,8 +20,8 @@ from fedcm.refusal import Refused
 Say = Callable[[str], None]
 
 _LOOK = 0.5  # seconds between two looks at a run
-_STARTING = 30.0  # seconds that a job may take until its run answers
-_QUIET = 10.0  # seconds that it may be silent once it has answered
+_STARTING = 120.0  # seconds that a job may take until its run answers
+_QUIET = 30.0  # seconds that it may be silent once it has answered
 _ENDING = 120.0  # seconds that the engine may take to end a job whose run is over
 _APART = 5.0  # seconds that a site is back before the run is begun again for it
 _OVER, _GOES_ON = "FINISHED", ("DISPATCHED", "RUNNING")  # how the engine's words for a job begin

@@ -25,6 +25,9 @@ _SERVER = """\
 
 # [test]
 # source = "test.npz"    # held-out examples (x, y) that the server evaluates on; relative to this file
+
+# [limits]
+# code = []              # models and algorithms that an experiment may name beside the bundled: "package.module:name"
 """
 
 _HEAD = """\

@@ -11,6 +11,7 @@ from fedcm.federation.frames import Arrays
 from fedcm.federation.links import unpacked, wire_type
 
 _MOST_STEPS = 10**9
+_WORDS = {"run", "round", "steps", "loss", "examples", "seconds", "bytes"}
 
 
 class BadReply(ValueError):  # noqa: N818
@@ -41,6 +42,8 @@ def check(words: Mapping[str, Any], arrays: Arrays, expected: Expected) -> Check
         raise BadReply(f"it refused: {str(words['refused'])[:500]}")
     if words.get("run") != expected.run or words.get("round") != expected.round:
         raise BadReply(f"it answers round {words.get('round')!r:.40} of run {words.get('run')!r:.80}")
+    if more := set(words) - _WORDS:
+        raise BadReply(f"it says more than it was asked: {sorted(map(str, more))[:4]!s:.200}")
     steps, loss = words.get("steps"), words.get("loss")
     if not (isinstance(steps, int) and not isinstance(steps, bool) and 0 < steps <= _MOST_STEPS):
         raise BadReply(f"its number of local steps is {steps!r:.40}")

@@ -18,8 +18,13 @@ class TestData(Section):
     source: Annotated[str, Field(min_length=1)]  # an .npz with x, y (or x_test, y_test), a folder, or a known name
 
 
+class ServerLimits(Section):
+    code: list[str] = Field(default=[])  # models and algorithms other than the bundled ones: "package.module:name"
+
+
 class ServerSettings(Section):
     test: TestData | None = None
+    limits: ServerLimits = ServerLimits()
 
 
 def load_server_settings(kit: Path) -> ServerSettings:
@@ -29,8 +34,9 @@ def load_server_settings(kit: Path) -> ServerSettings:
         return ServerSettings()
     try:
         table = toml_file(file, "settings")
-        if "test" in table:
-            table["test"] = read_section(TestData, table["test"], "test")
+        for key, kind in (("test", TestData), ("limits", ServerLimits)):
+            if key in table:
+                table[key] = read_section(kind, table[key], key)
         return read_section(ServerSettings, table)
     except Refused as refusal:
         raise Refused(f"{str(file)!r}: {refusal}") from None

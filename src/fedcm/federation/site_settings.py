@@ -67,11 +67,16 @@ def refuse_forbidden(experiment: Mapping[str, Any], limits: Limits) -> None:
             f"this site allows the experiments {', '.join(limits.experiments) or 'none'}, got {name!r}; its operator "
             f"can add it to limits.experiments in {FILE}"
         )
+    refuse_foreign_code(experiment, limits.code, "this site", FILE)
+
+
+def refuse_foreign_code(experiment: Mapping[str, Any], allowed: list[str], who: str, file: str) -> None:
+    """Bundled models and algorithms run, and what the operator has named: no admin can have anything else run."""
     for what, bundled in (("model", MODELS), ("algorithm", ALGORITHMS)):
         table = experiment.get(what)
         code = table.get("name") if isinstance(table, Mapping) else None
-        if code not in bundled and code not in limits.code:
+        if code not in bundled and code not in allowed:
             raise Refused(
-                f"this site runs bundled code alone, got the {what} {code!r}; its operator can add it to limits.code "
-                f"in {FILE}"
+                f"{who} runs bundled code alone, got the {what} {code!r}; its operator can add it to limits.code "
+                f"in {file}"
             )

@@ -11,7 +11,6 @@ import math
 import os
 import re
 import sys
-import threading
 import time
 import tomllib
 import traceback
@@ -32,6 +31,7 @@ from fedcm.federation.site_settings import load_settings, refuse_forbidden
 from fedcm.federation.site_states import SiteStates
 from fedcm.federation.terms import Terms, described
 from fedcm.memory import keep_freed_memory
+from fedcm.parent import when_gone
 from fedcm.record import versions
 from fedcm.refusal import Refused
 from fedcm.settings import read_section
@@ -117,7 +117,7 @@ class Requests:
 
 def main(kit: Path, requests: int, answers: int) -> None:
     keep_freed_memory()
-    threading.Thread(target=_leave_after, args=(os.getppid(),), daemon=True).start()
+    when_gone(os.getppid(), lambda: os._exit(1))  # in the middle of a step too: whoever would take the answer is gone
     asked = Requests(kit)
     with os.fdopen(requests, "rb") as inlet, os.fdopen(answers, "wb") as outlet:
         while True:
@@ -136,13 +136,6 @@ def main(kit: Path, requests: int, answers: int) -> None:
 
 def _on_device(message: Any, device: torch.device) -> Any:
     return type(message)(*[vector.to(device) for vector in message])
-
-
-def _leave_after(parent: int) -> None:
-    """In the middle of a step too: whoever would take the answer is gone."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from fedcm.federation.frames import Arrays, receive, send
 Say = Callable[[str], None]
 
 _TRIES = 2
+_LEAVING = 5.0  # seconds for a process whose pipe has ended
 _LOOK = 0.1  # seconds between two looks whether to stop
 
 
@@ -94,7 +95,10 @@ class TrainingProcess:
         self._requests = self._answers = None
         if self._process is None:
             return "was not there"
-        self._process.kill()
-        code = self._process.wait()
+        try:
+            code = self._process.wait(_LEAVING)  # its pipe ends before it does: how is not known yet
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
         self._process = None
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"left with code {code}"

@@ -1,24 +1,22 @@
 """What the FedCM paper claims beyond single cells, held against the runs: seen, not seen, or not tested.
 
-Runs that go on do not count; one that diverged counts as 0 %; a tie is no win. Where an algorithm has several rows in
-a cell, the one that stands in the most cells speaks for it: the best would be chosen by the test set.
+Runs that go on do not count; one that diverged has lost to every other; a tie is no win. Where an algorithm has several
+rows in a cell, the one that stands in the most cells speaks for it: the best would be chosen by the test set.
 """
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Literal, final
+from typing import Literal, NamedTuple, final
 
 from fedcm.report.digest import Digest
 from fedcm.report.groups import Cell, Entry, Group, algorithm_title
+from fedcm.report.oscillation import EVALUATIONS, oscillation
 from fedcm.report.sweeps import Found, beats_one, inner_optimum, sweeps_of
-from fedcm.report.words import score, scored, signed
+from fedcm.report.words import accuracy, score, several, signed
 
 Verdict = Literal["seen", "not seen", "not tested"]
 _HERO = "fedcm"
-_EVALUATIONS = 8  # in the second half of a curve, before it is said to oscillate or not
 
 
 @final
@@ -29,14 +27,20 @@ class Claim:
     evidence: tuple[str, ...]  # a line for each place where it was looked for
 
 
+class Place(NamedTuple):
+    where: str
+    standings: dict[str, Entry]  # by algorithm
+
+
 def claims(groups: Sequence[Group], digests: Sequence[Digest]) -> list[Claim]:
     sweeps = sweeps_of(digests)
     groups = groups if len(groups) > 1 else [replace(group, title="") for group in groups]  # nothing to tell apart
     return [
-        _judged(
+        _of_paper(
             "FedCM is the most accurate in every cell",
-            [found for group in groups for found in _best(group)],
             "needs FedCM and another algorithm in a cell, finished",
+            _places(groups, lambda place: len(place.standings) > 1),
+            _best,
         ),
         _judged(
             "FedCM loses least, in points, when participation falls from setting I to setting II",
@@ -48,10 +52,11 @@ def claims(groups: Sequence[Group], digests: Sequence[Digest]) -> list[Claim]:
             [found for group in groups for found in _losses(group, _from_iid_to_dirichlet)],
             "needs FedCM and another algorithm, equally long, on an IID and a Dirichlet split over as many clients",
         ),
-        _judged(
+        _of_paper(
             "FedAdam's curve oscillates more than FedCM's",
-            [found for group in groups for found in _oscillations(group)],
-            f"needs both in a cell, with {2 * _EVALUATIONS} evaluations or more",
+            f"needs both in a cell, with {2 * EVALUATIONS} evaluations or more",
+            _places(groups, lambda place: {"fedadam", _HERO} <= set(_measured(place))),
+            _oscillates,
         ),
         _judged(
             "α has an inner optimum near 0.1",
@@ -78,7 +83,7 @@ def _standings(group: Group, cell: str) -> dict[str, Entry]:
     found: dict[str, tuple[int, float, Entry]] = {}
     for row in group.rows:
         entry = row.entries.get(cell)
-        if entry is None or not entry.over or not entry.values():
+        if entry is None or not entry.judged:
             continue
         candidate = len(row.entries), score(entry), entry
         if row.algorithm not in found or candidate[:2] > found[row.algorithm][:2]:
@@ -86,19 +91,31 @@ def _standings(group: Group, cell: str) -> dict[str, Entry]:
     return {algorithm: entry for algorithm, (_, _, entry) in found.items()}
 
 
-def _best(group: Group) -> Iterator[Found]:
-    for cell in group.cells:
-        standings = _standings(group, cell.name)
-        if _HERO not in standings or len(standings) < 2:
-            continue
-        own = standings.pop(_HERO)
-        rival = max(standings, key=lambda name: score(standings[name]))
-        margin = score(own) - score(standings[rival])
-        yield (
-            margin > 0,
-            f"{_where(group, cell)}: FedCM {scored(own)}, next {algorithm_title(rival)} {scored(standings[rival])}, "
-            f"{signed(margin)} points{_caution(margin, own, standings[rival])}",
-        )
+def _of_paper(text: str, needs: str, places: Sequence[Place], judge: Callable[[Place], Found]) -> Claim:
+    """The paper speaks of its own cells: where some have a published figure of FedCM, the others do not count."""
+    of_paper = [place for place in places if place.standings[_HERO].published is not None]
+    claim = _judged(text, [judge(place) for place in of_paper or places], needs)
+    others = len(places) - len(of_paper)
+    if not (of_paper and others):
+        return claim
+    aside = f"– {several(others, 'cell')} without a published figure of FedCM aside"
+    return replace(claim, evidence=(*claim.evidence, aside))
+
+
+def _places(groups: Sequence[Group], rivals: Callable[[Place], object]) -> list[Place]:
+    """The cells in which FedCM has finished, and such rivals too."""
+    everywhere = (Place(_where(g, cell), _standings(g, cell.name)) for g in groups for cell in g.cells)
+    return [place for place in everywhere if _HERO in place.standings and rivals(place)]
+
+
+def _best(place: Place) -> Found:
+    own, standings = place.standings[_HERO], {k: v for k, v in place.standings.items() if k != _HERO}
+    rival = max(standings, key=lambda name: score(standings[name]))
+    margin = score(own) - score(standings[rival])
+    said = f"{place.where}: FedCM {accuracy(own)}, next {algorithm_title(rival)} {accuracy(standings[rival])}"
+    if math.isfinite(margin):
+        said += f", {signed(margin)} points{_caution(margin, own, standings[rival])}"
+    return margin > 0, said
 
 
 def _losses(group: Group, pairs: Callable[[Group], Iterator[tuple[Cell, Cell]]]) -> Iterator[Found]:
@@ -113,17 +130,15 @@ def _losses(group: Group, pairs: Callable[[Group], Iterator[tuple[Cell, Cell]]])
     if not places:
         return
     rivals = {name for _, losses in places for name in losses} - {_HERO}
-    held = all(
-        statistics.fmean(losses[rival] - losses[_HERO] for _, losses in places if rival in losses) > 0
-        for rival in rivals
-    )
+    held = all(sum(losses[rival] - losses[_HERO] for _, losses in places if rival in losses) > 0 for rival in rivals)
     said = "; ".join(f"{where}: {_points(losses)}" for where, losses in places)
     yield held, f"{group.title}: {said}" if group.title else said
 
 
 def _points(losses: dict[str, float]) -> str:
     ordered = sorted(losses.items(), key=lambda item: item[1])
-    return ", ".join(f"{algorithm_title(name)} {signed(-loss)}" for name, loss in ordered)
+    words = {name: signed(-loss) if math.isfinite(loss) else "diverged" for name, loss in ordered}
+    return ", ".join(f"{algorithm_title(name)} {said}" for name, said in words.items())
 
 
 def _from_one_to_two(group: Group) -> Iterator[tuple[Cell, Cell]]:
@@ -163,31 +178,17 @@ def _labels(cell: Cell) -> dict[str, str]:
     return {name.lower(): text for name, text in cell.labels.items()}
 
 
-def _oscillations(group: Group) -> Iterator[Found]:
-    for cell in group.cells:
-        standings = _standings(group, cell.name)
-        measured = {name: oscillation(entry) for name, entry in standings.items()}
-        found = {name: value for name, value in measured.items() if value is not None}
-        if {"fedadam", _HERO} <= set(found):
-            ordered = sorted(found.items(), key=lambda item: -item[1])
-            words = ", ".join(f"{algorithm_title(name)} ±{value:.2f}" for name, value in ordered)
-            yield found["fedadam"] > found[_HERO], f"{_where(group, cell)}: {words} points about the trend"
+def _measured(place: Place) -> dict[str, float]:
+    """How much each algorithm's curve oscillates."""
+    measured = {name: oscillation(entry) for name, entry in place.standings.items()}
+    return {name: value for name, value in measured.items() if value is not None}
 
 
-def oscillation(entry: Entry) -> float | None:
-    """How far single evaluations lie off the trend, in points, over the second half of the curve.
-
-    Of values with independent errors of deviation s about a straight line, a second difference has the deviation √6·s.
-    """
-    of_runs = []
-    for run in entry.counted:
-        values = [100 * value for value in run.curve.test_accuracy if value is not None]
-        late = values[len(values) // 2 :]
-        if len(late) < _EVALUATIONS:
-            return None
-        bends = [after - before for before, after in pairwise([b - a for a, b in pairwise(late)])]
-        of_runs.append(math.sqrt(math.fsum(bend**2 for bend in bends) / len(bends) / 6))
-    return statistics.fmean(of_runs) if of_runs else None
+def _oscillates(place: Place) -> Found:
+    found = _measured(place)
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    words = ", ".join(f"{algorithm_title(name)} ±{value:.2f}" for name, value in ordered)
+    return found["fedadam"] > found[_HERO], f"{place.where}: {words} points about the trend"
 
 
 def _caution(margin: float, *entries: Entry) -> str:

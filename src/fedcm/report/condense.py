@@ -32,6 +32,7 @@ def condensed(folder: RunFolder, mix_of: MixOf = lambda table, sha256: None) -> 
             summary=summary or summarise(lines, targets),
             versions=provenance.get("versions", {}),
             platform=provenance.get("platform", ""),
+            cpu=provenance.get("cpu", {}),
             started=provenance.get("started", ""),
             participation=participation(lines, table.get("split", {}).get("clients")),
             mix=mix_of(table, split) if split else None,

@@ -7,7 +7,8 @@ from typing import Any
 from fedcm.report.digest import Digest
 
 # what says nothing about the method: names and places, chance, and how the machine was used
-ASIDE = ("name", "seed", "cell.", "checkpoints.", "engine.", "evaluation.")
+ASIDE = ("name", "seed", "cell.", "checkpoints.", "engine.", "evaluation.", "federation.")
+_ROUNDING = ("federation.downlink", "federation.momentum", "federation.uplink")  # of what is sent; exact unless said
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -26,7 +27,16 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def of_method(digest: Digest) -> dict[str, str]:
     """The settings that make two runs replicates where they are equal, whatever their seeds."""
-    return {path: text for path, text in flat(digest.experiment).items() if not path.startswith(ASIDE)}
+    return {
+        path: text
+        for path, text in flat(digest.experiment).items()
+        if not path.startswith(ASIDE) or _rounds(path, text)
+    }
+
+
+def _rounds(path: str, text: str) -> bool:
+    """Does a setting of a federation change the numbers? Runs outside of one have none of these."""
+    return path in _ROUNDING and text != "exact"
 
 
 def differing(settings: Iterable[Mapping[str, str]]) -> list[str]:

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from fedcm.atomic import write_text
 from fedcm.refusal import Refused
+from fedcm.report.outcome import diverged_in
 from fedcm.settings import Section
 
 Count = Annotated[int, Field(ge=0)]
@@ -66,6 +67,7 @@ class Digest(Section):
     summary: dict[str, Any]
     versions: dict[str, str] = Field(default={})
     platform: str = ""
+    cpu: dict[str, str] = Field(default={})  # model and capability; empty in digests from before it was recorded
     started: str = ""
     participation: Participation = Participation()
     mix: Mix | None = None
@@ -125,6 +127,10 @@ class Digest(Section):
     def rounds_done(self) -> int:
         done = self.summary.get("rounds")
         return done if isinstance(done, int) else 0
+
+    @property
+    def diverged_in(self) -> int | None:
+        return diverged_in(self.state, self.rounds_done)
 
 
 def _is_number(value: object) -> bool:

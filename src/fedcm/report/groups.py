@@ -14,6 +14,8 @@ from typing import final
 
 from fedcm.report.differences import differing, of_method, told
 from fedcm.report.digest import Digest
+from fedcm.report.outcome import divergence
+from fedcm.report.rounding import hundredths
 
 MEASURES = {"mean_last_100": "mean of the last 100 rounds", "last": "last round", "best": "best round"}
 MAIN = "mean_last_100"
@@ -34,7 +36,9 @@ class Entry:
         return tuple(run for run in self.runs if run.state in ("finished", "diverged")) or self.runs
 
     def values(self, measure: str = MAIN) -> list[float]:
-        """In percent, one a run that was evaluated."""
+        """In percent, one a run that was evaluated; none where one diverged."""
+        if self.diverged:
+            return []
         return [100 * run.accuracy[measure] for run in self.counted if run.accuracy]
 
     def mean(self, measure: str = MAIN) -> float | None:
@@ -55,8 +59,14 @@ class Entry:
         return all(run.state in ("finished", "diverged") for run in self.counted)
 
     @property
-    def diverged(self) -> bool:
-        return any(run.state == "diverged" for run in self.runs)
+    def judged(self) -> bool:
+        """Is it over, with an accuracy or without one because it diverged?"""
+        return self.over and bool(self.values() or self.diverged)
+
+    @property
+    def diverged(self) -> str:
+        """In words, in place of an accuracy; nothing where no run did."""
+        return divergence([run.diverged_in for run in self.counted])
 
 
 @final
@@ -86,9 +96,9 @@ class Group:
     def leaders(self, cell: str, measure: str = MAIN) -> set[str]:
         """The labels of the rows with the highest mean among those that are over, where there is a choice."""
         means = {
-            row.label: round(mean, 2)
+            row.label: float(hundredths(mean))
             for row in self.rows
-            if cell in row.entries and row.entries[cell].over and not row.entries[cell].diverged
+            if cell in row.entries and row.entries[cell].over
             if (mean := row.entries[cell].mean(measure)) is not None
         }
         return {label for label, mean in means.items() if mean == max(means.values())} if len(means) > 1 else set()

@@ -3,6 +3,8 @@
 from fedcm.report.digest import Digest
 from fedcm.report.groups import MAIN, MEASURES, Entry, Group, Row
 from fedcm.report.markup import Html, boxed, joined, tag
+from fedcm.report.paper import other_scale
+from fedcm.report.rounding import hundredths
 from fedcm.report.sheet import Sheet
 from fedcm.report.words import accuracy, several
 
@@ -42,7 +44,6 @@ def _cell(group: Group, row: Row, cell: str, uniform: bool) -> Html:
         parts.append(tag("span", unseen, f"{entry.published:.2f}", class_="published", title="published"))
     notes = [several(len(entry.counted), "seed")] if not uniform else []
     notes += [_unfinished(entry)] if any(run.state in ("running", "stopped") for run in entry.runs) else []
-    notes += ["diverged"] if entry.diverged else []
     if notes:
         parts.append(tag("small", ", ".join(notes)))
     return tag("td", *parts)
@@ -50,10 +51,14 @@ def _cell(group: Group, row: Row, cell: str, uniform: bool) -> Html:
 
 def _figure(group: Group, row: Row, cell: str, entry: Entry, measure: str) -> Html:
     mean, deviation = entry.mean(measure), entry.deviation(measure)
+    if mean is None and entry.diverged:
+        return tag("span", entry.diverged, class_="diverged")
     if mean is None:
         return tag("span", "–", aria_label="not evaluated")
-    number = tag("b" if row.label in group.leaders(cell, measure) else "span", f"{mean:.2f}")
-    return joined(number, *([tag("span", f" ± {deviation:.2f}", class_="deviation")] if deviation is not None else []))
+    number = tag("b" if row.label in group.leaders(cell, measure) else "span", hundredths(mean))
+    return joined(
+        number, *([tag("span", f" ± {hundredths(deviation)}", class_="deviation")] if deviation is not None else [])
+    )
 
 
 def _unfinished(entry: Entry) -> str:
@@ -70,7 +75,12 @@ def _legend(group: Group) -> list[Html]:
     return [
         *words,
         *([Html(", published figures in "), tag("span", "grey", class_="published")] if _has_published(group) else []),
+        *([joined(f"; these are of another scale: {scale}")] if (scale := _scale(group)) else []),
     ]
+
+
+def _scale(group: Group) -> str:
+    return other_scale(run for row in group.rows for entry in row.entries.values() for run in entry.runs)
 
 
 def _has_published(group: Group) -> bool:
@@ -96,6 +106,7 @@ def result_sheet(group: Group, name: str) -> Sheet:
     }
     body = [(row.label, *(_text(row.entries.get(cell)) for cell in cells)) for row in group.rows]
     brackets = "; published figures in brackets" if _has_published(group) else ""
+    brackets += f", of another scale: {scale}" if (scale := _scale(group)) else ""
     caption = f"{group.title}: test accuracy in %, {MEASURES[MAIN]}, {_seeds(group)}{brackets}"
     return Sheet(name, caption, ("algorithm", *cells), tuple(body), frozenset(bold))
 
@@ -104,20 +115,21 @@ def _text(entry: Entry | None) -> str:
     if entry is None:
         return "–"
     published = f" ({entry.published:.2f})" if entry.published is not None else ""
-    marks = (" diverged" if entry.diverged else "") + ("" if entry.over else " …")
-    return accuracy(entry) + published + marks
+    return accuracy(entry) + published + ("" if entry.over else " …")
 
 
 def numbers_sheet(groups: tuple[Group, ...]) -> Sheet:
-    """Every number by itself, for other programs."""
+    """Every number by itself, for other programs; `diverged` are the rounds in which seeds did."""
     measured = [f"{measure}_{kind}" for measure in MEASURES for kind in ("mean", "deviation")]
-    head = ("table", "cell", "row", "algorithm", "seeds", "finished", *measured, "published")
+    head = ("table", "cell", "row", "algorithm", "seeds", "finished", "diverged", *measured, "published")
     body = []
     for group in groups:
         for row in group.rows:
             for cell, entry in row.entries.items():
                 figures = [f for measure in MEASURES for f in (entry.mean(measure), entry.deviation(measure))]
                 texts = ["" if figure is None else repr(figure) for figure in (*figures, entry.published)]
-                who = (group.title, cell, row.label, row.algorithm, str(len(entry.counted)), str(entry.over).lower())
+                finished = str(all(run.state == "finished" for run in entry.counted)).lower()
+                diverged = " ".join(str(run.diverged_in) for run in entry.counted if run.diverged_in is not None)
+                who = (group.title, cell, row.label, row.algorithm, str(len(entry.counted)), finished, diverged)
                 body.append((*who, *texts))
     return Sheet("numbers", "Every number of the report; accuracies in %", head, tuple(body))

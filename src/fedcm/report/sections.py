@@ -6,7 +6,9 @@ from fedcm.report.cost_table import cost_table
 from fedcm.report.differences import differing, flat
 from fedcm.report.groups import MAIN, MEASURES
 from fedcm.report.markup import Html, joined, table, tag
+from fedcm.report.outcome import divergence
 from fedcm.report.result_table import result_table
+from fedcm.report.rounding import hundredths
 from fedcm.report.story import Story, answer
 from fedcm.report.words import amount, duration, several
 
@@ -63,11 +65,12 @@ def costs(story: Story) -> Html | None:
 
 def runs(story: Story) -> Html:
     settings = [flat(run.experiment) for run in story.digests]
-    paths = [path for path in differing(settings) if not path.startswith(("cell.", "engine.")) and path != "name"]
+    aside = ("cell.", "engine.", "federation.", "name")
+    paths = [path for path in differing(settings) if not path.startswith(aside)]
     rows: list[list[object]] = []
     for run, own in zip(story.digests, settings, strict=True):
         accuracy = run.accuracy or {}
-        last = f"{100 * accuracy['last']:.2f} %" if accuracy else "–"
+        last = divergence([run.diverged_in]) or (f"{hundredths(100 * accuracy['last'])} %" if accuracy else "–")
         sent = amount(run.summary.get("bytes_down", 0) + run.summary.get("bytes_up", 0))
         facts = [run.state, f"{run.rounds_done} of {run.experiment['rounds']}", last, sent]
         facts.append(duration(run.summary.get("seconds", 0)))
@@ -92,7 +95,8 @@ def _all_settings(story: Story) -> Html:
 def _versions(story: Story) -> Html:
     def versions(run: int) -> tuple[tuple[str, str], ...]:
         digest = story.digests[run]
-        return (*digest.versions.items(), ("platform", digest.platform))
+        cpu = [("CPU", " ".join(digest.cpu.values()))] if digest.cpu else []
+        return (*digest.versions.items(), ("platform", digest.platform), *cpu)
 
     ordered = sorted(range(len(story.digests)), key=versions)
     rows = [

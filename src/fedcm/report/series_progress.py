@@ -53,12 +53,13 @@ def _live(passing: Iterator[Task | None], tasks: Sequence[Task], pace: "_Pace", 
 def _plain(passing: Iterator[Task | None], tasks: Sequence[Task], pace: "_Pace", console: Console) -> Iterator[Task]:
     last = time.monotonic()
     for over in passing:
+        left = pace.left()  # every time, since it is from these looks that the pace is known
         if time.monotonic() - last >= _PLAIN_EVERY:
             last = time.monotonic()
             active = ", ".join(
                 f"{task.run.name} {task.done}/{task.rounds}" for task in tasks if task.state == "running"
             )
-            print(f"{active}; {spoken(pace.left())} left for all", file=sys.stderr, flush=True)
+            print(f"{active}; {spoken(left)} left for all", file=sys.stderr, flush=True)
         if over is not None:
             yield over
 

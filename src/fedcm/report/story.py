@@ -9,6 +9,7 @@ from fedcm.report.claims import Claim, claims
 from fedcm.report.digest import Digest
 from fedcm.report.groups import MAIN, Group, grouped
 from fedcm.report.looks import Look, looks
+from fedcm.report.rounding import hundredths
 
 
 @final
@@ -49,7 +50,7 @@ def answer(group: Group) -> str:
     if tested:
         return f"{_listed(led, tested)}."
     means = [
-        f"{row.label} {mean:.2f} % in {cell}"
+        f"{row.label} {hundredths(mean)} % in {cell}"
         for row in group.rows
         for cell, entry in row.entries.items()
         if (mean := entry.mean(MAIN)) is not None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fedcm.report.differences import of_method
 from fedcm.report.digest import Digest
 from fedcm.report.groups import Entry, one_a_seed, surroundings, title_of
-from fedcm.report.words import score, scored
+from fedcm.report.words import accuracy, score
 
 _NEAR = (0.03, 0.3)  # "about 0.1": between its neighbours among the paper's values of α, that are far from the best
 Found = tuple[bool, str]  # does it hold there, and the numbers
@@ -29,7 +29,7 @@ def sweeps_of(digests: Sequence[Digest]) -> list[Sweep]:
     sweeps = []
     for by_alpha in found.values():
         entries = {alpha: Entry(tuple(one_a_seed(runs))) for alpha, runs in sorted(by_alpha.items())}
-        finished = {alpha: entry for alpha, entry in entries.items() if entry.over and entry.values()}
+        finished = {alpha: entry for alpha, entry in entries.items() if entry.judged}
         if len(finished) > 1:
             one = next(iter(finished.values())).runs[0]
             sweeps.append(Sweep(f"{title_of(one)}, {' · '.join(surroundings(one).values())}", finished))
@@ -50,4 +50,4 @@ def beats_one(sweep: Sweep) -> Found:
 
 
 def _by_alpha(sweep: Sweep) -> str:
-    return ", ".join(f"{alpha:g}: {scored(entry)}" for alpha, entry in sweep.entries.items())
+    return ", ".join(f"{alpha:g}: {accuracy(entry)}" for alpha, entry in sweep.entries.items())

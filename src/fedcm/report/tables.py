@@ -23,6 +23,8 @@ from fedcm.overrides import read_table
 from fedcm.planning import Estimate
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
+from fedcm.report.outcome import diverged_in, divergence
+from fedcm.report.rounding import hundredths
 from fedcm.report.series_progress import spoken
 from fedcm.series import Task
 
@@ -35,17 +37,19 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
     table.add_column("run", overflow="fold")
     for heading in ("last", "mean₁₀₀", "best", *[f"to {float(t):.0%}" for t in targets], "down", "up", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
-    means = {name: (s.get("accuracy") or {}).get("mean_last_100", -1.0) for name, s in summaries.items()}
+    lost = {name: divergence([_diverged_in(summary)]) for name, summary in summaries.items()}
+    accuracies = {name: {} if lost[name] else s.get("accuracy") or {} for name, s in summaries.items()}
+    means = {name: accuracy.get("mean_last_100", -1.0) for name, accuracy in accuracies.items()}
     for name, summary in summaries.items():
-        accuracy = summary.get("accuracy") or {}
+        last, mean, best = (_percent(accuracies[name].get(key)) for key in ("last", "mean_last_100", "best"))
         table.add_row(
-            escape(name) + (" (diverged)" if summary.get("outcome") == "diverged" else ""),
-            *[_percent(accuracy.get(key)) for key in ("last", "mean_last_100", "best")],
+            escape(name),
+            *(last, lost[name] or mean, best),
             *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
             _bytes(summary.get("bytes_down", 0)),
             _bytes(summary.get("bytes_up", 0)),
             f"{summary.get('seconds', 0):.1f} s",
-            style="bold" if len(summaries) > 1 and means[name] == max(means.values()) else None,
+            style="bold" if len(summaries) > 1 and means[name] == max(means.values()) >= 0 else None,
         )
     _print(table)
     print("accuracy: last, mean of those evaluated in the last 100 rounds, best; to x%: rounds until it was reached")
@@ -69,8 +73,9 @@ def series_table(tasks: Sequence[Task]) -> None:
         table.add_row(
             escape(cell),
             escape(algorithm),
-            str(sum(task.state == "finished" for task in group)),
-            *[_plus_minus(_over_seeds(group, key)) for key in ("mean_last_100", "last", "best")],
+            str(sum(task.state in ("finished", "diverged") for task in group)),
+            _lost(group) or _plus_minus(means[cell, algorithm]),
+            *[_plus_minus(_over_seeds(group, key)) for key in ("last", "best")],
             "–" if published is None else f"{published:.2f}",
             style="bold" if best else None,
         )
@@ -79,19 +84,28 @@ def series_table(tasks: Sequence[Task]) -> None:
 
 
 def _over_seeds(tasks: Sequence[Task], key: str) -> tuple[float, ...]:
-    """(mean,) of one seed, (mean, deviation) of several, () of none."""
-    values = [
-        100 * summary["accuracy"][key]
-        for task in tasks
-        if (summary := task.folder.read_summary()) and summary["outcome"] == "finished" and summary.get("accuracy")
-    ]
+    """(mean,) of one seed, (mean, deviation) of several, () of none, or where one diverged."""
+    summaries = [] if _lost(tasks) else _summaries(tasks)
+    values = [100 * summary["accuracy"][key] for summary in summaries if summary.get("accuracy")]
     if len(values) < 2:
         return tuple(values)
     return statistics.mean(values), statistics.stdev(values)
 
 
+def _lost(tasks: Sequence[Task]) -> str:
+    return divergence([_diverged_in(summary) for summary in _summaries(tasks)])
+
+
+def _summaries(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    return [summary for task in tasks if (summary := task.folder.read_summary())]
+
+
+def _diverged_in(summary: Mapping[str, Any]) -> int | None:
+    return diverged_in(summary.get("outcome", ""), summary.get("rounds", 0))
+
+
 def _plus_minus(value: tuple[float, ...]) -> str:
-    return " ± ".join(f"{part:.2f}" for part in value) or "–"
+    return " ± ".join(map(hundredths, value)) or "–"
 
 
 def plan_table(estimates: Sequence[Estimate], cores: int) -> None:
@@ -139,14 +153,14 @@ def runs_table(states: Sequence[dict[str, Any]]) -> None:
         table.add_column(heading, overflow="fold")
     colours = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red", "damaged": "red"}
     for state in states:
+        lost = divergence([diverged_in(state["state"], state["done"] or 0)])
         table.add_row(
             escape(state["name"]),
             escape(state["algorithm"] or "–"),
             escape("\n".join(_setting(name, value) for name, value in (state["settings"] or {}).items()) or "–"),
-            f"[{colours.get(state['state'], 'default')}]{state['state']}[/]",
+            f"[{colours.get(state['state'], 'default')}]{lost or state['state']}[/]",
             "–" if state["done"] is None else f"{state['done']}/{state['rounds']}",
-            _percent(state["last_accuracy"]),
-            _percent(state["best_accuracy"]),
+            *(_percent(None if lost else state[key]) for key in ("last_accuracy", "best_accuracy")),
         )
     _print(table)
     for state in states:
@@ -213,7 +227,7 @@ def _print(table: Table) -> None:
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2%}"
+    return "–" if value is None else f"{hundredths(100 * value)}%"
 
 
 def _bytes(count: float) -> str:

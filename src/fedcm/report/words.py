@@ -1,6 +1,9 @@
 """Numbers as a report writes them."""
 
+import math
+
 from fedcm.report.groups import MAIN, Entry
+from fedcm.report.rounding import hundredths
 
 
 def accuracy(entry: Entry, measure: str = MAIN) -> str:
@@ -10,17 +13,14 @@ def accuracy(entry: Entry, measure: str = MAIN) -> str:
     """
     mean, deviation = entry.mean(measure), entry.deviation(measure)
     if mean is None:
-        return "–"
-    return f"{mean:.2f}" + (f" ± {deviation:.2f}" if deviation is not None else "")
+        return entry.diverged or "–"
+    return hundredths(mean) + (f" ± {hundredths(deviation)}" if deviation is not None else "")
 
 
 def score(entry: Entry) -> float:
-    """What a claim counts: the mean in percent, and 0 for what diverged."""
-    return 0.0 if entry.diverged else entry.mean() or 0.0
-
-
-def scored(entry: Entry) -> str:
-    return "diverged" if entry.diverged else accuracy(entry)
+    """What a claim compares: the mean in percent; what diverged is below everything."""
+    mean = entry.mean()
+    return -math.inf if mean is None else mean
 
 
 def signed(points: float) -> str:
