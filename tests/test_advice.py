@@ -88,7 +88,7 @@ def test_the_command_tells_and_writes_nothing(fedcm: Callable[..., Answer], tmp_
     assert answer.code == 0, answer.err
     told = json.loads(answer.out)
     assert 0.01 <= told["alpha"] <= 1
-    assert told["client_lr"] in pytest.approx([0.1 / 3, 0.1, 0.3])
+    assert any(told["client_lr"] == pytest.approx(rate) for rate in (0.1 / 3, 0.1, 0.3))
     assert list(tmp_path.iterdir()) == [file]
     shown = fedcm("advise", file, "--rounds", 2)
     assert f"algorithm.alpha={told['alpha']:g}" in shown.out

@@ -12,7 +12,7 @@ from scenes import Answer, stopped_after, summary_of, whole
 from fedcm.processor import processor
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
-from fedcm.report.condense import condensed, participation, thinned
+from fedcm.report.condense import condensed, diagnoses, participation, thinned
 from fedcm.report.digest import read_digest, write_digest
 from fedcm.report.mixes import Mixes
 
@@ -143,3 +143,11 @@ def test_digests_are_written_one_a_run_and_make_the_same_page(
         assert fedcm("report", tmp_path / source, "-o", tmp_path / page).code == 0
     one, two = ((tmp_path / page / "tables" / "numbers.csv").read_text() for page in ("one", "two"))
     assert one == two
+
+
+def test_a_digest_keeps_what_diagnoses_found_and_not_what_they_cost() -> None:
+    told = [{"round": k, "diagnosis": {"drift": 0.1 * k, "seconds": 3.0, "clients": 5}} for k in (1, 3)]
+    found = diagnoses([{"round": 0}, told[0], {"round": 2}, told[1]])
+    assert found.round == [2, 4]
+    assert found.found == {"drift": [pytest.approx(0.1), pytest.approx(0.3)]}
+    assert diagnoses([{"round": 0}]).round == []

@@ -15,7 +15,7 @@ import pytest
 from made_digests import made, paper_grid, paper_sweep
 from scenes import Answer, stopped_after, whole
 
-from fedcm.report.digest import Digest, write_digest
+from fedcm.report.digest import Diagnoses, Digest, write_digest
 from fedcm.report.page import page
 from fedcm.report.story import answer, told
 from fedcm.report.writing import write_extras
@@ -204,3 +204,15 @@ def appeared(path: Path, before: str) -> str:
             return text
         time.sleep(0.05)
     raise AssertionError(f"{path} did not change")
+
+
+def test_diagnoses_stand_beside_the_curves_that_they_explain() -> None:
+    found = {"momentum_cosine": [0.125, 0.5], "drift": [1e-3, None], "unknown": [1.0, 2.0]}
+    watched = made(name="watched", diagnoses=Diagnoses(round=[10, 20], found=found))
+    text = html_of(watched, made("fedavg"))
+    assert "Why: drift, noise and momentum" in text
+    assert text.index('id="curves"') < text.index('id="diagnosis"') < text.index('id="costs"')
+    assert "Does the momentum point uphill?" in text
+    assert "0.125" in text
+    assert "Does the control point uphill?" not in text, "no run has one"
+    assert 'id="diagnosis"' not in html_of(made())

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
-from fedcm.report.digest import Curve, Digest, Mix, Participation
+from fedcm.report.digest import Curve, Diagnoses, Digest, Mix, Participation
 from fedcm.summary import summarise
 
 Lines = Sequence[dict[str, Any]]
@@ -37,6 +37,7 @@ def condensed(folder: RunFolder, mix_of: MixOf = lambda table, sha256: None) -> 
             participation=participation(lines, table.get("split", {}).get("clients")),
             mix=mix_of(table, split) if split else None,
             curve=thinned(lines),
+            diagnoses=diagnoses(lines),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if isinstance(error, Refused) else f"{type(error).__name__} {str(error).splitlines()[0]}"
@@ -67,6 +68,14 @@ def thinned(lines: Lines) -> Curve:
         for name, value in entry.items():
             columns[name].append(value)
     return Curve(**columns)
+
+
+def diagnoses(lines: Lines) -> Diagnoses:
+    """As they were measured; what they cost is no part of what they found."""
+    diagnosed = [line for line in lines if isinstance(line.get("diagnosis"), dict)]
+    names = sorted({name for line in diagnosed for name in line["diagnosis"]} - {"seconds", "clients"})
+    found = {name: [_rounded(line["diagnosis"].get(name)) for line in diagnosed] for name in names}
+    return Diagnoses(round=[line["round"] + 1 for line in diagnosed], found=found)
 
 
 def participation(lines: Lines, population: int | None) -> Participation:

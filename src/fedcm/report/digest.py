@@ -59,6 +59,19 @@ class Mix(Section):
         return self
 
 
+class Diagnoses(Section):
+    """What `--diagnose` measured: a column a quantity, an entry a diagnosed round."""
+
+    round: list[Count] = Field(default=[])
+    found: dict[str, list[float | None]] = Field(default={})
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> "Diagnoses":
+        if any(len(column) != len(self.round) for column in self.found.values()):
+            raise ValueError("the columns of the diagnoses must be equally long")
+        return self
+
+
 class Digest(Section):
     digest: Literal[1] = 1  # the format
     name: str
@@ -72,6 +85,7 @@ class Digest(Section):
     participation: Participation = Participation()
     mix: Mix | None = None
     curve: Curve = Curve()
+    diagnoses: Diagnoses = Diagnoses()
 
     @model_validator(mode="after")
     def _whole(self) -> "Digest":

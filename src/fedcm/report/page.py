@@ -30,6 +30,7 @@ def page(story: Story, stamp: str | None = None) -> str:
         result=sections.result(story),
         claims=sections.claims(story),
         curves_state="" if any(cell["rows"] for cell in data["cells"]) else "hidden",
+        diagnosis=_pictures("diagnosis", "Why: drift, noise and momentum", data["diagnosis"], _diagnosed),
         costs=sections.costs(story) or "",
         participation=_pictures("participation", "Participation", data["participation"], _times),
         mixes=_pictures("mixes", "Label mix of the clients", data["mixes"], _counts),
@@ -77,6 +78,19 @@ def _pictures(name: str, title: str, pictures: list[dict[str, Any]], numbers: An
 def _times(picture: dict[str, Any]) -> Html:
     rows: list[list[object]] = [[times, f"{clients:g}"] for times, clients in picture["times"]]
     return table(f"How often clients took part: {picture['title']}", ["rounds taken part in", "clients"], rows)
+
+
+def _diagnosed(picture: dict[str, Any]) -> Html:
+    rounds = sorted({round for line in picture["lines"] for round in line["round"]})
+    by_run = [dict(zip(line["round"], line["value"], strict=True)) for line in picture["lines"]]
+    rows: list[list[object]] = [[round, *(_told(values.get(round)) for values in by_run)] for round in rounds]
+    return table(
+        f"{picture['title']} ({picture['said']})", ["round", *(line["name"] for line in picture["lines"])], rows
+    )
+
+
+def _told(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
 
 
 def _counts(picture: dict[str, Any]) -> Html:

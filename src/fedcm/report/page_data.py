@@ -3,6 +3,7 @@
 from typing import Any
 
 from fedcm.report.averages import averaged
+from fedcm.report.diagnoses import diagnoses
 from fedcm.report.digest import Digest, Participation
 from fedcm.report.groups import Entry
 from fedcm.report.story import Story
@@ -26,6 +27,7 @@ def page_data(story: Story) -> dict[str, Any]:
             for group in story.groups
             for cell in group.cells
         ],
+        "diagnosis": diagnoses(story),
         "participation": participations(story),
         "mixes": mixes(story),
     }

@@ -1,4 +1,4 @@
-// Participation and label mixes.
+// Diagnoses, participation and label mixes.
 const shares = (picture) => picture.shown.map((row) => {
   const all = row.reduce((sum, count) => sum + count, 0) || 1;
   return row.map((count) => (100 * count) / all);
@@ -7,6 +7,14 @@ const shares = (picture) => picture.shown.map((row) => {
 const largest = Math.max(1, ...data.mixes.flatMap((picture) => shares(picture).flat()));
 
 const DRAWN = {
+  diagnosis: (picture) => [
+    picture.lines.map((line) => ({
+      x: line.round, y: line.value, name: plain(line.name), mode: line.round.length < 2 ? "markers" : "lines",
+      line: { color: colour(line.label), dash: data.looks[line.label].dash, width: data.looks[line.label].strong ? 3 : 2 },
+      marker: { color: colour(line.label), size: 8 }, hovertemplate: "%{y:.3~g}",
+    })),
+    { hovermode: "x unified", xaxis: small("round"), yaxis: small("", { type: picture.log ? "log" : "linear", exponentformat: "power" }) },
+  ],
   participation: (picture) => [
     [{ type: "bar", x: picture.times.map((t) => t[0]), y: picture.times.map((t) => t[1]),
       marker: { color: isDark() ? "#4DA3E6" : "#0072B2" }, hovertemplate: "%{y:.4~g} clients took part in %{x} rounds<extra></extra>" }],
