@@ -56,6 +56,10 @@ MAY_IMPORT = {
             "wiring",
         ),
     },
+    "advice": {
+        *("algorithm", "algorithms", "assembly", "diagnosis", "evaluate", "executors", "experiment", "schedule"),
+        *("threads", "training"),
+    },
     "diagnosis": {"algorithm", "chance", "executors", "threads"},
     "handoff": {"data", "algorithm", "assembly", "executors", "experiment", "record", "refusal"},
     "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
@@ -79,6 +83,7 @@ MAY_IMPORT = {
     "planning": {"assembly", "data", "evaluate", "experiment", "series", "threads"},
     "preflight": {"assembly", "planning", "series"},
     "reproduction": {"refusal"},
+    "theory": {"algorithm", "algorithms", "chance", "data", "refusal", "report", "theory"},
     "report": {
         *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "planning", "progress", "record"),
         *("refusal", "report", "series"),
@@ -111,6 +116,7 @@ def test_imports_point_one_way(part: str) -> None:
 def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
     """These put the others together, and nobody but the command line imports them."""
     last = {
+        "advice_commands",
         "api",
         "assembly",
         "cli",
@@ -126,6 +132,7 @@ def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
         "running",
         "starting",
         "team",
+        "theory_commands",
         "wiring",
     }
     parts = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}

@@ -40,7 +40,13 @@ def advise(
         assembly = assemble(without_trial(load(experiment, options.changes(settings, seed))), data_dir)
         setting = setting_of(assembly)
         try:
-            with probing(3 * rounds, stopping) as passing:
+            with probing(3 * rounds) as shown:
+
+                def passing(what: str, done: int, all: int) -> None:
+                    shown(done)
+                    if stopping():
+                        raise Stopped
+
                 seen = probe(assembly, rounds, passing)
         except Stopped:
             say("stopped; nothing was written")

@@ -4,11 +4,12 @@ There is no generator to save: a resumed run, another order and another machine 
 independent replicates (`seed + round` would make round 1 of seed 0 the twin of round 0 of seed 1).
 """
 
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import numpy as np
 
 
+@unique
 class Purpose(IntEnum):
     """What a draw is for. The numbers are part of every published result: never renumber, only add."""
 
@@ -21,7 +22,7 @@ class Purpose(IntEnum):
     KNOWN_PROBLEM = 7  # the made problems of fedcm.theory
     GRADIENT_NOISE = 8  # of their stochastic gradients
     RESAMPLING = 9  # of measured replicates, for a confidence interval
-    DIAGNOSIS = 7  # which clients a diagnosis looks at
+    DIAGNOSIS = 10  # which clients a diagnosis looks at
 
 
 def generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:

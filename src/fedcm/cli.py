@@ -18,6 +18,7 @@ from fedcm.refusal import Refused
 from fedcm.report_commands import report
 from fedcm.run_commands import resume, run
 from fedcm.signals import StopSignals
+from fedcm.theory_commands import theory_app
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,6 +52,7 @@ for command in (run, resume, compare, sweep, reproduce, report, advise):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(federation_app, name="federation")
+app.add_typer(theory_app, name="theory")
 
 
 @app.command()

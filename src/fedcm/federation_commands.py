@@ -22,6 +22,10 @@ federation_app = typer.Typer(
 An organiser makes it (`init`), each party starts its part (`server`, `site`), an admin runs experiments (`run`).""",
 )
 
+_CHANGEABLE = tuple(
+    f"federation.{key}"
+    for key in ("deadline", "quorum", "wait", "drop_after", "retry_after", "give_up_after", "norm_bound")
+)
 AdminKit = Annotated[
     Path, typer.Option("--kit", envvar="FEDCM_KIT", help="The admin's folder, as its operator got it.")
 ]
@@ -63,9 +67,12 @@ def run(
     party, chosen = read_kit(kit), load(experiment, options.changes(settings, seed))
     name = name or default_name(chosen)
     refuse_unusable_name(name)
+    if not detach:
+        _refuse_other_run(runs_dir / name)
     with admin_of(party) as admin:
         there = admin.connected()
-        asked = sites.split(",") if sites is not None else chosen.federation.sites or there
+        named = [site.strip() for site in (sites or "").split(",") if site.strip()]
+        asked = named or chosen.federation.sites or there
         if not asked:
             raise Refused(
                 f"a run needs sites, and none is connected to {party.host}; start one with `fedcm federation site`"
@@ -92,7 +99,7 @@ def resume(
 ) -> None:
     """Go on with a run that was stopped or lost, from the last round that the server has.
 
-    Settings under `federation` may be changed; everything else is as the run began.
+    How long to wait for whom may be changed; everything else is as the run began.
 
     Example: `fedcm federation resume demo-fedcm-seed1 --kit admins/lead@example.org --set federation.deadline=60`
     """
@@ -105,9 +112,11 @@ def resume(
     from fedcm.overrides import override
 
     for setting in settings or ():
-        if not setting.startswith("federation."):
-            raise Refused(f"a run goes on as it began, but for settings under federation, got {setting!r}")
+        if setting.partition("=")[0] not in _CHANGEABLE:
+            raise Refused(f"a run goes on as it began, but for {', '.join(_CHANGEABLE)}, got {setting!r}")
     party = read_kit(kit)
+    if not detach:
+        _refuse_other_run(runs_dir / run)
     with admin_of(party) as admin:
         before = admin.newest(run)
         if not before.over and admin.ask(before.id, "state") is not None:
@@ -270,20 +279,31 @@ def _fetched(admin: Any, job: str, run: str, runs_dir: Path, *, fresh: bool) -> 
     from fedcm.federation.outcome import RESULT
 
     place = runs_dir / run
-    if place.exists() and not fresh:
-        raise Refused(f"{str(place)!r} is there already; give another --runs-dir, or --fresh to replace it")
     with downloaded(admin, job) as folder:
         found = [file.parent for file in folder.rglob(f"{RESULT}/experiment.toml")]
         if not found:
             raise Refused(f"the run {run!r} has no result yet; `fedcm federation status {run}` tells how it stands")
+        if place.exists() and not fresh:
+            raise Refused(f"{str(place)!r} is there already; give another --runs-dir, or --fresh to replace it")
         runs_dir.mkdir(parents=True, exist_ok=True)
-        making = runs_dir / f".{run}.fetched"
-        shutil.rmtree(making, ignore_errors=True)
+        making, old = runs_dir / f".{run}.fetched", runs_dir / f".{run}.before"
+        for leftover in (making, old):
+            shutil.rmtree(leftover, ignore_errors=True)
         shutil.copytree(found[0], making)
         if place.exists():
-            shutil.rmtree(place)
+            place.rename(old)
         making.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
     return place
+
+
+def _refuse_other_run(place: Path) -> None:
+    """What was fetched before is fetched again; a run of one's own is not to be replaced by it."""
+    if place.exists() and not (place / "federation.log").is_file():
+        raise Refused(
+            f"{str(place)!r} is a run of its own, which the fetched one would replace; give another --name or "
+            "--runs-dir"
+        )
 
 
 for command in (

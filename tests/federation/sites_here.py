@@ -65,6 +65,9 @@ class Here:
     def reachable(self) -> set[str]:
         return set(SITES) - self.absent
 
+    def refuse_to_go_on(self) -> None:
+        pass
+
     def ask(
         self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
     ) -> Iterator[Answer]:

@@ -1,6 +1,7 @@
 """A run over sites, at the server: the simulator's bits, lost sites, bad replies, and going on where it was."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from safetensors.torch import load_file
 from sites_here import SITES, Here, experiment, federated, kits
 
 from fedcm.executors.executor import Stopped
-from fedcm.federation.leading import lead
+from fedcm.federation.leading import Begun, lead
 from fedcm.refusal import Refused
 from fedcm.running import drive
 from fedcm.starting import begin
@@ -21,7 +22,8 @@ def led(channel: Here, chosen: Any, lines: list[str] | None = None, go_on: bool 
     """All rounds; the run's folder."""
     server = channel.folder / "server"
     said = [] if lines is None else lines
-    for _ in lead(server, name, federated(chosen), channel, said.append, lambda: False, go_on=go_on):
+    begun = Begun(server, name, "lead@example.org", go_on)
+    for _ in lead(begun, federated(chosen), channel, said.append, lambda: False, lambda: None):
         pass
     return server / "runs" / name
 
@@ -60,7 +62,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path) -> None
     folder = kits(chosen, tmp_path)
     whole = led(Here(folder, federated(chosen)), chosen, name="whole")
     channel = Here(folder, federated(chosen))
-    rounds = lead(folder / "server", "r", federated(chosen), channel, print, lambda: False, go_on=False)
+    begun = Begun(folder / "server", "r", "lead@example.org", go_on=False)
+    rounds = lead(begun, federated(chosen), channel, print, lambda: False, lambda: None)
     next(rounds)
     next(rounds)
     rounds.close()  # the server dies after two rounds
@@ -133,6 +136,10 @@ BAD = {
     "a wrong round": (lambda w, a: (w | {"round": w["round"] - 1}, a), "answers round"),
     "another run": (lambda w, a: (w | {"run": "ab" * 16}, a), "answers round"),
     "no steps": (lambda w, a: (w | {"steps": 0}, a), "local steps"),
+    "an array for a round": (lambda w, a: (w | {"round": np.zeros(3)}, a), "answers round"),
+    "an array for steps": (lambda w, a: (w | {"steps": np.zeros(3)}, a), "cannot be read"),
+    "a lie about its steps": (lambda w, a: (w | {"steps": 10**9}, a), "where its data make"),
+    "a huge loss": (lambda w, a: (w | {"loss": 1.7e308}, a), "loss"),
     "no loss": (lambda w, a: (w | {"loss": float("nan")}, a), "loss"),
     "nothing in it": (lambda w, a: ({}, {}), "answers round None"),
     "a field too many": (lambda w, a: (w, a | {"more": np.zeros(3, np.float32)}), "belong"),
@@ -203,7 +210,8 @@ def test_a_site_that_is_not_connected_is_not_waited_for_and_may_come_later(tmp_p
     chosen = experiment(rounds=4, federation={"drop_after": 9})
     channel, lines = Here(kits(chosen, tmp_path), federated(chosen)), list[str]()
     channel.absent = {"c"}
-    rounds = lead(tmp_path / "server", "r", federated(chosen), channel, lines.append, lambda: False, go_on=False)
+    begun = Begun(tmp_path / "server", "r", "lead@example.org", go_on=False)
+    rounds = lead(begun, federated(chosen), channel, lines.append, lambda: False, lambda: None)
     assert next(rounds)["missed"] == ["c"]
     channel.absent = set()
     assert [line["missed"] for line in rounds] == [[], [], []]
@@ -241,3 +249,71 @@ def test_rounded_links_halve_the_bytes_and_the_record_says_so(tmp_path: Path) ->
         assert [2 * line[key] for line in rounded] == [line[key] for line in whole]
     assert rounded[1]["update_norm"] == pytest.approx(whole[1]["update_norm"], rel=0.05)
     assert rounded[1]["update_norm"] != whole[1]["update_norm"]
+
+
+def test_a_run_goes_on_for_whoever_began_it_alone(tmp_path: Path) -> None:
+    chosen = experiment(rounds=2)
+    channel = Here(kits(chosen, tmp_path), federated(chosen))
+    led(channel, chosen)
+    had: list[str] = []
+    stranger = Begun(tmp_path / "server", "r", "somebody@example.org", go_on=True)
+    with pytest.raises(Refused, match="who alone can go on"):
+        next(lead(stranger, federated(chosen), channel, print, lambda: False, lambda: had.append("it")))
+    assert not had, "what is not this admin's must not be published by its job"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"client": {"epochs": 1, "batch_size": 50, "lr": 0.9}},
+        {"federation": {"uplink": "float16"}},
+        {"participation": {"kind": "fixed", "clients": 2}},
+        {"seed": 6},
+    ],
+    ids=["rate", "link", "cohort", "seed"],
+)
+def test_a_run_goes_on_as_it_began_or_not_at_all(change: dict[str, Any], tmp_path: Path) -> None:
+    chosen = experiment(rounds=2)
+    channel = Here(kits(chosen, tmp_path), federated(chosen))
+    led(channel, chosen)
+    with pytest.raises(Refused, match="must go on with the experiment and the sites that it began with"):
+        led(channel, experiment(rounds=2, **change), go_on=True)
+    run = led(channel, experiment(rounds=2, federation={"deadline": 5, "quorum": 0.1}), go_on=True)
+    assert len(metrics(run)) == 2, "how long to wait for whom may change"
+
+
+def test_other_sites_than_it_began_with_are_refused(tmp_path: Path) -> None:
+    chosen = experiment(rounds=2)
+    channel = Here(kits(chosen, tmp_path), federated(chosen))
+    led(channel, chosen)
+    fewer = federated(chosen)
+    fewer = fewer.model_copy(update={"federation": fewer.federation.model_copy(update={"sites": ["a", "b"]})})
+    begun = Begun(tmp_path / "server", "r", "lead@example.org", go_on=True)
+    with pytest.raises(Refused, match="the sites that it began with"):
+        next(lead(begun, fewer, channel, print, lambda: False, lambda: None))
+
+
+def test_rounds_are_not_spent_while_too_few_sites_are_there(tmp_path: Path) -> None:
+    """Two of three go away after the first round and come back: the second round waits for them."""
+    chosen = experiment(rounds=3, federation={"quorum": 0.9, "deadline": 60})
+    channel = Here(kits(chosen, tmp_path), federated(chosen))
+    begun = Begun(tmp_path / "server", "r", "lead@example.org", go_on=False)
+    rounds = lead(begun, federated(chosen), channel, print, lambda: False, lambda: None)
+    next(rounds)
+    channel.absent = {"a", "b"}
+    threading.Timer(1.0, channel.absent.clear).start()
+    assert [line["cohort"] for line in rounds] == [3, 3]
+
+
+def test_a_stop_is_heard_between_rounds_and_while_sites_are_awaited(tmp_path: Path) -> None:
+    chosen, stop = experiment(rounds=3, federation={"deadline": 600}), threading.Event()
+    channel = Here(kits(chosen, tmp_path), federated(chosen))
+    begun = Begun(tmp_path / "server", "r", "lead@example.org", go_on=False)
+    rounds = lead(begun, federated(chosen), channel, print, stop.is_set, lambda: None)
+    next(rounds)
+    channel.absent = {"a", "b", "c"}
+    threading.Timer(0.5, stop.set).start()
+    with pytest.raises(Stopped, match="an admin asked"):
+        next(rounds)
+    channel.absent = set()
+    assert len(metrics(led(channel, chosen, go_on=True))) == 3

@@ -27,11 +27,16 @@ class Unreachable(Refused):
     """The server did not answer."""
 
 
+class EngineSaysNo(Refused):
+    """The server answered, and did not do what it was asked."""
+
+
 class Job(NamedTuple):
     id: str
     run: str
     state: str  # the engine's word
     submitted: str
+    by: str  # the admin whose it is
 
     @property
     def over(self) -> bool:
@@ -58,16 +63,25 @@ class Admin:
         """Newest first; of one run, or of all."""
         listed = self._do(lambda: self._session.list_jobs(detailed=True, reverse=True))
         found = [
-            Job(job["job_id"], job.get("job_name", job.get("name", "")), job["status"], _time(job.get("submit_time")))
+            Job(
+                job["job_id"],
+                job.get("job_name", job.get("name", "")),
+                job["status"],
+                _time(job.get("submit_time")),
+                job.get("submitter_name", ""),
+            )
             for job in listed
         ]
         found.sort(key=lambda job: job.submitted, reverse=True)
         return [job for job in found if run in (None, job.run)]
 
     def newest(self, run: str) -> Job:
-        found = self.jobs(run)
+        """Of this admin's own: somebody else's of that name is another run."""
+        found = [job for job in self.jobs(run) if job.by == self.kit.name]
         if not found:
-            raise Refused(f"there is no run {run!r} at {self.kit.host}; `fedcm federation status` lists them")
+            raise Refused(
+                f"{self.kit.name} has no run {run!r} at {self.kit.host}; `fedcm federation status` lists all runs"
+            )
         return found[0]
 
     def state(self, job: str) -> str:
@@ -85,20 +99,16 @@ class Admin:
 
     def ask(self, job: str, what: str) -> dict[str, Any] | None:
         """What a run that goes on says of itself; None when it does not go on."""
-        from nvflare.fuel.flare_api.api_spec import CommandError, InternalError, JobNotFound, JobNotRunning, NoReply
-
         from fedcm.federation.controller import ASK
 
         try:
             return self._do(lambda: self._session.do_app_command(job, ASK, {"what": what}))
-        except (JobNotRunning, JobNotFound, NoReply, InternalError, CommandError):
+        except EngineSaysNo:
             return None
 
     def abort(self, job: str) -> None:
         """One that does not run any more stays as it is."""
-        from nvflare.fuel.flare_api.api_spec import InternalError
-
-        with contextlib.suppress(InternalError):
+        with contextlib.suppress(EngineSaysNo):
             self._do(lambda: self._session.abort_job(job))
 
     def results(self, job: str, destination: Path) -> Path:
@@ -115,8 +125,10 @@ class Admin:
             raise Unreachable(f"the server {self.kit.host} does not answer ({error})") from None
         except api_spec.AuthorizationError as error:
             raise Refused(f"{self.kit.name} is not allowed to do this in {self.kit.federation}: {error}") from None
-        except (api_spec.JobNotDone, api_spec.InvalidJobDefinition, api_spec.AuthenticationError) as error:
-            raise Refused(f"the server refuses: {error}") from None
+        except Unreachable:
+            raise
+        except Exception as error:  # the engine has a dozen kinds, of which some are plain RuntimeErrors
+            raise EngineSaysNo(f"the server {self.kit.host} refuses: {' '.join(str(error).split())}") from None
 
 
 def _time(given: Any) -> str:

@@ -33,11 +33,12 @@ class Channel(Protocol):
         """The sites that take part now."""
         ...
 
+    def refuse_to_go_on(self) -> None:
+        """Raises `Stopped` of `fedcm.executors.executor` when nobody waits for the run any more."""
+        ...
+
     def ask(
         self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
     ) -> Iterator[Answer]:
-        """Answers as they come, at most one a site, until all are there or the deadline has passed.
-
-        Raises `Stopped` of `fedcm.executors.executor` when the run is to end.
-        """
+        """Answers as they come, at most one a site, until all are there or the deadline has passed; or `Stopped`."""
         ...

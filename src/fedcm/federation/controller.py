@@ -2,8 +2,9 @@
 
 import queue
 import shutil
+import threading
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
@@ -11,7 +12,7 @@ from typing import Any, final
 from nvflare.apis.client import Client
 from nvflare.apis.controller_spec import ClientTask, Task
 from nvflare.apis.dxo import DXO, DataKind, from_shareable
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
@@ -19,19 +20,26 @@ from nvflare.apis.signal import Signal
 
 from fedcm.atomic import write_text
 from fedcm.executors.executor import Diverged, Stopped
-from fedcm.executors.group import Unwritten, WorkerFailed
 from fedcm.experiment import read
 from fedcm.federation.channel import Answer, Deadline
 from fedcm.federation.frames import Arrays
-from fedcm.federation.leading import RUNS, lead
+from fedcm.federation.leading import RUNS, Begun, lead
 from fedcm.federation.outcome import LOG, RESULT, Outcome
 from fedcm.federation.server_settings import FILE as SETTINGS
 from fedcm.federation.server_settings import load_server_settings
 from fedcm.federation.site_settings import refuse_foreign_code
-from fedcm.refusal import Refused
 from fedcm.starting import refuse_unusable_name
 
 ASK = "fedcm"  # the topic under which an admin asks about a run
+_LOGS = "logs"  # in the server's kit: what happened in each run, a line each
+_PUBLISHED = (
+    "experiment.toml",
+    "provenance.json",
+    "metrics.jsonl",
+    "summary.json",
+    "model.safetensors",
+    "federation.json",
+)
 _LOOK = 0.05  # seconds between two looks whether to stop
 _TAIL = 200  # lines of the log that are told
 
@@ -40,15 +48,17 @@ _TAIL = 200  # lines of the log that are told
 class FederatedTraining(Controller):
     def __init__(self, run: str, experiment: str, go_on: bool = False, task_check_period: float = 0.05) -> None:
         """`run` is its name in the server's kit, `experiment` its TOML with every site named; `go_on` says whether it
-        must be there already."""
+        may be there already."""
         super().__init__(task_check_period=task_check_period)
         refuse_unusable_name(run)  # files are named after it, and a job can be made by hand
         self.run = run
         self.experiment = experiment
         self.go_on = go_on
-        self.outcome = Outcome(run=run, state="starting")
-        self.stopping = False
-        self.asked_to_stop = False  # by an admin, rather than by the engine
+        self.led = False  # this job has the run in hand: what is in its folder is this job's to publish
+        self._outcome = Outcome(run=run, state="starting")
+        self._changing = threading.Lock()  # late answers are told from the engine's own threads
+        self._asked = ""  # by an admin: "stop", or "pause" to go on in another job
+        self._channel: _Tasks | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         engine: Any = fl_ctx.get_engine()
@@ -56,97 +66,108 @@ class FederatedTraining(Controller):
         engine.register_app_command(ASK, self._told)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        channel = _Tasks(self, fl_ctx, lambda: self.stopping or abort_signal.triggered)
+        self._channel = channel = _Tasks(self, fl_ctx, lambda: abort_signal.triggered)
         try:
             table = tomllib.loads(self.experiment)
             allowed = load_server_settings(self.kit).limits.code
             refuse_foreign_code(table, allowed, "this server", SETTINGS)  # reading one imports what it names
             experiment = read(table)
-            self.outcome = self.outcome.at(state="running", rounds=experiment.rounds)
-            rounds = lead(self.kit, self.run, experiment, channel, self._say, channel.stopped, go_on=self.go_on)
-            for metrics in rounds:
-                absent = sorted(set(experiment.federation.sites) - channel.reachable())
-                self.outcome = self.outcome.at(metrics=metrics, absent=absent)
-            self.outcome = self.outcome.at(state="finished")
+            self._now(state="running", rounds=experiment.rounds, sites=sorted(experiment.federation.sites))
+            begun = Begun(self.kit, self.run, _submitter(fl_ctx), go_on=self.go_on)
+            for metrics in lead(begun, experiment, channel, self._say, lambda: bool(self._asked), self._has_it):
+                self._now(metrics=metrics)
+            self._now(state="finished")
         except Stopped as stopped:
-            if abort_signal.triggered and not self.asked_to_stop:
+            if abort_signal.triggered and not self._asked:
                 self._say(f"the engine ended the job of {self.run}; the run can go on in another")
                 self._publish(fl_ctx)
                 return
-            self.outcome = self.outcome.at(state="stopped", why=str(stopped))
+            self._now(state="paused" if self._asked == "pause" else "stopped", why=str(stopped))
         except Diverged as reason:
-            self.outcome = self.outcome.at(state="diverged", why=str(reason))
-        except (Refused, OSError, Unwritten, WorkerFailed) as refusal:
-            self.outcome = self.outcome.at(state="failed", why=str(refusal))
-        self._say(f"run {self.run} {self.outcome.state}" + (f": {self.outcome.why}" if self.outcome.why else ""))
+            self._now(state="diverged", why=str(reason))
+        except Exception as refusal:  # one that left this function would be known to nobody but the engine's log
+            self.logger.exception("the run failed")
+            self._now(state="failed", why=" ".join(str(refusal).split()) or type(refusal).__name__)
+        self._say(f"run {self.run} {self._outcome.state}" + (f": {self._outcome.why}" if self._outcome.why else ""))
         self._publish(fl_ctx)
-        if self.outcome.state in ("failed", "diverged"):
-            self.system_panic(self.outcome.why, fl_ctx)  # so that the engine's own word for the job says it too
+        if self._outcome.state in ("failed", "diverged"):
+            self.system_panic(self._outcome.why, fl_ctx)  # so that the engine's own word for the job says it too
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        self.stopping = True
+        pass
 
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
         self._say(f"{client.name} answered too late and does not count")
 
+    def _has_it(self) -> None:
+        self.led = True
+
+    def _now(self, **changes: Any) -> None:
+        with self._changing:
+            self._outcome = self._outcome.at(**changes)
+
     def _say(self, line: str) -> None:
         self.logger.info(line)
         line = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}"
-        self.outcome = self.outcome.at(lines=[*self.outcome.lines, line][-_TAIL:])
-        folder = self.kit / RUNS
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{self.run}.log").open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        with self._changing:
+            self._outcome = self._outcome.at(lines=[*self._outcome.lines, line][-_TAIL:])
+            file = self._log_file()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("a", encoding="utf-8") as log:
+                log.write(f"{line}\n")
 
     def _told(self, topic: str, asked: Any, fl_ctx: FLContext) -> dict[str, Any]:
-        """What an admin may ask of a run that goes on: how far it is, its log; or to stop after this round."""
-        if isinstance(asked, dict) and asked.get("what") == "stop":
-            self.asked_to_stop = self.stopping = True
-        return self.outcome.model_dump()
+        """What an admin may ask of a run that goes on: how far it is; or to end this job when its round is done."""
+        what = asked.get("what") if isinstance(asked, dict) else None
+        if what in ("stop", "pause") and self._asked != "stop":
+            self._asked = what
+        there = set() if self._channel is None else self._channel.reachable()
+        with self._changing:
+            return self._outcome.at(absent=sorted(set(self._outcome.sites) - there)).model_dump()
 
-    def _log(self) -> list[str]:
-        file = self.kit / RUNS / f"{self.run}.log"
-        return file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    def _log_file(self) -> Path:
+        return self.kit / _LOGS / f"{self.run}.log"
 
     def _publish(self, fl_ctx: FLContext) -> None:
         """What an admin can fetch goes where the engine takes a job's results from."""
         engine: Any = fl_ctx.get_engine()
-        place, folder = (
-            Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT,
-            self.kit / RUNS / self.run,
-        )
+        place = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT
         place.mkdir(parents=True, exist_ok=True)
-        names = (
-            "experiment.toml",
-            "provenance.json",
-            "metrics.jsonl",
-            "summary.json",
-            "model.safetensors",
-            "federation.json",
-        )
-        for name in names:
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, place / name)
-        write_text(place / LOG, "\n".join([*self._log(), ""]))
-        if self.outcome.over:  # without it, whoever follows the run takes the job for lost
-            write_text(place / "outcome.json", self.outcome.model_dump_json(indent=2))
+        if self.led:
+            for file in (self.kit / RUNS / self.run / name for name in _PUBLISHED):
+                if file.is_file():
+                    shutil.copyfile(file, place / file.name)
+            shutil.copyfile(self._log_file(), place / LOG)
+        else:
+            write_text(place / LOG, "\n".join([*self._outcome.lines, ""]))
+        if self._outcome.over:  # without it, whoever follows the run takes the job for lost
+            write_text(place / "outcome.json", self._outcome.model_dump_json(indent=2))
+
+
+def _submitter(fl_ctx: FLContext) -> str:
+    meta = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
+    return str(meta.get("submitter_name", "")) if isinstance(meta, dict) else ""
 
 
 @final
 class _Tasks:
     """The engine's task plane as a channel."""
 
-    def __init__(self, controller: Controller, fl_ctx: FLContext, stopped: Any) -> None:
+    def __init__(self, controller: Controller, fl_ctx: FLContext, aborted: Callable[[], bool]) -> None:
         self.controller = controller
         self.fl_ctx = fl_ctx
-        self.stopped = stopped
+        self.aborted = aborted
 
     def reachable(self) -> set[str]:
         engine: Any = self.fl_ctx.get_engine()
         gone = self.controller.get_client_disconnect_time
         return {client.name for client in engine.get_clients() if gone(client.name) is None}
+
+    def refuse_to_go_on(self) -> None:
+        if self.aborted():
+            raise Stopped("the engine ended the job")
 
     def ask(
         self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
@@ -173,8 +194,7 @@ class _Tasks:
 
     def _next(self, answers: "queue.SimpleQueue[Answer]", standing: Task, deadline: Deadline) -> Answer | None:
         while True:
-            if self.stopped():
-                raise Stopped("somebody asked to stop")
+            self.refuse_to_go_on()
             left = deadline.left if standing.completion_status is None else 0.0  # nobody is left who could answer
             try:
                 return answers.get(timeout=min(max(left, 0.001), _LOOK))

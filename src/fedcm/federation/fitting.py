@@ -42,7 +42,7 @@ def try_experiment(kit: Kit, settings: SiteSettings, data: Dataset, path: Path) 
     )
     yield good("limits", f"this site allows the experiment {experiment.name!r}")
     own = read_section(Description, described(data, {}, with_sums=experiment.federation.mean is None))
-    terms = agree({kit.name: own}, experiment.federation)  # those of this site alone: others may know more classes
+    terms, _ = agree({kit.name: own}, experiment.federation)  # of this site alone: others may know more classes
     asked_for = experiment.participation.clients if isinstance(experiment.participation, FixedSize) else 1
     assembly = assemble_on(experiment, own_data(data, terms, population=asked_for))
     yield good("experiment", f"{experiment.model.name} of {assembly.problem.size:,} parameters takes these data")

@@ -24,6 +24,9 @@ _STARTING = 120.0  # seconds that a job may take until its run answers
 _QUIET = 30.0  # seconds that it may be silent once it has answered
 _ENDING = 120.0  # seconds that the engine may take to end a job whose run is over
 _APART = 5.0  # seconds that a site is back before the run is begun again for it
+_GATHERING = 20.0  # seconds that sites are waited for before a run is submitted again
+_PROGRESS = 5  # rounds after which a loss is forgotten
+_ABORTED = "FINISHED:ABORTED"
 _OVER, _GOES_ON = "FINISHED", ("DISPATCHED", "RUNNING")  # how the engine's words for a job begin
 
 
@@ -79,11 +82,16 @@ class _Watch:
         self.heard = False
         self.apart = _Silence()  # a site is there, and not in the job
         self.taking_in = False
+        self.taken_in = 0  # times
+        self.lost_at = 0  # the round in which a job was lost last
+        self.round = 0  # that was told last
         self.told: set[str] = set()
 
     def look(self, admin: Admin) -> Outcome | None:
         """How the run stands; None while that is not known."""
         outcome, state = outcome_of(admin, self.job), admin.state(self.job)
+        if outcome is None and state == _ABORTED and not self.heard:
+            return Outcome(run=self.run, state="stopped", why="it was stopped before it began")
         if outcome is None:
             may_be_silent = _QUIET if self.heard else _STARTING
             if state.startswith(_OVER) or (state.startswith(_GOES_ON) and self.silent.lasts(may_be_silent)):
@@ -91,7 +99,11 @@ class _Watch:
             return None
         self.silent.ends()
         self.heard = True
-        if outcome.state == "stopped" and self.taking_in:
+        self.round = max(outcome.metrics.get("round", 0), self.round)
+        if self.round >= self.lost_at + _PROGRESS:
+            self.left = self.restarts  # what went wrong is behind it
+        if outcome.state == "paused":
+            self.settle(admin)
             self._again(admin)
             return outcome.at(state="starting")
         if outcome.state == "running" and not self.taking_in:
@@ -114,10 +126,11 @@ class _Watch:
         back = sorted(set(absent) & set(admin.connected())) if absent else []
         if not back:
             self.apart.ends()
-        elif self.apart.lasts(_APART):
+        elif self.apart.lasts(_APART * 2**self.taken_in):  # one that comes and goes is waited for ever longer
             self.say(f"{', '.join(back)} is connected again; {self.run} goes on with it in another job")
-            admin.ask(self.job, "stop")
+            admin.ask(self.job, "pause")
             self.taking_in = True
+            self.taken_in += 1
 
     def _lost(self, admin: Admin, state: str) -> None:
         if not self.left:
@@ -125,13 +138,23 @@ class _Watch:
                 f"the run {self.run!r} was lost {self.restarts + 1} times; see `fedcm federation logs {self.run}`"
             )
         self.left -= 1
+        self.lost_at = self.round
         self.say(f"the engine lost the job of {self.run} ({state.lower()}); it goes on in another one")
         if not state.startswith(_OVER):
             admin.abort(self.job)
         self._again(admin)
 
     def _again(self, admin: Admin) -> None:
-        self.job = submit(admin, self.run, self.experiment, go_on=True)
+        """In another job, once the sites have found back to a server that was away; or in the one that was submitted
+        before the answer to it was lost."""
+        waiting = _Silence()
+        while set(self.experiment.federation.sites) - set(admin.connected()) and not waiting.lasts(_GATHERING):
+            time.sleep(_LOOK)
+        newest = admin.newest(self.run)
+        if newest.id != self.job and not newest.over:
+            self.job = newest.id
+        else:
+            self.job = submit(admin, self.run, self.experiment, go_on=True)
         self.silent, self.apart, self.taking_in, self.heard = _Silence(), _Silence(), False, False
 
 
@@ -174,6 +197,8 @@ def left_behind(admin: Admin, job: str) -> Outcome | None:
         with downloaded(admin, job) as folder:
             for file in folder.rglob(f"{RESULT}/outcome.json"):
                 return Outcome.model_validate_json(file.read_text(encoding="utf-8"))
-    except (Refused, OSError, ValueError):
+    except Unreachable:
+        raise
+    except (Refused, ValueError):
         pass
     return None

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from math import ceil
 from pathlib import Path
 from typing import Any
 
 from fedcm.experiment import Experiment, to_toml
+from fedcm.federation.quorum import quorum_of
 
 APP = "app"
 CONTROLLER = "fedcm.federation.controller.FederatedTraining"
@@ -16,7 +16,7 @@ _INTERVAL = 0.05  # seconds between a site's requests for a task; the engine's o
 
 
 def write_job(folder: Path, run: str, experiment: Experiment, *, go_on: bool) -> Path:
-    """The job's folder, named like the run; `go_on` says whether the run must be there already."""
+    """The job's folder, named like the run; `go_on` says whether the run may be there already."""
     sites, text = sorted(experiment.federation.sites), to_toml(experiment)
     workflow = {"id": "rounds", "path": CONTROLLER, "args": {"run": run, "experiment": text, "go_on": go_on}}
     executor = {"path": EXECUTOR, "args": {"experiment": text, "sites": sites}}
@@ -30,7 +30,7 @@ def write_job(folder: Path, run: str, experiment: Experiment, *, go_on: bool) ->
     meta = {
         "name": run,
         "resource_spec": {},
-        "min_clients": max(ceil(experiment.federation.quorum * len(sites)), 1),
+        "min_clients": quorum_of(len(sites), experiment.federation.quorum),  # who comes later is not in this job
         "deploy_map": {APP: ["server", *sites]},
         "custom_props": {"experiment": text},  # whence a run that was lost is submitted again
     }

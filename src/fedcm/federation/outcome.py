@@ -12,9 +12,10 @@ LOG = "federation.log"  # in it: what happened, a line each
 
 class Outcome(Section):
     run: str
-    state: Literal["starting", "running", "finished", "stopped", "diverged", "failed"]
+    state: Literal["starting", "running", "finished", "stopped", "paused", "diverged", "failed"]
     rounds: int = 0
     metrics: dict[str, Any] = Field(default={})  # of the last round
+    sites: list[str] = Field(default=[])  # of the run
     absent: list[str] = Field(default=[])  # sites of the run that its job does not reach
     why: str = ""
     lines: list[str] = Field(default=[])  # of its log, the last of those since this job began

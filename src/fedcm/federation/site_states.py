@@ -17,7 +17,7 @@ from fedcm.checkpoint import save_tensors
 from fedcm.refusal import Refused
 
 NEVER = -1  # no round of this site has counted yet
-_SPARE = 3  # counted states that stay: the server may go back to an older checkpoint
+SPARE = 3  # counted states that stay: the server may go back to an older checkpoint
 
 
 @final
@@ -34,7 +34,7 @@ class SiteStates:
         rounds = self._rounds()
         for late in (r for r in rounds if r > counted):
             self._file(late).unlink(missing_ok=True)
-        for old in [r for r in rounds if r <= counted][:-_SPARE]:
+        for old in [r for r in rounds if r <= counted][:-SPARE]:
             self._file(old).unlink(missing_ok=True)
         return self.unseen if counted == NEVER else self._read(counted)
 

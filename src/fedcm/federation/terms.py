@@ -6,16 +6,17 @@ that a common normalisation needs: integers, so that it is to the bit the one of
 
 import json
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedcm.atomic import write_text
 from fedcm.data.dataset import Dataset, Normalisation
 from fedcm.data.examples import byte_sums, normalisation_from
-from fedcm.experiment import Count, Federation
+from fedcm.experiment import Federation
 from fedcm.refusal import Refused
 from fedcm.settings import Section, read_section
 
@@ -28,9 +29,23 @@ class Description(Section):
     examples: Annotated[int, Field(ge=1, lt=2**40)]
     shape: list[Annotated[int, Field(ge=1, lt=2**31)]]  # of one example
     kind: Annotated[str, Field(pattern="^(uint8|int64|float32)$")]  # of its numbers
-    classes: Count | None  # None for a regression
+    classes: Annotated[int, Field(ge=1, le=10**6)] | None  # None for a regression
     sums: list[list[Annotated[int, Field(ge=0)]]] = Field(default=[])  # of bytes, a channel each: count, Σx, Σx²
     versions: dict[str, str] = Field(default={})
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Description":
+        """Sums that so many bytes can have: Σx ≤ 255·n, Σx² ≤ 255·Σx and (Σx)² ≤ n·Σx²."""
+        channels = self.shape[0] if len(self.shape) > 1 else 1
+        count = self.examples * prod(self.shape) // channels
+        for sums in self.sums:
+            if len(sums) != 3 or sums[0] != count or not (sums[1] <= 255 * count and sums[2] <= 255 * sums[1]):
+                raise ValueError("sums must be those of its examples")
+            if sums[1] ** 2 > count * sums[2]:
+                raise ValueError("sums must be those of its examples")
+        if self.sums and len(self.sums) != channels:
+            raise ValueError(f"sums must be given for each of {channels} channels")
+        return self
 
 
 def described(data: Dataset, versions: dict[str, str], *, with_sums: bool) -> dict[str, Any]:
@@ -60,25 +75,35 @@ class Terms(Section):
         return None if self.mean is None or self.std is None else Normalisation(tuple(self.mean), tuple(self.std))
 
 
-def agree(said: Mapping[str, Description], settings: Federation) -> Terms:
-    """The terms that hold for all who have described themselves; refused where they cannot share a model."""
-    names = sorted(said)
-    first = said[names[0]]
-    for name in names[1:]:
-        refuse_stranger(name, said[name], Terms(shape=first.shape, kind=first.kind, classes=first.classes), names[0])
-    known = [own.classes for own in said.values() if own.classes is not None]
+def agree(said: Mapping[str, Description], settings: Federation) -> tuple[Terms, dict[str, str]]:
+    """The terms of most of those who have described themselves; and of the others, why they cannot take part."""
+    kinds: dict[tuple[Any, ...], list[str]] = {}
+    for name in sorted(said):
+        own = said[name]
+        kinds.setdefault((tuple(own.shape), own.kind, own.classes is None), []).append(name)
+    names = max(kinds.values(), key=len)  # of equally many those with the first name
+    first, known = said[names[0]], [own.classes for own in map(said.__getitem__, names) if own.classes is not None]
     classes = settings.classes or (max(known) if known else None)
+    mean, std = settings.mean, settings.std
     if first.kind != "uint8":
-        return Terms(shape=first.shape, kind=first.kind, classes=classes)
-    if settings.mean is not None:
-        return Terms(shape=first.shape, kind=first.kind, classes=classes, mean=settings.mean, std=settings.std)
-    common = _common_normalisation([said[name].sums for name in names])
-    mean, std = list(common.mean), list(common.std)
-    return Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std)
+        mean = std = None
+    elif mean is None:
+        names = [name for name in names if said[name].sums]
+        if not names:
+            raise Refused("sites with bytes must tell their sums, or federation.mean and federation.std be given")
+        common = _common_normalisation([said[name].sums for name in names])
+        mean, std = list(common.mean), list(common.std)
+    terms, why = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std), {}
+    for name, own in said.items():
+        try:
+            refuse_stranger(name, own, terms)
+        except Refused as refusal:
+            why[name] = str(refusal)
+    return terms, why
 
 
-def refuse_stranger(name: str, own: Description, terms: Terms, others: str = "the others") -> None:
-    """Refuse examples that one model could not take with those of the others."""
+def refuse_stranger(name: str, own: Description, terms: Terms) -> None:
+    """Refuse examples that the run's model could not take."""
     for what, mine, theirs in (
         ("shape", own.shape, terms.shape),
         ("kind", own.kind, terms.kind),
@@ -86,10 +111,10 @@ def refuse_stranger(name: str, own: Description, terms: Terms, others: str = "th
     ):
         if mine != theirs:
             raise Refused(
-                f"the examples of all sites must have one shape and kind, and {name} has the {what} {mine} where "
-                f"{others} has {theirs}"
+                f"the examples of all sites must have one shape and kind, and {name} has the {what} {mine} where the "
+                f"others have {theirs}"
             )
-    if own.classes is not None and terms.classes is not None and others == "the others" and own.classes > terms.classes:
+    if own.classes is not None and terms.classes is not None and own.classes > terms.classes:
         raise Refused(f"the labels of {name} must be below {terms.classes}, the run's classes, got {own.classes - 1}")
 
 
@@ -97,14 +122,23 @@ def _common_normalisation(sums: Sequence[list[list[int]]]) -> Normalisation:
     return normalisation_from([[sum(own) for own in zip(*sites, strict=True)] for sites in zip(*sums, strict=True)])
 
 
-def write_terms(run: Path, terms: Terms, sites: Sequence[str], run_id: str) -> None:
-    write_text(run / FILE, json.dumps({"id": run_id, "sites": list(sites), "terms": terms.model_dump()}, indent=2))
+class Noted(Section):
+    """What is kept beside a run of a federation."""
+
+    id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # by which sites know the run
+    by: str  # whose run it is: the admin who began it
+    sites: list[str]  # by client
+    terms: Terms
 
 
-def read_terms(run: Path) -> tuple[Terms, list[str], str]:
-    """The terms, the sites and the identity of a run that was begun."""
+def write_noted(run: Path, noted: Noted) -> None:
+    write_text(run / FILE, noted.model_dump_json(indent=2))
+
+
+def read_noted(run: Path) -> Noted:
+    """Of a run that was begun."""
     try:
-        noted = json.loads((run / FILE).read_text(encoding="utf-8"))
-        return read_section(Terms, noted["terms"]), list(noted["sites"]), str(noted["id"])
+        table = json.loads((run / FILE).read_text(encoding="utf-8"))
+        return read_section(Noted, table | {"terms": read_section(Terms, table["terms"], "terms")})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Refused(f"{str(run / FILE)!r} must say what the sites of the run agreed on ({error})") from None

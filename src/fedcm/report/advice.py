@@ -10,25 +10,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedcm.executors.executor import Stopped
-
-Passing = Callable[[str, int, int], None]
-
 
 @contextmanager
-def probing(total: int, stopping: Callable[[], bool]) -> Iterator[Passing]:
+def probing(total: int) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal; gives the function that moves it."""
     console = Console(stderr=True)
     columns = (TextColumn("probe"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("probe", total=total)
 
-        def passing(_: str, done: int, __: int) -> None:
-            bar.update(task, completed=done)
-            if stopping():
-                raise Stopped
-
-        yield passing
+        yield lambda done: bar.update(task, completed=done)
 
 
 def advice_shown(advice: Any, setting: Any, seen: Any) -> None:

@@ -1,0 +1,92 @@
+"""What `fedcm theory rates` found: a table for the terminal, the same in Markdown and CSV, and as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from fedcm.report.sheet import Sheet
+from fedcm.theory.plan import LABELS
+from fedcm.theory.rates import Row
+from fedcm.theory.slopes import TOLERANCE
+
+_HEAD = ("experiment", "case", "against", "algorithm", "error, first → last", "measured", "95 %", "proven", "verdict")
+
+
+def printed(rows: Sequence[Row]) -> None:
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in _HEAD:
+        numbers = heading in ("measured", "proven")
+        table.add_column(heading, justify="right" if numbers else "left", no_wrap=heading != "case")
+    for number, row in enumerate(rows):
+        first = number == 0 or rows[number - 1].experiment.name != row.experiment.name
+        words = _words(row)
+        table.add_row(*(words if first else ("", "", "", *words[3:])), style=_STYLE.get(row.verdict))
+    wide = max(Console().width, 140)  # a table that wraps cannot be read; a pager or a wider window can show it
+    Console(width=wide).print(table)
+    print(
+        f"exponents of a power law; verdicts allow ±{TOLERANCE} for what O hides; in brackets: with the η_g's logarithm"
+    )
+
+
+_STYLE = {"does not show": "yellow", "diverged": "red"}
+
+
+def sheet(rows: Sequence[Row]) -> Sheet:
+    return Sheet(
+        "theory-rates",
+        "Measured against proven exponents, with 95 % intervals over replicates",
+        (*_HEAD, "command"),
+        tuple((*_words(row), f"fedcm theory rates --only {row.experiment.name}") for row in rows),
+        texts=4,
+    )
+
+
+def _words(row: Row) -> tuple[str, ...]:
+    errors = [found.errors.mean() for found in row.found]
+    points = row.experiment.points
+    return (
+        row.experiment.name,
+        row.experiment.case,
+        f"{row.experiment.varied} = {points[0].value:g} … {points[-1].value:g}",
+        LABELS[row.algorithm],
+        f"{errors[0]:.2g} → {errors[-1]:.2g}",
+        f"{row.slope.value:+.2f}",
+        f"{row.slope.low:+.2f} … {row.slope.high:+.2f}",
+        _proven(row),
+        row.verdict,
+    )
+
+
+def _proven(row: Row) -> str:
+    if row.proven is None:
+        return "–"
+    if row.proven == "grows":
+        return "grows"
+    log = "" if row.with_log is None or abs(row.with_log - row.proven) < 0.005 else f" ({row.with_log:+.2f})"
+    return f"{row.proven:+g}{log}"
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    experiment = row.experiment
+    return {
+        "experiment": experiment.name,
+        "case": experiment.case,
+        "varied": experiment.varied,
+        "steps": experiment.steps,
+        "note": experiment.note,
+        "algorithm": row.algorithm,
+        "values": [point.value for point in experiment.points],
+        "errors": [float(found.errors.mean()) for found in row.found],
+        "replicates": [len(found.errors) for found in row.found],
+        "client_lr": [found.client_lr for found in row.found],
+        "global_lr": [found.global_lr for found in row.found],
+        "at_the_edge_of_the_grid": [found.at_the_edge for found in row.found],
+        "slope": row.slope.value,
+        "interval": [row.slope.low, row.slope.high],
+        "proven": row.proven,
+        "proven_with_log": row.with_log,
+        "verdict": row.verdict,
+    }
