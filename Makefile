@@ -36,7 +36,7 @@ bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: ben
 	$(BIN)/python benchmarks/step_profile.py
 
 bench-federation: $(READY)  ## what a round over real processes and mutual TLS costs: benchmarks/FEDERATION.md (ten minutes)
-	$(BIN)/python benchmarks/federation.py
+	$(BIN)/python benchmarks/federation_rounds.py
 
 bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 30 GB of disk)
 	$(BIN)/python benchmarks/growth.py

@@ -23,7 +23,7 @@ def advise(
     """Suggest α and η_l for FedCM from a short probe of an experiment, with the reason and the figures behind it.
 
     It trains FedAvg for a few rounds at a third, once and three times the experiment's client.lr, and measures noise,
-    dissimilarity and the gradient. Nothing is written. docs/theory.md says how often its advice was right.
+    dissimilarity and the gradient. Nothing is written. A rule of thumb: docs/theory.md says where it was right and where not.
 
     Example: `fedcm advise experiments/cifar10-lenet.toml --set rounds=500`
     """

@@ -9,7 +9,7 @@ from fleet import Fleet, bits, experiment_file, lines, until
 from safetensors.numpy import load_file
 from scenes import whole
 
-from fedcm.federation.terms import read_terms
+from fedcm.federation.terms import read_noted
 
 pytestmark = pytest.mark.federation
 
@@ -49,7 +49,7 @@ def three(fleet: Fleet, dealt: Callable[..., list[str]], experiment: Path, tmp_p
 
 def kept(fleet: Fleet, site: str, run: str) -> Path:
     """Where a site keeps what it keeps of a run."""
-    return fleet.site(site) / "state" / read_terms(fleet.at_server(run))[2]
+    return fleet.site(site) / "state" / read_noted(fleet.at_server(run)).id
 
 
 def answered_but_not_counted(fleet: Fleet, site: str, run: str, round: int) -> None:
