@@ -23,7 +23,7 @@ def advise(
     """Suggest α and η_l for FedCM from a short probe of an experiment, with the reason and the figures behind it.
 
     It trains FedAvg for a few rounds at a third, once and three times the experiment's client.lr, and measures noise,
-    dissimilarity and the gradient. Nothing is written. A rule of thumb: docs/theory.md says where it was right and where not.
+    dissimilarity and the gradient. Nothing is written. A rule of thumb: docs/theory.md tells where it was right.
 
     Example: `fedcm advise experiments/cifar10-lenet.toml --set rounds=500`
     """
