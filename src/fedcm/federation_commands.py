@@ -22,6 +22,11 @@ federation_app = typer.Typer(
 An organiser makes it (`init`), each party starts its part (`server`, `site`), an admin runs experiments (`run`).""",
 )
 
+_ENDED = {
+    "FINISHED:COMPLETED": "over",
+    "FINISHED:EXECUTION_EXCEPTION": "failed",
+    "FINISHED:ABORTED": "ended by the engine",
+}
 _CHANGEABLE = tuple(
     f"federation.{key}"
     for key in ("deadline", "quorum", "wait", "drop_after", "retry_after", "give_up_after", "norm_bound")
@@ -152,6 +157,8 @@ def status(
     print(f"connected: {', '.join(sites) or 'nobody'}")
     if rows:
         federation_table(rows)
+        if run is None and any("last" not in row for row in rows):
+            print("`fedcm federation status RUN` tells how a run that is over ended")
 
 
 def _row(admin: Any, job: Any, *, whole: bool) -> dict[str, Any]:
@@ -165,7 +172,7 @@ def _row(admin: Any, job: Any, *, whole: bool) -> dict[str, Any]:
         raise
     except Refused:  # somebody else's run: the engine's word for it is all that one may know
         outcome = None
-    row = {"run": job.run, "state": job.state.lower(), "submitted": job.submitted, "job": job.id}
+    row = {"run": job.run, "state": _ENDED.get(job.state, job.state.lower()), "submitted": job.submitted, "job": job.id}
     if outcome is None:
         return row if job.over else row | {"state": "starting, or lost (`resume` goes on with it)"}
     return row | {"state": outcome.state, "rounds": outcome.rounds, "why": outcome.why, "last": outcome.metrics}

@@ -144,7 +144,8 @@ def join(
 
     ready = join_federation(signed, kit)
     ends = read_certificate(ready.certificate).ends.date()
-    say(f"the kit of the {ready.kind} {ready.name} is ready, with a certificate until {ends}; how to go on:")
+    say(f"the kit of the {ready.kind} {ready.name} is ready, with a certificate until {ends}")
+    say("if it is being served, start it again for the new certificate to count; how to go on:")
     print(kit / "README.md")
 
 

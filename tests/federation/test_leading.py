@@ -317,3 +317,21 @@ def test_a_stop_is_heard_between_rounds_and_while_sites_are_awaited(tmp_path: Pa
         next(rounds)
     channel.absent = set()
     assert len(metrics(led(channel, chosen, go_on=True))) == 3
+
+
+def test_a_site_that_missed_before_is_not_waited_for_as_long(tmp_path: Path) -> None:
+    """And once it is left out for its silence, the record says that it is lost, so that another job may take it in."""
+    chosen = experiment(rounds=4, federation={"drop_after": 2, "retry_after": 5, "wait": 600})
+    waits: list[float] = []
+
+    class Waiting(Here):
+        def ask(self, task: Any, words: Any, arrays: Any, sites: Any, deadline: Any) -> Any:
+            yield from super().ask(task, words, arrays, sites, deadline)
+            if task == "train":
+                waits.append(deadline.left)
+
+    channel = Waiting(kits(chosen, tmp_path), federated(chosen), lambda site, w, a: None if site == "b" else (w, a))
+    run = led(channel, chosen)
+    assert waits[0] > 500, "one that never missed has all of federation.wait"
+    assert waits[1] <= 5, "one that did has as long again as the others took"
+    assert [line.get("lost") for line in metrics(run)] == [None, ["b"], ["b"], ["b"]]

@@ -82,21 +82,25 @@ class Authority:
         return Invitation(self.plan, self.root.fingerprint)
 
     def sign(self, request: Request, signed: Path, days: int) -> Issued:
-        """The answer to a request, which holds the certificate, at `signed`."""
+        """The answer to a request, which holds the certificate, at `signed`; an older answer to the same party, as
+        there is when a certificate is renewed, is replaced, and nothing else."""
         plan = self.plan
         party = refuse_unplanned(request, plan)
-        if signed.exists():
+        if signed.exists() and not _answers(signed, party):
             raise Refused(f"{str(signed)!r} is there already; give another place with -o, or remove it")
         write_text(self._profile, _profile(plan))
         asked = self.folder / f".{secrets.token_hex(6)}.request.zip"
+        making = signed.absolute().with_name(f".{secrets.token_hex(6)}.signed.zip")
         try:
             asked.write_bytes(request.content)
-            into = ("--out", signed.absolute(), "--valid-days", str(days))
+            into = ("--out", making, "--valid-days", str(days))
             run_tool(
                 "cert", "approve", asked, "--ca-dir", self.folder, "--profile", self._profile, *into, home=self.folder
             )
+            making.replace(signed)
         finally:
             asked.unlink(missing_ok=True)
+            making.unlink(missing_ok=True)
         made = certificate_from(member_of(signed, f"{party.name}.crt"))
         issued = Issued(party, made.ends, made.serial)
         self._record(issued, request.fingerprint)
@@ -141,3 +145,12 @@ def _profile(plan: Plan) -> str:
     }
     table = {"name": plan.name, "scheme": "grpc", "connection_security": "mtls", "server": server}
     return json.dumps(table, indent=2) + "\n"
+
+
+def _answers(signed: Path, party: Party) -> bool:
+    """Is this an answer to that party?"""
+    try:
+        member_of(signed, f"{party.name}.crt")
+    except Refused:
+        return False
+    return True

@@ -18,10 +18,15 @@ class Deadline:
     """When to stop waiting; it can come nearer while somebody waits."""
 
     def __init__(self, seconds: float) -> None:
-        self.end = time.monotonic() + seconds
+        self.start = time.monotonic()
+        self.end = self.start + seconds
 
     def at_most(self, seconds: float) -> None:
         self.end = min(self.end, time.monotonic() + seconds)
+
+    @property
+    def passed(self) -> float:
+        return time.monotonic() - self.start
 
     @property
     def left(self) -> float:

@@ -125,7 +125,8 @@ class FederatedTraining(Controller):
             self._asked = what
         there = set() if self._channel is None else self._channel.reachable()
         with self._changing:
-            return self._outcome.at(absent=sorted(set(self._outcome.sites) - there)).model_dump()
+            lost = self._outcome.metrics.get("lost", [])  # connected perhaps, and not heard of in this job
+            return self._outcome.at(absent=sorted((set(self._outcome.sites) - there) | set(lost))).model_dump()
 
     def _log_file(self) -> Path:
         return self.kit / _LOGS / f"{self.run}.log"

@@ -56,7 +56,8 @@ def _found_again(data: Dataset) -> bool:
 
 
 def _settings(data: Dataset) -> list[str]:
-    settings = [] if data.classes is None else [f"federation.classes={data.classes}"]
+    told = data.classes is None or int(data.train.labels.max()) + 1 == data.classes  # by the labels themselves
+    settings = [] if told else [f"federation.classes={data.classes}"]
     if data.normalisation is not None and _found_again(data):
         settings += [f"federation.{name}={list(getattr(data.normalisation, name))}" for name in ("mean", "std")]
     return settings

@@ -31,6 +31,7 @@ from fedcm.settings import read_section
 
 Say = Callable[[str], None]
 
+_DOUBTFUL = 5.0  # seconds at least for a site that missed the last time, once the quorum has answered
 _LOOK = 0.2  # seconds between two looks whether enough sites are there
 
 
@@ -74,20 +75,28 @@ class FederationExecutor:
             for answer in self.channel.ask("train", words, arrays, willing, deadline):
                 why |= self._taken(answer, gathering)
                 if len(gathering.clients) >= needed:
-                    deadline.at_most(self.settings.wait)
+                    heard = {self.noted.sites[client] for client in gathering.clients} | set(why)
+                    deadline.at_most(self._patience(set(willing) - heard, deadline.passed))
         answered = {self.noted.sites[client] for client in gathering.clients}
         for site in asked:
             if site in answered:
                 self.health.answered(site)
             else:
                 self.say(f"round {round.index}: {site} does not count, {why.get(site, 'it did not answer in time')}")
-                self.health.missed(site, round.index)
+                self.health.missed(site, round.index, silent=site not in why)
         told = {"clients": gathering.clients, "asked": len(asked), "missed": sorted(set(asked) - answered)}
+        told |= {"lost": self.health.lost} if self.health.lost else {}
         told |= {"bytes_down": len(willing) * size_in_bytes(arrays), "bytes_up": gathering.bytes}
         return self._result(gathering, needed, len(asked), round, told | {"local_seconds": gathering.seconds})
 
     def evaluate(self, params: Vector) -> Score | None:
         return evaluated(self.runner, params)
+
+    def _patience(self, outstanding: set[str], passed: float) -> float:
+        """Seconds for those who have not answered: for such as missed before, as long again as the others took."""
+        if not self.health.doubtful(outstanding):
+            return self.settings.wait
+        return min(self.settings.wait, max(passed, _DOUBTFUL))
 
     def _taken(self, answer: Answer, gathering: "_Gathering") -> dict[str, str]:
         client = self._client(answer.site)

@@ -48,7 +48,9 @@ def federation_table(rows: Sequence[dict[str, Any]]) -> None:
     table = Table(box=SIMPLE, pad_edge=False)
     for name in ("run", "state", "round", "loss", "accuracy", "submitted"):
         table.add_column(
-            name, justify="right" if name in ("round", "loss", "accuracy") else "left", no_wrap=name == "run"
+            name,
+            justify="right" if name in ("round", "loss", "accuracy") else "left",
+            no_wrap=name in ("run", "submitted"),
         )
     for row in rows:
         last = row.get("last") or {}
