@@ -88,7 +88,9 @@ def test_a_run_of_a_series_has_the_bits_of_the_run_alone(experiment: Write, fedc
     assert lines_of(runs / "small-fedcm-seed3") == lines_of(reference)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGTERM, signal.SIGHUP))]
+)
 def test_a_series_that_is_interrupted_goes_on_to_the_same_bits(
     experiment: Write, tmp_path: Path, number: signal.Signals
 ) -> None:

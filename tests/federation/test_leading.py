@@ -335,3 +335,26 @@ def test_a_site_that_missed_before_is_not_waited_for_as_long(tmp_path: Path) -> 
     assert waits[0] > 500, "one that never missed has all of federation.wait"
     assert waits[1] <= 5, "one that did has as long again as the others took"
     assert [line.get("lost") for line in metrics(run)] == [None, ["b"], ["b"], ["b"]]
+
+
+def test_sites_that_are_slow_to_describe_their_data_are_waited_for_where_the_quorum_needs_them(tmp_path: Path) -> None:
+    """As after a resume, when every site starts its training process again: federation.wait is for the others."""
+    chosen = experiment(rounds=3, federation={"wait": 1, "quorum": 0.6, "deadline": 77})
+    folder = kits(chosen, tmp_path)
+    waits: list[float] = []
+
+    class Slow(Here):
+        def ask(self, task: Any, words: Any, arrays: Any, sites: Any, deadline: Any) -> Any:
+            if task == "describe":
+                waits.append(deadline.left)
+            yield from super().ask(task, words, arrays, sites, deadline)
+
+    rounds = lead(
+        Begun(folder / "server", "r", "lead@example.org", go_on=False),
+        *(federated(chosen), Here(folder, federated(chosen)), print, lambda: False, lambda: None),
+    )
+    next(rounds)
+    rounds.close()
+    run = led(Slow(folder, federated(chosen)), chosen, go_on=True)
+    assert waits[0] > 70
+    assert [line["cohort"] for line in metrics(run)] == [3, 3, 3]

@@ -64,7 +64,7 @@ class FederationExecutor:
         asked = self.health.worth_asking(drawn, round.index) or drawn
         needed = quorum_of(len(asked), self.settings.quorum)
         why = self._awaited(asked, needed)
-        why |= self._introduce([site for site in asked if site not in why])
+        why |= self._introduce([site for site in asked if site not in why], needed)
         willing = [site for site in asked if site not in why]
         arrays = packed_broadcast(sent, self.settings)
         gathering = _Gathering(self.runner, sent.params, cohort, self._expected(sent, round))
@@ -148,12 +148,13 @@ class FederationExecutor:
             self._refuse_to_go_on()
             time.sleep(min(_LOOK, deadline.left))
 
-    def _introduce(self, sites: Sequence[str]) -> dict[str, str]:
-        """Those that have not described themselves are asked to; gives who cannot take part, and why."""
+    def _introduce(self, sites: Sequence[str], needed: int) -> dict[str, str]:
+        """Those that have not described themselves are asked to, and waited for where the quorum needs them; gives who
+        cannot take part, and why."""
         new = [site for site in sites if self._client(site) not in self.data.known_sizes]
         if not new:
             return {}
-        found, why = introduced(self.channel, new, self.settings, needed=0)
+        found, why = introduced(self.channel, new, self.settings, max(needed - (len(sites) - len(new)), 0))
         for site, own in found.items():
             try:
                 refuse_stranger(site, own, self.noted.terms)
