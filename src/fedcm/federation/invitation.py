@@ -10,8 +10,9 @@ from typing import final
 
 import tomli_w
 
-from fedcm.federation.plan import Plan, plan_from, plan_table, read_toml
+from fedcm.federation.plan import Plan, plan_from, plan_table
 from fedcm.refusal import Refused
+from fedcm.settings import toml_file
 
 FILE = "invitation.toml"
 _FINGERPRINT = "root_fingerprint"
@@ -28,7 +29,7 @@ class Invitation:
 
 
 def read_invitation(path: Path) -> Invitation:
-    table = read_toml(path, "invitation")
+    table = toml_file(path, "invitation")
     root = table.pop(_FINGERPRINT, None)
     if not (isinstance(root, str) and re.fullmatch(r"SHA256(:[0-9A-F]{2}){32}", root)):
         raise Refused(

@@ -13,7 +13,6 @@ also = ["10.0.0.5"]                # optional: other names and addresses for its
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import tomli_w
 from pydantic import AfterValidator, Field
 
 from fedcm.refusal import Refused, nearest
-from fedcm.settings import Section, read_section
+from fedcm.settings import Section, read_section, toml_file
 
 Kind = Literal["server", "site", "admin"]
 
@@ -120,7 +119,7 @@ class Plan(Section):
 
 
 def read_plan(path: Path) -> Plan:
-    return plan_from(read_toml(path, "plan"), path)
+    return plan_from(toml_file(path, "plan"), path)
 
 
 def plan_from(table: Mapping[str, Any], path: Path) -> Plan:
@@ -167,16 +166,3 @@ def plan_table(plan: Plan) -> dict[str, Any]:
 
 def plan_text(plan: Plan) -> str:
     return tomli_w.dumps(plan_table(plan))
-
-
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Refused(f"there is no {what} {str(path)!r}") from None
-    except IsADirectoryError:
-        raise Refused(f"{str(path)!r} is a folder; give the {what}'s .toml file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{str(path)!r} cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"{str(path)!r} is not valid TOML: {error}") from None
