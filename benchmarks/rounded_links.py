@@ -28,7 +28,7 @@ from fedcm.training import training
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 WORKS = {
     "digits": ("demo.toml", ["evaluation.every=10"]),
-    "cifar10": ("cifar10-lenet.toml", ["rounds=200", "evaluation.every=10"]),
+    "cifar10": ("cifar10-lenet.toml", ["rounds=100", "evaluation.every=5"]),
 }
 LINKS = {
     "exact": {},
@@ -92,10 +92,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", nargs="?", default="digits", choices=WORKS)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", action="append", choices=LINKS, help="these links alone; may be repeated")
     asked = parser.parse_args()
     print("| data | links | bytes a client and round | last accuracy, % | mean of the last ten evaluations, % |")
     print("|---|---|---:|---:|---:|")
-    for name, link in LINKS.items():
+    for name, link in [(name, LINKS[name]) for name in asked.only or LINKS]:
         found = [scores(asked.work, Federation(**link), seed) for seed in range(1, asked.seeds + 1)]
         last = told([values[-1] for values, _ in found])
         ten = told([statistics.mean(values[-10:]) for values, _ in found])
