@@ -124,6 +124,7 @@ def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
         "federation_commands",
         "grid_commands",
         "in_turn",
+        "lead_commands",
         "data_commands",
         "provision_commands",
         "report_commands",
@@ -133,6 +134,7 @@ def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
         "starting",
         "team",
         "theory_commands",
+        "watch_commands",
         "wiring",
     }
     parts = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
