@@ -56,8 +56,9 @@ MAY_IMPORT = {
             "wiring",
         ),
     },
-    "advice": {
-        *("algorithm", "algorithms", "assembly", "diagnosis", "evaluate", "executors", "experiment", "schedule"),
+    "advice": set(),
+    "probing": {
+        *("advice", "algorithm", "algorithms", "assembly", "chance", "diagnosis", "evaluate", "executors", "schedule"),
         *("threads", "training"),
     },
     "diagnosis": {"algorithm", "chance", "executors", "threads"},

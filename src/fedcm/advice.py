@@ -1,52 +1,49 @@
-"""α and η_l for FedCM on these data, suggested from a short probe: what was measured, what follows, what to beware of.
+"""α and η_l for FedCM on these data, from what a probe (`fedcm.probing`) saw: a pure function of it.
 
-FedCM's momentum Δ is a mean over about 1/α rounds. It starts at 0, so filling it costs 1/α of T rounds; and a round's
-mean gradient has the variance V about ∇f, of which α/(2 − α) stays in Δ. With r = V/‖∇f‖² the sum of both,
+A trial of the probe is FedCM with one α and one η_l for a few rounds. Its loss over clients is taken to fall like a
+power of the round, c·t^−b, fitted over the last two thirds of the trial; c·T^−b is the loss foreseen for the end of the
+run, and the least wins. So an α whose momentum is still filling, but whose loss falls faster, can win over one that is
+ahead.
 
-    1/(αT) + r·α/2,        is least at        α = √(2 / (r·T)),
-    V = σ_l²/(K·S) + (1 − S/N)·σ_g²/S
-
-(the variance of the theorem's mean gradient, without drift). ∇f, σ_l and σ_g are measured after a few rounds of FedCM
-with α = 1, which is FedAvg. η_l is the one of three that lowers the loss over clients most in those rounds. A rule of
-thumb, not a theorem.
+An α whose memory of 1/α rounds is long for the probe cannot be tried. Where the smallest wins, the suggestion goes on
+from it half the way (of its logarithm) to 15/T, below which a run is too short to fill the momentum: a rule of thumb.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, final
 
 import numpy as np
-import torch
 
-from fedcm.algorithm import Round, Vector
-from fedcm.algorithms.fedcm import FedCM
-from fedcm.assembly import Assembly
-from fedcm.diagnosis import diagnose
-from fedcm.evaluate import Score
-from fedcm.executors.executor import Diverged
-from fedcm.executors.local import LocalExecutor
-from fedcm.executors.runner import ClientRunner
-from fedcm.experiment import Experiment
-from fedcm.schedule import Schedule
-from fedcm.threads import one_thread
-from fedcm.training import training
+ALPHAS = (1.0, 0.4, 0.2, 0.1)  # tried at the experiment's η_l
+FACTORS = (1 / 3, 3.0)  # of that η_l, tried with the best of them
+_FILLINGS = 15  # how often a momentum should have filled by the end
 
-FACTORS = (1 / 3, 1.0, 3.0)  # of the experiment's η_l
-CLIENTS = 100  # whose gradients and losses are measured
-_SMOOTHNESS = 5  # clients for the smoothness
-_LEAST, _MOST = 0.01, 1.0  # α
-_NEAR = 0.02  # relative: of two rates as good as each other the larger is taken, which FedCM needs more
 
-Passing = Callable[[str, int, int], None]
+class Trial(NamedTuple):
+    alpha: float
+    client_lr: float
+    losses: dict[int, float]  # after so many rounds; none where it diverged
+
+    def power_law(self) -> tuple[float, float]:
+        """c and b of c·t^−b, by least squares on log-log axes."""
+        times, losses = np.log(list(self.losses)), np.log(np.maximum(list(self.losses.values()), 1e-12))
+        slope = np.polyfit(times, losses, 1)[0] if len(times) > 1 else 0.0
+        return math.exp(losses.mean() - slope * times.mean()), -slope
+
+    def foreseen(self, rounds: int) -> float:
+        if not self.losses:
+            return math.inf
+        scale, exponent = self.power_law()
+        return float(scale * rounds**-exponent)
 
 
 class Probe(NamedTuple):
-    """What a few rounds of FedAvg showed."""
-
-    losses: dict[float, float]  # η_l -> loss over all clients afterwards; infinite where it diverged
-    found: dict[str, float]  # a diagnosis, at the experiment's η_l
-    smoothness: float  # along the local steps
+    start: float  # the loss before any round
+    trials: tuple[Trial, ...]
+    found: dict[str, float]  # a diagnosis at the end of the trial that won
+    smoothness: float  # L along its local steps
 
 
 class Setting(NamedTuple):
@@ -59,10 +56,9 @@ class Setting(NamedTuple):
     steps: float  # K, its mean
     steps_least: int
     steps_most: int
-    client_lr: float  # η_l of the first round
     weight_decay: float
     decay_in_step: bool
-    alpha: float | None  # as the experiment has it
+    alpha: float | None  # as the experiment has it, if it is FedCM's
 
 
 @final
@@ -70,91 +66,65 @@ class Setting(NamedTuple):
 class Advice:
     alpha: float
     client_lr: float
-    ratio: float  # r
+    ratio: float  # r = V/‖∇f‖²
     variance: float  # V
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
 
 
-def setting_of(assembly: Assembly) -> Setting:
-    plan, client, runner = assembly.plan, assembly.experiment.client, assembly.runner
-    sizes = [
-        len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(min(plan.rounds, 500))
-    ]
-    steps = runner.steps(np.arange(min(plan.population, 10_000)))
-    return Setting(
-        rounds=plan.rounds,
-        population=plan.population,
-        cohort=float(np.mean(sizes)),
-        empty=float(np.mean([size == 0 for size in sizes])),
-        steps=float(steps.mean()),
-        steps_least=int(steps.min()),
-        steps_most=int(steps.max()),
-        client_lr=client.lr,
-        weight_decay=client.weight_decay,
-        decay_in_step=client.weight_decay_at == "step",
-        alpha=getattr(assembly.experiment.algorithm, "alpha", None) if _is_fedcm(assembly.experiment) else None,
-    )
-
-
-def probe(assembly: Assembly, rounds: int, passing: Passing = lambda what, done, all: None) -> Probe:
-    """FedCM with α = 1 for so many rounds at each of three rates, from the same start and with the same cohorts."""
-    lr = assembly.experiment.client.lr
-    losses, found, smoothness = {}, {}, math.nan
-    for place, factor in enumerate(FACTORS):
-        rate = lr * factor
-        try:
-            server = _trained(
-                assembly, rate, rounds, lambda done, place=place: passing("probe", place * rounds + done, 3 * rounds)
-            )
-            here = _measured(assembly, server, rate, rounds)
-        except Diverged:
-            losses[rate] = math.inf
-            continue
-        losses[rate] = here["client_loss"]
-        if factor == 1.0 or not found:
-            found = here
-            smoothness = _smoothness(_as_fedavg(assembly.runner), server.params, rate, rounds)
-    if not found:
-        raise Diverged(
-            f"training diverged within {rounds} rounds at every rate from {lr * FACTORS[0]:g} to {lr * FACTORS[-1]:g}"
-        )
-    return Probe(losses, found, smoothness)
+def most_promising(trials: Iterable[Trial], rounds: int) -> Trial:
+    return min(trials, key=lambda trial: trial.foreseen(rounds))
 
 
 def advise(setting: Setting, seen: Probe) -> Advice:
-    """What follows from a probe: a pure function of it."""
+    won = most_promising(seen.trials, setting.rounds)
+    alpha = beyond(won.alpha, setting.rounds)
     variance = round_variance(seen.found["noise"], seen.found["dissimilarity"], setting)
     ratio = variance / max(seen.found["gradient_norm"] ** 2, 1e-300)
-    alpha = best_alpha(ratio, setting.rounds)
-    best = min(seen.losses.values())
-    rate = max(rate for rate, loss in seen.losses.items() if loss <= best + _NEAR * abs(best))
-    reasons = (
-        f"α = {alpha:.2g}: a round's mean gradient has {ratio:.2g} times the square of ‖∇f‖ as variance "
-        f"({setting.cohort:.3g} of {setting.population} clients, {setting.steps:.3g} steps), and √(2 / ({ratio:.2g} · "
-        f"{setting.rounds})) balances it against the 1/α rounds that the momentum takes to fill",
-        f"η_l = {rate:g}: after the probe the loss over clients was "
-        + ", ".join(f"{loss:.3f} with {tried:.3g}" for tried, loss in sorted(seen.losses.items())),
-    )
-    return Advice(alpha, rate, ratio, variance, reasons, tuple(_warnings(setting, seen, alpha, rate)))
+    reasons, warnings = _reasons(setting, seen, won, alpha), _warnings(setting, seen, alpha, won.client_lr, ratio)
+    return Advice(alpha, won.client_lr, ratio, variance, tuple(reasons), tuple(warnings))
+
+
+def beyond(alpha: float, rounds: int) -> float:
+    """
+    >>> beyond(0.1, rounds=150), beyond(0.1, rounds=500), beyond(0.4, rounds=4000)
+    (0.1, 0.055, 0.4)
+    """
+    if alpha > min(ALPHAS):
+        return alpha
+    return float(f"{math.sqrt(alpha * min(_FILLINGS / rounds, alpha)):.2g}")
 
 
 def round_variance(noise: float, dissimilarity: float, setting: Setting) -> float:
-    """V = σ_l²/(K·S) + (1 − S/N)·σ_g²/S."""
+    """Of a round's mean gradient, without drift: V = σ_l²/(K·S) + (1 − S/N)·σ_g²/S."""
     cohort = max(setting.cohort, 1.0)
     return noise / (setting.steps * cohort) + max(1 - cohort / setting.population, 0.0) * dissimilarity / cohort
 
 
-def best_alpha(ratio: float, rounds: int) -> float:
-    """
-    >>> best_alpha(ratio=1.0, rounds=200)
-    0.1
-    """
-    free = math.sqrt(2 / (max(ratio, 1e-12) * rounds))
-    return float(f"{min(max(free, _LEAST), _MOST):.2g}")
+def _reasons(setting: Setting, seen: Probe, won: Trial, alpha: float) -> Iterator[str]:
+    rounds = setting.rounds
+    told = f"{won.foreseen(rounds):.3g} is the least loss foreseen after {rounds} rounds: α = {won.alpha:g} with "
+    told += f"η_l = {won.client_lr:.3g}"
+    at_rate = [trial for trial in seen.trials if trial.losses and trial.client_lr == won.client_lr and trial != won]
+    with_alpha = [trial for trial in seen.trials if trial.losses and trial.alpha == won.alpha and trial != won]
+    if at_rate:
+        told += "; other α: " + ", ".join(f"{trial.foreseen(rounds):.3g} with {trial.alpha:g}" for trial in at_rate)
+    if with_alpha:
+        told += "; other η_l: "
+        told += ", ".join(f"{trial.foreseen(rounds):.3g} with {trial.client_lr:.3g}" for trial in with_alpha)
+    yield told
+    if alpha < won.alpha:
+        yield (
+            f"α = {alpha:g}, between that and {_FILLINGS}/T = {_FILLINGS / rounds:.2g}: the smallest α that the probe "
+            f"could try won, and {rounds} rounds have room for a longer memory"
+        )
+    yield (
+        f"there Δ has a cosine of {seen.found['momentum_cosine']:.2f} with the whole gradient ∇f, a client's own "
+        f"direction one of {seen.found['direction_cosine']:.2f}"
+    )
 
 
-def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float) -> Iterator[str]:
+def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float, ratio: float) -> Iterator[str]:
     own = setting.alpha if setting.alpha is not None else alpha
     if 1 / own > setting.rounds / 10:
         yield (
@@ -174,7 +144,10 @@ def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float) -> Itera
             "equally, so a step of a small client counts more; client.steps gives all the same number"
         )
     if setting.cohort < 5:
-        yield f"{setting.cohort:.2g} clients a round are few: rounds differ much, and α should rather be smaller"
+        yield (
+            f"{setting.cohort:.2g} clients a round are few: the variance of a round's mean gradient is {ratio:.2g} "
+            "times the gradient's square, and every figure here is as unsure; other seeds may say other things"
+        )
     if setting.empty > 0.01:
         yield f"{setting.empty:.0%} of the rounds have nobody and change nothing; participation.probability is small"
     if setting.decay_in_step and setting.weight_decay > 0:
@@ -182,57 +155,11 @@ def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float) -> Itera
             f"weight decay in the step acts like λ/α = {setting.weight_decay / own:.2g} in place of "
             f'{setting.weight_decay:g}; client.weight_decay_at = "loss" keeps it what it says'
         )
+    faster = [trial for trial in seen.trials if trial.client_lr > rate]
+    if faster and not any(trial.losses for trial in faster):
+        yield f"every trial with a larger η_l than {rate:.3g} diverged: it is near the edge; client.clip may help"
+    least = min(loss for trial in seen.trials for loss in trial.losses.values())
+    if least >= seen.start:
+        yield f"no trial has learnt: the least loss is {least:.3g}, before any round it was {seen.start:.3g}"
     if alpha >= 0.5:
-        yield "so large an α is nearly FedAvg: over so few or so quiet rounds momentum has little to give"
-
-
-class _Untested:
-    """An executor that trains and evaluates nothing."""
-
-    def __init__(self, executor: LocalExecutor) -> None:
-        self.run_round = executor.run_round
-
-    def evaluate(self, params: Vector) -> Score | None:
-        return None
-
-
-def _as_fedavg(runner: ClientRunner) -> ClientRunner:
-    return replace(runner, algorithm=FedCM(alpha=1.0))
-
-
-def _trained(assembly: Assembly, rate: float, rounds: int, passing: Callable[[int], None]) -> Any:
-    runner, client = _as_fedavg(assembly.runner), assembly.experiment.client
-    schedule = Schedule(rate, client.lr_decay, assembly.experiment.server.lr)
-    plan = replace(assembly.plan, schedule=schedule, rounds=rounds)
-    server = runner.algorithm.init_server(assembly.problem.initial())
-    for done in training(runner.algorithm, _Untested(LocalExecutor(runner)), plan, server):
-        server = done.server
-        passing(done.index + 1)
-    return server
-
-
-def _measured(assembly: Assembly, server: Any, rate: float, rounds: int) -> dict[str, float]:
-    executor, plan = LocalExecutor(_as_fedavg(assembly.runner)), assembly.plan
-    round = Round(rounds, rate, 1.0, 0, plan.population, math.nan)
-    found = diagnose(executor.runner, executor.states, server, round, most=CLIENTS)
-    if not math.isfinite(found["client_loss"]):
-        raise Diverged("the loss over clients is not finite")
-    return found
-
-
-def _smoothness(runner: ClientRunner, params: Vector, rate: float, index: int) -> float:
-    """‖g_i(y) − g_i(x)‖ / ‖y − x‖ from the start to the end of local steps; the median of a few clients."""
-    sent = runner.algorithm.broadcast(runner.algorithm.init_server(params))
-    round, ratios = Round(index, rate, 1.0, 0, runner.data.population, math.nan), []
-    with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        for client in range(min(_SMOOTHNESS, runner.data.population)):
-            done = runner.run(client, sent, runner.algorithm.init_client(params), round)
-            report: Any = done.report
-            moved = report.direction * (rate * done.steps)
-            at = runner.problem.full_gradient(runner.data.client(client))
-            ratios.append(((at(params - moved) - at(params)).norm() / moved.norm().clamp(min=1e-30)).item())
-    return float(np.median(ratios))
-
-
-def _is_fedcm(experiment: Experiment) -> bool:
-    return isinstance(experiment.algorithm, FedCM)
+        yield "so large an α is nearly FedAvg: over so few rounds, or on so easy a problem, momentum has little to give"

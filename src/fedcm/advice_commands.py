@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from typing import Annotated
 
 import typer
@@ -17,22 +18,29 @@ def advise(
     settings: options.Settings = None,
     seed: options.Seed = None,
     data_dir: options.DataDir = None,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds of the probe, at each of three rates.")] = 10,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="How long the probe may take, about; ten rounds a trial at least.")
+    ] = 60,
+    rounds: Annotated[
+        int | None, typer.Option(min=2, help="Rounds of a trial; as many as the time allows unless given.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Suggest α and η_l for FedCM from a short probe of an experiment, with the reason and the figures behind it.
 
-    It trains FedAvg for a few rounds at a third, once and three times the experiment's client.lr, and measures noise,
-    dissimilarity and the gradient. Nothing is written. A rule of thumb: docs/theory.md tells where it was right.
+    FedCM is tried with four α at the experiment's client.lr, and with the best of them at a third and three times it.
+    The loss of each is carried on to the run's last round by a power law, and the least wins. Noise, dissimilarity,
+    drift and smoothness are measured there, for the warnings. Nothing is written. docs/theory.md tells how often it was
+    right.
 
     Example: `fedcm advise experiments/cifar10-lenet.toml --set rounds=500`
     """
     from fedcm.advice import advise as advised
-    from fedcm.advice import probe, setting_of
     from fedcm.assembly import assemble
     from fedcm.executors.executor import Diverged, Stopped
     from fedcm.experiment import load
     from fedcm.planning import without_trial
+    from fedcm.probing import TRIALS, affordable, probe, setting_of
     from fedcm.refusal import Refused
     from fedcm.report.advice import advice_shown, probing
 
@@ -40,13 +48,15 @@ def advise(
         assembly = assemble(without_trial(load(experiment, options.changes(settings, seed))), data_dir)
         setting = setting_of(assembly)
         try:
-            with probing(3 * rounds) as shown:
+            with probing() as bar:
 
-                def passing(what: str, done: int, all: int) -> None:
-                    shown(done)
+                def passing(done: int) -> None:
+                    bar.advance(done)
                     if stopping():
                         raise Stopped
 
+                rounds = min(rounds or affordable(assembly, seconds, passing), setting.rounds)
+                bar.expect(TRIALS * rounds)
                 seen = probe(assembly, rounds, passing)
         except Stopped:
             say("stopped; nothing was written")
@@ -55,8 +65,12 @@ def advise(
             raise Refused(f"{reason}; lower client.lr, or clip gradients with client.clip") from None
         advice = advised(setting, seen)
     if as_json:
-        found = dataclasses.asdict(advice) | {"setting": setting._asdict(), "measured": seen.found}
-        losses = {f"{rate:g}": loss if loss < float("inf") else None for rate, loss in seen.losses.items()}
-        print(json.dumps(found | {"smoothness": seen.smoothness, "losses": losses}, indent=2))
+        trials = [trial._asdict() | {"foreseen": _finite(trial.foreseen(setting.rounds))} for trial in seen.trials]
+        measured = {"setting": setting._asdict(), "measured": seen.found, "smoothness": seen.smoothness}
+        print(json.dumps(dataclasses.asdict(advice) | measured | {"probe_rounds": rounds, "trials": trials}, indent=2))
     else:
         advice_shown(advice, setting, seen)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

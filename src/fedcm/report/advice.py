@@ -1,7 +1,7 @@
 """What `fedcm advise` shows: its progress, then the figures, what they suggest and what to beware of."""
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,19 +11,31 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 
+class Bar:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("probe", total=None)
+
+    def expect(self, total: int) -> None:
+        """From here on, so many rounds."""
+        self._progress.reset(self._task, total=total)
+
+    def advance(self, rounds: int) -> None:
+        self._progress.advance(self._task, rounds)
+
+
 @contextmanager
-def probing(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal; gives the function that moves it."""
+def probing() -> Iterator[Bar]:
+    """A bar on a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("probe"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("probe", total=total)
-
-        yield lambda done: bar.update(task, completed=done)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield Bar(progress)
 
 
 def advice_shown(advice: Any, setting: Any, seen: Any) -> None:
     """`fedcm.advice`'s Advice, Setting and Probe."""
+    _trials(setting, seen)
     found = seen.found
     table = Table(box=SIMPLE, pad_edge=False, show_header=False)
     rows = (
@@ -52,3 +64,26 @@ def advice_shown(advice: Any, setting: Any, seen: Any) -> None:
     print(
         f"\ntry: --set algorithm.name=fedcm --set algorithm.alpha={advice.alpha:g} --set client.lr={advice.client_lr:g}"
     )
+
+
+def _trials(setting: Any, seen: Any) -> None:
+    table = Table(box=SIMPLE, pad_edge=False)
+    marks = sorted({mark for trial in seen.trials for mark in trial.losses})
+    shown = [marks[0], marks[len(marks) // 2], marks[-1]]
+    for column in (
+        "α",
+        "η_l",
+        *(f"loss after {mark}" for mark in shown),
+        "falls like",
+        f"foreseen after {setting.rounds}",
+    ):
+        table.add_column(column, justify="right")
+    for trial in seen.trials:
+        if not trial.losses:
+            table.add_row(f"{trial.alpha:g}", f"{trial.client_lr:.3g}", *["diverged"] * 3, "", "")
+            continue
+        _, exponent = trial.power_law()
+        losses = (f"{trial.losses[mark]:.3g}" for mark in shown)
+        cells = (*losses, f"t^{-exponent:.2f}".replace("-", "−"), f"{trial.foreseen(setting.rounds):.3g}")
+        table.add_row(f"{trial.alpha:g}", f"{trial.client_lr:.3g}", *cells)
+    Console().print(table)
