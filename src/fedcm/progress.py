@@ -23,16 +23,23 @@ def shown(
     yield from display(rounds, total, first, title, console)
 
 
-def _live(rounds: Iterator[Any], total: int, first: int, title: str, console: Console) -> Iterator[Any]:
-    columns = (
+def bar_of_rounds(console: Console) -> Progress:
+    """On a terminal alone; a task has a field `said`."""
+    return Progress(
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TextColumn("{task.fields[said]}"),
         TimeRemainingColumn(),
         TextColumn("left"),
+        console=console,
+        refresh_per_second=8,
+        disable=not console.is_terminal,
     )
-    with Progress(*columns, console=console, refresh_per_second=8) as bar:
+
+
+def _live(rounds: Iterator[Any], total: int, first: int, title: str, console: Console) -> Iterator[Any]:
+    with bar_of_rounds(console) as bar:
         task = bar.add_task(title, total=total, completed=first, said="")
         said = _Line(first)
         for item in rounds:

@@ -27,6 +27,7 @@ from typing import Any, final
 
 from fedcm.atomic import flush, flush_folder, replacing, write_text
 from fedcm.checkpoint import save_tensors
+from fedcm.locks import is_held
 from fedcm.processor import processor
 from fedcm.refusal import Refused, nearest
 
@@ -120,15 +121,7 @@ class RunFolder:
             self.unlock()
 
     def is_locked(self) -> bool:
-        """Asks without leaving a trace."""
-        try:
-            with (self.path / ".lock").open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        return is_held(self.path / ".lock")
 
     def read_metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
         """The first so many lines, or all; a last one that was cut off is passed over."""

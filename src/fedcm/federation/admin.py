@@ -17,7 +17,7 @@ from fedcm.federation.job import experiment_in
 from fedcm.federation.kit import Kit
 from fedcm.refusal import Refused
 
-_OVER = "FINISHED"
+OVER = "FINISHED"  # how the engine's words for a job that is over begin
 _COMMAND_TIMEOUT = 30.0  # seconds
 
 Result = TypeVar("Result")
@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
     @property
     def over(self) -> bool:
-        return self.state.startswith(_OVER)
+        return self.state.startswith(OVER)
 
 
 @final

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from fedcm.experiment import Experiment
-from fedcm.federation.admin import Admin, Unreachable, admin_of, downloaded
+from fedcm.federation.admin import OVER, Admin, Unreachable, admin_of, downloaded
 from fedcm.federation.job import write_job
 from fedcm.federation.kit import Kit
 from fedcm.federation.outcome import RESULT, Outcome
@@ -27,7 +27,7 @@ _APART = 5.0  # seconds that a site is back before the run is begun again for it
 _GATHERING = 20.0  # seconds that sites are waited for before a run is submitted again
 _PROGRESS = 5  # rounds after which a loss is forgotten
 _ABORTED = "FINISHED:ABORTED"
-_OVER, _GOES_ON = "FINISHED", ("DISPATCHED", "RUNNING")  # how the engine's words for a job begin
+_GOES_ON = ("DISPATCHED", "RUNNING")  # how the engine's words for a job that goes on begin
 
 
 class Passing(NamedTuple):
@@ -94,7 +94,7 @@ class _Watch:
             return Outcome(run=self.run, state="stopped", why="it was stopped before it began")
         if outcome is None:
             may_be_silent = _QUIET if self.heard else _STARTING
-            if state.startswith(_OVER) or (state.startswith(_GOES_ON) and self.silent.lasts(may_be_silent)):
+            if state.startswith(OVER) or (state.startswith(_GOES_ON) and self.silent.lasts(may_be_silent)):
                 self._lost(admin, state)
             return None
         self.silent.ends()
@@ -113,7 +113,7 @@ class _Watch:
     def settle(self, admin: Admin) -> None:
         """Until the engine is done with the job of a run that is over: before that it hands nothing out."""
         ending = _Silence()
-        while not admin.state(self.job).startswith(_OVER) and not ending.lasts(_ENDING):
+        while not admin.state(self.job).startswith(OVER) and not ending.lasts(_ENDING):
             time.sleep(_LOOK)
 
     def new_lines(self, outcome: Outcome) -> list[str]:
@@ -140,7 +140,7 @@ class _Watch:
         self.left -= 1
         self.lost_at = self.round
         self.say(f"the engine lost the job of {self.run} ({state.lower()}); it goes on in another one")
-        if not state.startswith(_OVER):
+        if not state.startswith(OVER):
             admin.abort(self.job)
         self._again(admin)
 
@@ -178,7 +178,7 @@ def outcome_of(admin: Admin, job: str) -> Outcome | None:
     told = admin.ask(job, "state")
     if told is not None:
         return Outcome.model_validate(told)
-    if not admin.state(job).startswith(_OVER):
+    if not admin.state(job).startswith(OVER):
         return None
     return left_behind(admin, job)
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fedcm.federation.kit import Kit, read_kit
+from fedcm.locks import is_held
 from fedcm.refusal import Refused
 
 LOCK = ".lock"
@@ -38,15 +39,8 @@ def ready_kit(path: Path, kind: str) -> Kit:
 
 
 def is_served(kit: Path) -> bool:
-    """Is a command running on this kit? Asks without leaving a trace."""
-    try:
-        with (kit / LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    """Is a command running on this kit?"""
+    return is_held(kit / LOCK)
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from fedcm.federation.archive import LARGEST, member
 from fedcm.federation.certificate import fingerprint_of_key
 from fedcm.federation.plan import Party, Plan
 from fedcm.refusal import Refused
 
-_LARGEST = 100_000  # bytes; they have two thousand
 KINDS = {"site": "site", "server": "server", "user": "admin"}  # the engine's word, and ours
 
 
@@ -33,10 +33,10 @@ def read_request(path: Path) -> Request:
     try:
         content = _bytes(path)
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            told = json.loads(_member(archive, "request.json"))
+            told = json.loads(member(archive, "request.json"))
             name = str(told["name"])
-            site = _yaml(_member(archive, "site.yaml"))["participants"][0]
-            key = _public_key(_member(archive, f"{name}.csr"))
+            site = _yaml(member(archive, "site.yaml"))["participants"][0]
+            key = _public_key(member(archive, f"{name}.csr"))
         return Request(
             kind=KINDS[told["kind"]],
             name=name,
@@ -75,17 +75,9 @@ def refuse_unplanned(request: Request, plan: Plan) -> Party:
 
 def _bytes(path: Path) -> bytes:
     with path.open("rb") as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise ValueError(f"it has more than {_LARGEST} bytes")
-    return content
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    with archive.open(name) as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise ValueError(f"{name} has more than {_LARGEST} bytes")
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST} bytes")
     return content
 
 

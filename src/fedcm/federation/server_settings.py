@@ -7,9 +7,9 @@ from pydantic import Field
 
 from fedcm.data import load
 from fedcm.data.dataset import Examples
+from fedcm.federation.kit_settings import read_settings
 from fedcm.federation.site_data import working_in
-from fedcm.refusal import Refused
-from fedcm.settings import Section, read_section, toml_file
+from fedcm.settings import Section
 
 FILE = "server.toml"
 
@@ -30,16 +30,7 @@ class ServerSettings(Section):
 def load_server_settings(kit: Path) -> ServerSettings:
     """What `server.toml` in a kit says; without one the server evaluates on nothing."""
     file = kit / FILE
-    if not file.is_file():
-        return ServerSettings()
-    try:
-        table = toml_file(file, "settings")
-        for key, kind in (("test", TestData), ("limits", ServerLimits)):
-            if key in table:
-                table[key] = read_section(kind, table[key], key)
-        return read_section(ServerSettings, table)
-    except Refused as refusal:
-        raise Refused(f"{str(file)!r}: {refusal}") from None
+    return read_settings(ServerSettings, file) if file.is_file() else ServerSettings()
 
 
 def load_test_data(kit: Path, settings: ServerSettings) -> Examples | None:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from fedcm.federation.archive import member
 from fedcm.federation.certificate import certificate_from
 from fedcm.refusal import Refused
-
-_LARGEST = 100_000  # bytes of a part; they have two thousand
 
 
 @final
@@ -32,8 +31,5 @@ def read_signed(path: Path) -> Signed:
 
 
 def member_of(path: Path, name: str) -> bytes:
-    with zipfile.ZipFile(path) as archive, archive.open(name) as file:
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise ValueError(f"{name} has more than {_LARGEST} bytes")
-    return content
+    with zipfile.ZipFile(path) as archive:
+        return member(archive, name)

@@ -12,9 +12,10 @@ from pydantic import Field
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.experiment import Count
+from fedcm.federation.kit_settings import read_settings
 from fedcm.models import MODELS
 from fedcm.refusal import Refused
-from fedcm.settings import Section, read_section, toml_file
+from fedcm.settings import Section
 
 FILE = "site.toml"
 
@@ -46,14 +47,7 @@ def load_settings(kit: Path) -> SiteSettings:
     file = kit / FILE
     if not file.is_file():
         raise Refused(f"a site's kit must hold {FILE}, which says where its data are, and {str(kit)!r} does not")
-    try:
-        table = toml_file(file, "settings")
-        for key, kind in SiteSettings.model_fields.items():
-            if key in table:
-                table[key] = read_section(kind.annotation, table[key], key)  # pyright: ignore[reportArgumentType]
-        return read_section(SiteSettings, table)
-    except Refused as refusal:
-        raise Refused(f"{str(file)!r}: {refusal}") from None
+    return read_settings(SiteSettings, file)
 
 
 def refuse_forbidden(experiment: Mapping[str, Any], limits: Limits) -> None:

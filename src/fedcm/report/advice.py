@@ -7,14 +7,16 @@ from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from rich.table import Table
+
+from fedcm.progress import bar_of_rounds
 
 
 class Bar:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task("probe", total=None)
+        self._task = progress.add_task("probe", total=None, said="rounds")
 
     def expect(self, total: int) -> None:
         """From here on, so many rounds."""
@@ -27,9 +29,7 @@ class Bar:
 @contextmanager
 def probing() -> Iterator[Bar]:
     """A bar on a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("probe"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with bar_of_rounds(Console(stderr=True)) as progress:
         yield Bar(progress)
 
 

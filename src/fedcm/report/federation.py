@@ -7,22 +7,16 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from fedcm.progress import bar_of_rounds
 
 
 def shown_run(passing: Iterator[Any], title: str, rounds: int) -> Any:
     """The outcome it ends with; items are `fedcm.federation.following.Passing`."""
     console = Console(stderr=True)
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[said]}"),
-        TimeRemainingColumn(),
-    )
     outcome = None
-    with Progress(*columns, console=console, refresh_per_second=4, disable=not console.is_terminal) as bar:
+    with bar_of_rounds(console) as bar:
         task = bar.add_task(escape(title), total=rounds, said="")
         for outcome, lines in passing:
             for line in lines:
