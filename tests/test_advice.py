@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scenes import Answer
 
-from fedcm.advice import ALPHAS, Probe, Setting, Trial, advise, beyond, most_promising, round_variance
+from fedcm.advice import ALPHAS, Probe, Setting, Trial, advise, at_horizon, best_of, round_variance, variations
 
 FOUND = {
     "gradient_norm": 1.0,
@@ -18,12 +18,10 @@ FOUND = {
     "direction_cosine": 0.3,
     "momentum_cosine": 0.6,
 }
-MARKS = (10, 15, 20, 25, 30)
 
 
-def trial(alpha: float, rate: float, scale: float, exponent: float) -> Trial:
-    """Its loss is exactly a power law."""
-    return Trial(alpha, rate, {mark: scale * mark**-exponent for mark in MARKS})
+def trial(alpha: float, rate: float, *losses: float) -> Trial:
+    return Trial(alpha, rate, dict(zip((30, 40, 50), losses, strict=True)))
 
 
 def setting(**changes: Any) -> Setting:
@@ -43,9 +41,10 @@ def setting(**changes: Any) -> Setting:
 
 
 def seen(**changes: Any) -> Probe:
-    """0.2 at 0.1 wins."""
-    trials = [trial(alpha, 0.1, 3.0, 0.3 if alpha == 0.2 else 0.2) for alpha in ALPHAS]
-    return Probe(2.3, (*trials, trial(0.2, 0.03, 3.0, 0.1), trial(0.2, 0.3, 3.0, 0.1)), FOUND | changes, smoothness=1.0)
+    """0.3 at 0.1 wins."""
+    trials = [trial(alpha, 0.1, *([1.5, 1.4, 1.3] if alpha == 0.3 else [1.8, 1.7, 1.6])) for alpha in ALPHAS]
+    more = [trial(0.3, 0.03, 2.0, 2.0, 1.9), trial(0.3, 0.3, 1.6, 1.5, 1.4), trial(0.1, 0.3, 1.6, 1.5, 1.4)]
+    return Probe(50, 2.3, (*trials, *more), FOUND | changes, smoothness=1.0)
 
 
 def test_the_variance_is_that_of_a_rounds_mean_gradient() -> None:
@@ -54,39 +53,46 @@ def test_the_variance_is_that_of_a_rounds_mean_gradient() -> None:
     assert round_variance(2.0, 5.0, setting(cohort=500.0)) == pytest.approx(2 / 5000)
 
 
-def test_a_loss_that_falls_like_a_power_is_foreseen_exactly() -> None:
-    own = trial(0.1, 0.1, 4.0, 0.35)
-    scale, exponent = own.power_law()
-    assert (scale, exponent) == (pytest.approx(4.0), pytest.approx(0.35))
-    assert own.foreseen(700) == pytest.approx(4.0 * 700**-0.35)
-    assert Trial(0.1, 0.1, {20: 1.5}).foreseen(700) == pytest.approx(1.5), "one loss alone has no slope"
-
-
-def test_a_trial_that_is_behind_and_falls_faster_wins_over_a_long_run_only() -> None:
-    ahead, behind = trial(1.0, 0.1, 2.0, 0.1), trial(0.1, 0.1, 6.0, 0.4)
-    assert ahead.losses[30] < behind.losses[30]
-    assert most_promising([ahead, behind], 30) is ahead
-    assert most_promising([ahead, behind], 1000) is behind
+def test_a_trials_level_is_the_geometric_mean_of_its_losses() -> None:
+    assert trial(1.0, 0.1, 1.0, 2.0, 4.0).level == pytest.approx(2.0)
+    assert best_of([trial(1.0, 0.1, 1.0, 2.0, 4.0), trial(0.3, 0.1, 2.1, 2.1, 2.1)]).alpha == 1.0
 
 
 def test_a_trial_that_diverged_never_wins() -> None:
-    diverged = Trial(0.4, 0.3, {})
-    assert diverged.foreseen(100) == math.inf
-    assert most_promising([diverged, trial(1.0, 0.1, 100.0, -1.0)], 100).alpha == 1.0
+    diverged = Trial(0.3, 0.3, {})
+    assert diverged.level == math.inf
+    assert best_of([diverged, trial(1.0, 0.1, 100.0, 100.0, 100.0)]).alpha == 1.0
 
 
-def test_alpha_and_rate_are_the_winners() -> None:
-    advice = advise(setting(), seen())
-    assert (advice.alpha, advice.client_lr) == (0.2, 0.1)
-    assert f"{3.0 * 500**-0.3:.3g} is the least loss foreseen after 500 rounds" in advice.reasons[0]
+def test_beside_the_best_alpha_the_larger_rate_is_tried_with_the_clients_own_step_kept_too() -> None:
+    assert variations(trial(0.3, 0.1, 1.0, 1.0, 1.0)) == [
+        (0.3, pytest.approx(0.1 / 3)),
+        (0.3, pytest.approx(0.3)),
+        (0.1, pytest.approx(0.3)),
+    ]
 
 
-@pytest.mark.parametrize("rounds", [100, 150, 400, 4000])
-def test_beyond_the_smallest_that_was_tried_it_goes_half_the_way_to_fifteen_fillings(rounds: int) -> None:
-    smallest = min(ALPHAS)
-    told = beyond(smallest, rounds)
-    assert told == pytest.approx(math.sqrt(smallest * min(smallest, 15 / rounds)), rel=0.05)
-    assert beyond(2 * smallest, rounds) == 2 * smallest
+def test_alpha_and_rate_are_the_winners_the_alpha_at_the_runs_horizon() -> None:
+    advice = advise(setting(rounds=400), seen())
+    assert (advice.alpha, advice.client_lr) == (0.075, 0.1)
+    assert "0.3 · (50/400)^⅔" in advice.reasons[1]
+    at_once = advise(setting(rounds=50), seen())
+    assert at_once.alpha == 0.3
+    assert not any("⅔" in reason for reason in at_once.reasons), "a probe of the run's own length needs no rule"
+
+
+@pytest.mark.parametrize(
+    ("alpha", "probed", "rounds", "told"),
+    [
+        (0.3, 50, 400, 0.075),  # an eighth of the horizon is a quarter of α
+        (1.0, 50, 6250, 0.04),
+        (0.1, 10, 80, 0.1),  # never above what won …
+        (0.3, 10, 80, 0.12),  # … and never below ten fillings
+        (0.3, 50, 20, 0.3),
+    ],
+)
+def test_alpha_falls_with_the_horizon(alpha: float, probed: int, rounds: int, told: float) -> None:
+    assert at_horizon(alpha, probed, rounds) == told
 
 
 @pytest.mark.parametrize(
@@ -108,9 +114,10 @@ def test_it_warns_of_what_can_go_wrong_and_of_nothing_else(changes: dict[str, An
 def test_it_warns_of_a_rate_at_the_edge_and_of_an_alpha_that_is_fedavg() -> None:
     edge = tuple(own if own.client_lr < 0.3 else own._replace(losses={}) for own in seen().trials)
     assert any("near the edge" in warning for warning in advise(setting(), seen()._replace(trials=edge)).warnings)
-    plain = (trial(1.0, 0.1, 1.0, 0.5), trial(0.4, 0.1, 1.0, 0.1))
+    plain = (trial(1.0, 0.1, 1.0, 1.0, 1.0), trial(0.3, 0.1, 2.0, 2.0, 2.0))
     assert any("no trial has learnt" in warning for warning in advise(setting(), seen()._replace(start=1.0)).warnings)
-    assert any("nearly FedAvg" in warning for warning in advise(setting(), seen()._replace(trials=plain)).warnings)
+    plain_advice = advise(setting(rounds=50), seen()._replace(trials=plain))
+    assert any("nearly FedAvg" in warning for warning in plain_advice.warnings)
 
 
 def own_file(tmp_path: Path) -> Path:
@@ -128,10 +135,11 @@ def test_the_command_tells_and_writes_nothing(fedcm: Callable[..., Answer], tmp_
     assert answer.code == 0, answer.err
     told = json.loads(answer.out)
     assert told["probe_rounds"] == 4
-    assert [(own["alpha"], own["client_lr"]) for own in told["trials"][:4]] == [(alpha, 0.1) for alpha in ALPHAS]
-    best = min(told["trials"], key=lambda own: own["foreseen"])
-    assert (told["alpha"], told["client_lr"]) == (beyond(best["alpha"], 50), best["client_lr"])
-    assert all(set(own["losses"]) == {"1", "2", "3", "4"} for own in told["trials"])
+    assert [(own["alpha"], own["client_lr"]) for own in told["trials"][:3]] == [(alpha, 0.1) for alpha in ALPHAS]
+    best = min(told["trials"], key=lambda own: own["level"])
+    assert (told["alpha"], told["client_lr"]) == (at_horizon(best["alpha"], 4, 50), best["client_lr"])
+    assert len(told["trials"]) == 6
+    assert all(set(own["losses"]) == {"2", "3", "4"} for own in told["trials"])
     assert list(tmp_path.iterdir()) == [file]
     shown = fedcm("advise", file, "--rounds", 4)
     assert f"algorithm.alpha={told['alpha']:g}" in shown.out, "the same probe gives the same advice"
@@ -145,7 +153,7 @@ def test_a_trial_is_fedcm_itself(fedcm: Callable[..., Answer], tmp_path: Path) -
 
     file = own_file(tmp_path)
     told = json.loads(fedcm("advise", file, "--rounds", 3, "--json").out)
-    answer = fedcm("run", file, "--runs-dir", tmp_path / "runs", "--set", "rounds=3", "--set", "algorithm.alpha=0.4")
+    answer = fedcm("run", file, "--runs-dir", tmp_path / "runs", "--set", "rounds=3", "--set", "algorithm.alpha=0.3")
     assert answer.code == 0, answer.err
     from safetensors.torch import load_file
 
@@ -156,7 +164,7 @@ def test_a_trial_is_fedcm_itself(fedcm: Callable[..., Answer], tmp_path: Path) -
     data = [assembly.runner.data.client(client) for client in range(10)]
     losses = [assembly.problem.loss(network(own.features), own.labels).item() for own in data]
     trials = {own["alpha"]: own["losses"] for own in told["trials"] if own["client_lr"] == 0.1}
-    assert trials[0.4]["3"] == pytest.approx(sum(losses) / 10, rel=1e-5)
+    assert trials[0.3]["3"] == pytest.approx(sum(losses) / 10, rel=1e-5)
 
 
 def test_where_everything_diverges_smaller_rates_are_tried_and_then_it_is_said(

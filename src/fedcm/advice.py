@@ -1,12 +1,12 @@
 """α and η_l for FedCM on these data, from what a probe (`fedcm.probing`) saw: a pure function of it.
 
-A trial of the probe is FedCM with one α and one η_l for a few rounds. Its loss over clients is taken to fall like a
-power of the round, c·t^−b, fitted over the last two thirds of the trial; c·T^−b is the loss foreseen for the end of the
-run, and the least wins. So an α whose momentum is still filling, but whose loss falls faster, can win over one that is
-ahead.
+A trial of the probe is FedCM with one α and one η_l for P rounds; the one with the least loss over clients, in the
+second half of its rounds, wins. Its η_l is suggested. Its α is the best for a run of P rounds, and the best α falls
+with the horizon, because filling the momentum takes 1/α rounds and what it is good for comes after: suggested is
 
-An α whose memory of 1/α rounds is long for the probe cannot be tried. Where the smallest wins, the suggestion goes on
-from it half the way (of its logarithm) to 15/T, below which a run is too short to fill the momentum: a rule of thumb.
+    α · (P/T)^⅔,        but no less than 10/T
+
+The exponent is a rule of thumb, from one sweep on CIFAR-10 (docs/theory.md).
 """
 
 import math
@@ -16,30 +16,26 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-ALPHAS = (1.0, 0.4, 0.2, 0.1)  # tried at the experiment's η_l
-FACTORS = (1 / 3, 3.0)  # of that η_l, tried with the best of them
-_FILLINGS = 15  # how often a momentum should have filled by the end
+ALPHAS = (1.0, 0.3, 0.1)  # tried at the experiment's η_l
+_FALL = 2 / 3  # of α with the horizon
+_FILLINGS = 10  # how often a momentum should be able to fill
 
 
 class Trial(NamedTuple):
     alpha: float
     client_lr: float
-    losses: dict[int, float]  # after so many rounds; none where it diverged
+    losses: dict[int, float]  # after so many rounds, in the second half; none where it diverged
 
-    def power_law(self) -> tuple[float, float]:
-        """c and b of c·t^−b, by least squares on log-log axes."""
-        times, losses = np.log(list(self.losses)), np.log(np.maximum(list(self.losses.values()), 1e-12))
-        slope = np.polyfit(times, losses, 1)[0] if len(times) > 1 else 0.0
-        return math.exp(losses.mean() - slope * times.mean()), -slope
-
-    def foreseen(self, rounds: int) -> float:
-        if not self.losses:
-            return math.inf
-        scale, exponent = self.power_law()
-        return float(scale * rounds**-exponent)
+    @property
+    def level(self) -> float:
+        """Their geometric mean: rounds differ in whom they have."""
+        return (
+            float(np.exp(np.mean(np.log(np.maximum(list(self.losses.values()), 1e-12))))) if self.losses else math.inf
+        )
 
 
 class Probe(NamedTuple):
+    rounds: int  # P, of each trial
     start: float  # the loss before any round
     trials: tuple[Trial, ...]
     found: dict[str, float]  # a diagnosis at the end of the trial that won
@@ -72,27 +68,32 @@ class Advice:
     warnings: tuple[str, ...]
 
 
-def most_promising(trials: Iterable[Trial], rounds: int) -> Trial:
-    return min(trials, key=lambda trial: trial.foreseen(rounds))
+def best_of(trials: Iterable[Trial]) -> Trial:
+    return min(trials, key=lambda trial: trial.level)
+
+
+def variations(best: Trial) -> list[tuple[float, float]]:
+    """α and η_l to try beside the best α: rates on both sides, the larger also with a client's own step α·η_l kept."""
+    alpha, rate = best.alpha, best.client_lr
+    return [(alpha, rate / 3), (alpha, rate * 3), (float(f"{alpha / 3:.2g}"), rate * 3)]
 
 
 def advise(setting: Setting, seen: Probe) -> Advice:
-    won = most_promising(seen.trials, setting.rounds)
-    alpha = beyond(won.alpha, setting.rounds)
+    won = best_of(seen.trials)
+    alpha = at_horizon(won.alpha, seen.rounds, setting.rounds)
     variance = round_variance(seen.found["noise"], seen.found["dissimilarity"], setting)
     ratio = variance / max(seen.found["gradient_norm"] ** 2, 1e-300)
     reasons, warnings = _reasons(setting, seen, won, alpha), _warnings(setting, seen, alpha, won.client_lr, ratio)
     return Advice(alpha, won.client_lr, ratio, variance, tuple(reasons), tuple(warnings))
 
 
-def beyond(alpha: float, rounds: int) -> float:
+def at_horizon(alpha: float, probed: int, rounds: int) -> float:
     """
-    >>> beyond(0.1, rounds=150), beyond(0.1, rounds=500), beyond(0.4, rounds=4000)
-    (0.1, 0.055, 0.4)
+    >>> at_horizon(0.3, probed=50, rounds=400), at_horizon(0.3, probed=50, rounds=50)
+    (0.075, 0.3)
     """
-    if alpha > min(ALPHAS):
-        return alpha
-    return float(f"{math.sqrt(alpha * min(_FILLINGS / rounds, alpha)):.2g}")
+    falling = alpha * min(probed / rounds, 1.0) ** _FALL
+    return float(f"{max(falling, min(_FILLINGS / rounds, alpha)):.2g}")
 
 
 def round_variance(noise: float, dissimilarity: float, setting: Setting) -> float:
@@ -102,21 +103,14 @@ def round_variance(noise: float, dissimilarity: float, setting: Setting) -> floa
 
 
 def _reasons(setting: Setting, seen: Probe, won: Trial, alpha: float) -> Iterator[str]:
-    rounds = setting.rounds
-    told = f"{won.foreseen(rounds):.3g} is the least loss foreseen after {rounds} rounds: α = {won.alpha:g} with "
-    told += f"η_l = {won.client_lr:.3g}"
-    at_rate = [trial for trial in seen.trials if trial.losses and trial.client_lr == won.client_lr and trial != won]
-    with_alpha = [trial for trial in seen.trials if trial.losses and trial.alpha == won.alpha and trial != won]
-    if at_rate:
-        told += "; other α: " + ", ".join(f"{trial.foreseen(rounds):.3g} with {trial.alpha:g}" for trial in at_rate)
-    if with_alpha:
-        told += "; other η_l: "
-        told += ", ".join(f"{trial.foreseen(rounds):.3g} with {trial.client_lr:.3g}" for trial in with_alpha)
-    yield told
-    if alpha < won.alpha:
+    yield (
+        f"η_l = {won.client_lr:.3g} and, for a run of {seen.rounds} rounds, α = {won.alpha:g}: the least of the losses "
+        "above"
+    )
+    if alpha != won.alpha:
         yield (
-            f"α = {alpha:g}, between that and {_FILLINGS}/T = {_FILLINGS / rounds:.2g}: the smallest α that the probe "
-            f"could try won, and {rounds} rounds have room for a longer memory"
+            f"α = {alpha:g} for {setting.rounds} rounds: the longer a run, the longer a momentum pays; "
+            f"{won.alpha:g} · ({seen.rounds}/{setting.rounds})^⅔, but no less than {_FILLINGS}/{setting.rounds}"
         )
     yield (
         f"there Δ has a cosine of {seen.found['momentum_cosine']:.2f} with the whole gradient ∇f, a client's own "

@@ -28,10 +28,9 @@ def advise(
 ) -> None:
     """Suggest α and η_l for FedCM from a short probe of an experiment, with the reason and the figures behind it.
 
-    FedCM is tried with four α at the experiment's client.lr, and with the best of them at a third and three times it.
-    The loss of each is carried on to the run's last round by a power law, and the least wins. Noise, dissimilarity,
-    drift and smoothness are measured there, for the warnings. Nothing is written. docs/theory.md tells how often it was
-    right.
+    FedCM is tried with three α at the experiment's client.lr, and with the best of them at a third and three times it;
+    the least loss wins, and its α is brought from the probe's horizon to the run's. Noise, dissimilarity, drift and
+    smoothness are measured there, for the warnings. Nothing is written. docs/theory.md tells how often it was right.
 
     Example: `fedcm advise experiments/cifar10-lenet.toml --set rounds=500`
     """
@@ -65,9 +64,13 @@ def advise(
             raise Refused(f"{reason}; lower client.lr, or clip gradients with client.clip") from None
         advice = advised(setting, seen)
     if as_json:
-        trials = [trial._asdict() | {"foreseen": _finite(trial.foreseen(setting.rounds))} for trial in seen.trials]
+        trials = [trial._asdict() | {"level": _finite(trial.level)} for trial in seen.trials]
         measured = {"setting": setting._asdict(), "measured": seen.found, "smoothness": seen.smoothness}
-        print(json.dumps(dataclasses.asdict(advice) | measured | {"probe_rounds": rounds, "trials": trials}, indent=2))
+        print(
+            json.dumps(
+                dataclasses.asdict(advice) | measured | {"probe_rounds": seen.rounds, "trials": trials}, indent=2
+            )
+        )
     else:
         advice_shown(advice, setting, seen)
 

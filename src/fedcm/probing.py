@@ -1,7 +1,7 @@
 """Short trials of FedCM on an experiment's data, for `fedcm.advice`: same start, same cohorts, same minibatches.
 
-First with a few α at the experiment's η_l, then with the best of them at a third and at three times that rate. The loss
-is over clients' training data, never the test set.
+First with a few α at the experiment's η_l, then with the best of them at a third and at three times that rate, there
+with a third of it too. The loss is over clients' training data, never the test set.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedcm.advice import ALPHAS, FACTORS, Probe, Setting, Trial, most_promising
+from fedcm.advice import ALPHAS, Probe, Setting, Trial, best_of, variations
 from fedcm.algorithm import Round, Vector
 from fedcm.algorithms.fedcm import FedCM
 from fedcm.assembly import Assembly
@@ -28,8 +28,8 @@ from fedcm.threads import one_thread
 from fedcm.training import training
 
 FEWEST = 10  # rounds of a trial, unless asked for fewer
-TRIALS = len(ALPHAS) + len(FACTORS)
-_MARKS = 8  # losses along a trial
+TRIALS = len(ALPHAS) + 3
+_MARKS = 6  # losses along a trial
 _EXAMPLES = 2000  # that a loss is taken over
 _CLIENTS = 100  # whose gradients the diagnosis takes
 _SMOOTHNESS = 5  # clients for the smoothness
@@ -72,7 +72,7 @@ def affordable(assembly: Assembly, seconds: float, passing: Passing) -> int:
 
 
 def probe(assembly: Assembly, rounds: int, passing: Passing = lambda rounds: None) -> Probe:
-    own, horizon = assembly.experiment.client.lr, assembly.plan.rounds
+    own = assembly.experiment.client.lr
     ended: dict[tuple[float, float], Any] = {}
     trials: list[Trial] = []
 
@@ -89,20 +89,20 @@ def probe(assembly: Assembly, rounds: int, passing: Passing = lambda rounds: Non
         raise Diverged(
             f"FedCM diverged within {rounds} rounds with every α and every η_l from {own / 9:.3g} to {own:g}"
         )
-    best = most_promising(trials, horizon)
-    for factor in FACTORS:
-        if best.client_lr * factor <= own or best.client_lr == own:
-            tried(best.alpha, best.client_lr * factor)
-    won = most_promising(trials, horizon)
+    best = best_of(trials)
+    for alpha, rate in variations(best):
+        if rate < own or best.client_lr == own:
+            tried(alpha, rate)
+    won = best_of(trials)
     runner, server = _with_alpha(assembly.runner, won.alpha), ended[won.alpha, won.client_lr]
     round = Round(rounds, won.client_lr, 1.0, 0, assembly.plan.population, math.nan)
     found = diagnose(runner, LocalExecutor(runner).states, server, round, most=_CLIENTS)
     start = _loss(runner, assembly.problem.initial(), _listened_to(assembly))
-    return Probe(start, tuple(trials), found, _smoothness(runner, server.params, round))
+    return Probe(rounds, start, tuple(trials), found, _smoothness(runner, server.params, round))
 
 
 def _trial(assembly: Assembly, alpha: float, rate: float, rounds: int, passing: Passing) -> tuple[Trial, Any]:
-    marks = {int(mark) for mark in np.linspace(max(rounds / 3, 1), rounds, _MARKS).round()}
+    marks = {int(mark) for mark in np.linspace(max(rounds / 2, 1), rounds, _MARKS).round()}
     clients = _listened_to(assembly)
     losses, server, done = {}, None, 0
     try:

@@ -35,7 +35,7 @@ def probing() -> Iterator[Bar]:
 
 def advice_shown(advice: Any, setting: Any, seen: Any) -> None:
     """`fedcm.advice`'s Advice, Setting and Probe."""
-    _trials(setting, seen)
+    _trials(seen)
     found = seen.found
     table = Table(box=SIMPLE, pad_edge=False, show_header=False)
     rows = (
@@ -66,24 +66,16 @@ def advice_shown(advice: Any, setting: Any, seen: Any) -> None:
     )
 
 
-def _trials(setting: Any, seen: Any) -> None:
-    table = Table(box=SIMPLE, pad_edge=False)
+def _trials(seen: Any) -> None:
+    table = Table(box=SIMPLE, pad_edge=False, title=f"trials of {seen.rounds} rounds", title_justify="left")
     marks = sorted({mark for trial in seen.trials for mark in trial.losses})
-    shown = [marks[0], marks[len(marks) // 2], marks[-1]]
-    for column in (
-        "α",
-        "η_l",
-        *(f"loss after {mark}" for mark in shown),
-        "falls like",
-        f"foreseen after {setting.rounds}",
-    ):
+    shown = sorted({marks[0], marks[len(marks) // 2], marks[-1]})
+    for column in ("α", "η_l", *(f"loss after {mark}" for mark in shown), "their mean"):
         table.add_column(column, justify="right")
+    least = min(trial.level for trial in seen.trials)
     for trial in seen.trials:
-        if not trial.losses:
-            table.add_row(f"{trial.alpha:g}", f"{trial.client_lr:.3g}", *["diverged"] * 3, "", "")
-            continue
-        _, exponent = trial.power_law()
-        losses = (f"{trial.losses[mark]:.3g}" for mark in shown)
-        cells = (*losses, f"t^{-exponent:.2f}".replace("-", "−"), f"{trial.foreseen(setting.rounds):.3g}")
-        table.add_row(f"{trial.alpha:g}", f"{trial.client_lr:.3g}", *cells)
+        losses = [f"{trial.losses[mark]:.3g}" for mark in shown] if trial.losses else ["diverged"] * len(shown)
+        level = f"{trial.level:.3g}" if trial.losses else ""
+        style = "bold" if trial.level == least else ""
+        table.add_row(f"{trial.alpha:g}", f"{trial.client_lr:.3g}", *losses, level, style=style)
     Console().print(table)
