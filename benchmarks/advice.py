@@ -1,10 +1,10 @@
-"""How often `fedcm advise` is right: its α and η_l against a real sweep, on two data sets and two splits.
+"""How often `fedcm advise` is right: its α and η_l against a whole sweep, on two data sets and two splits.
 
-    FEDCM_DATA=… python benchmarks/advice.py            all four; --only digits for two (minutes), cifar10 the others
+    FEDCM_DATA=… python benchmarks/advice.py --runs-dir runs/advice          all; --only digits for minutes, not an hour
 
-For each, the advice is asked for; then FedCM runs with every α of a grid at the advised η_l, and with every η_l of the
-probe at the advised α, each with the advised value among them. Right: within a point of the best mean accuracy over the
-last ten evaluations; the runs and what they gave are printed.
+For each data set, split and seed: a sweep of FedCM over six α and three η_l (`fedcm sweep`, so what is finished is not
+run again), the advice of a probe, and a run with what it advises. Accuracy is the mean of the last ten evaluations. A
+row tells how far the advice is behind the best α at its own η_l, and behind the best of all eighteen pairs.
 """
 
 import argparse
@@ -12,82 +12,90 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 ALPHAS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
-SPLITS = {"iid": ["split.kind=iid"], "dirichlet-0.6": ["split.kind=dirichlet", "split.concentration=0.6"]}
-WORKS = {
-    "digits": ("demo.toml", ["rounds=200", "evaluation.every=5"], 3),
-    "cifar10": ("cifar10-lenet.toml", ["rounds=150", "evaluation.every=5"], 1),
+RATES = (0.0333, 0.1, 0.3)
+SPLITS = ("dirichlet", "iid")
+WORKS = {  # file, rounds, rounds of a trial, first seed, seeds
+    "digits": ("demo.toml", 200, 200, 1, 3),
+    "cifar10": ("cifar10-lenet.toml", 150, 40, 1, 1),
 }
-ENGINE = ["engine.stack=1", "engine.layout=channels_last", "engine.compile=off", "algorithm.name=fedcm"]
-RIGHT = 1.0  # points from the best
+HEAD = (
+    "data",
+    "split",
+    "seed",
+    "probe",
+    "advised",
+    "accuracy",
+    "best α there",
+    "best of 18",
+    "FedAvg",
+    "behind: in α, of all",
+)
 
 
-def fedcm(*words: str) -> str:
-    return subprocess.run([sys.executable, "-m", "fedcm", *words], capture_output=True, text=True, check=True).stdout
+def fedcm(*words: object) -> str:
+    asked = [sys.executable, "-m", "fedcm", *map(str, words)]
+    return subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def with_settings(settings: list[str]) -> list[str]:
-    return [word for setting in settings for word in ("--set", setting)]
+def swept(work: str, runs: Path) -> None:
+    file, rounds, _, seed, seeds = WORKS[work]
+    over = (f"split.kind={','.join(SPLITS)}", f"algorithm.alpha={_list(ALPHAS)}", f"client.lr={_list(RATES)}")
+    words = [word for setting in over for word in ("--over", setting)]
+    chosen = ["--algorithms", "fedcm", "--set", f"rounds={rounds}", "--seed", seed, "--seeds", seeds]
+    fedcm("sweep", EXPERIMENTS / file, *words, *chosen, "--runs-dir", runs / work, "--json")
 
 
-def accuracy(work: str, split: str, alpha: float, rate: float, folder: Path) -> float:
-    """Mean over seeds of the mean over the last ten evaluations, in percent; 0 for a run that diverged."""
-    file, settings, seeds = WORKS[work]
-    chosen = [*settings, *SPLITS[split], *ENGINE, f"algorithm.alpha={alpha}", f"client.lr={rate}"]
-    means = []
-    for seed in range(1, seeds + 1):
-        name = f"{work}-{split}-{alpha}-{rate:.4g}-{seed}"
-        words = ["run", str(EXPERIMENTS / file), "--runs-dir", str(folder), "--name", name, "--seed", str(seed)]
-        done = subprocess.run(
-            [sys.executable, "-m", "fedcm", *words, *with_settings(chosen)], capture_output=True, check=False
-        )
-        if done.returncode:
-            means.append(0.0)
-            continue
-        lines = [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
-        scores = [100 * line["test_accuracy"] for line in lines if "test_accuracy" in line]
-        means.append(statistics.mean(scores[-10:]))
-    return statistics.mean(means)
+def _list(values: tuple[float, ...]) -> str:
+    return ",".join(map(str, values))
+
+
+def accuracy(run: Path) -> float:
+    """0 for a run that diverged."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    finished = json.loads((run / "summary.json").read_text())["outcome"] == "finished"
+    scores = [100 * line["test_accuracy"] for line in lines if "test_accuracy" in line]
+    return statistics.mean(scores[-10:]) if finished else 0.0
+
+
+def compared(work: str, split: str, seed: int, runs: Path) -> list[str]:
+    file, rounds, probe, _, _ = WORKS[work]
+    chosen = ["--seed", seed, "--set", f"rounds={rounds}", "--set", f"split.kind={split}"]
+    advice = json.loads(fedcm("advise", EXPERIMENTS / file, *chosen, "--rounds", probe, "--json"))
+    alpha, rate = advice["alpha"], round(advice["client_lr"], 4)
+    name = f"advised-{split}-{alpha}-{rate}-seed{seed}"
+    values = ["--set", "algorithm.name=fedcm", "--set", f"algorithm.alpha={alpha}", "--set", f"client.lr={rate}"]
+    if not (runs / work / name / "summary.json").is_file():
+        words = ["--runs-dir", runs / work, "--name", name, "--fresh", "--json"]
+        fedcm("run", EXPERIMENTS / file, *chosen, *values, *words)
+    own, stem = accuracy(runs / work / name), Path(file).stem
+    found = {
+        (each, at): accuracy(runs / work / f"{stem}-{split}-{each}-{at}-fedcm-seed{seed}")
+        for each in ALPHAS
+        for at in RATES
+    }
+    there = max((value, each) for (each, at), value in found.items() if at == rate)
+    best = max((value, pair) for pair, value in found.items())
+    cells = [work, split, seed, f"{advice['probe_rounds']} of {rounds}", f"α {alpha:g}, η_l {rate:g}", f"{own:.2f}"]
+    cells += [f"{there[0]:.2f} (α {there[1]:g})", f"{best[0]:.2f} (α {best[1][0]:g}, η_l {best[1][1]:g})"]
+    cells += [f"{found[1.0, 0.1]:.2f}", f"{there[0] - own:.1f}, {best[0] - own:.1f}"]
+    return [str(cell) for cell in cells]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=WORKS)
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs/advice"))
     asked = parser.parse_args()
-    print("| data | split | advised | accuracy, % | every α at that η_l | every η_l at that α | α right | η_l right |")
-    print("|---|---|---|---:|---|---|---|---|")
+    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)
     for work in [asked.only] if asked.only else WORKS:
+        swept(work, asked.runs_dir)
         for split in SPLITS:
-            with tempfile.TemporaryDirectory() as folder:
-                print(compared(work, split, Path(folder)), flush=True)
-
-
-def compared(work: str, split: str, folder: Path) -> str:
-    file, settings, _ = WORKS[work]
-    words = ["advise", str(EXPERIMENTS / file), "--json", *with_settings([*settings, *SPLITS[split], *ENGINE])]
-    advice = json.loads(fedcm(*words))
-    alpha, rate, rates = advice["alpha"], advice["client_lr"], [float(rate) for rate in advice["losses"]]
-    own = accuracy(work, split, alpha, rate, folder)
-    by_alpha = {each: accuracy(work, split, each, rate, folder) for each in ALPHAS}
-    by_rate = {each: accuracy(work, split, alpha, each, folder) for each in rates if abs(each - rate) > 1e-3 * rate}
-    cells = [work, split, f"α {alpha:g}, η_l {rate:.3g}", f"{own:.2f}", told(by_alpha), told(by_rate)]
-    cells += [verdict(own, by_alpha), verdict(own, by_rate)]
-    return f"| {' | '.join(cells)} |"
-
-
-def told(found: dict[float, float]) -> str:
-    return ", ".join(
-        f"{value:.3g}: {score:.1f}" if score else f"{value:.3g}: diverged" for value, score in found.items()
-    )
-
-
-def verdict(own: float, others: dict[float, float]) -> str:
-    behind = max(others.values()) - own
-    return "yes" if behind <= RIGHT else f"no, {behind:.1f} behind"
+            for seed in range(WORKS[work][3], WORKS[work][3] + WORKS[work][4]):
+                print(f"| {' | '.join(compared(work, split, seed, asked.runs_dir))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,12 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.diagnosis import Diagnosis, cosine, cost_told, diagnose
 from fedcm.executors.client_states import MemoryStates
+from fedcm.executors.executor import Stopped
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import read
 from fedcm.problem import Problem, squared_error
 from fedcm.running import drive
-from fedcm.starting import begin
+from fedcm.starting import begin, resume
 from fedcm.summary import params_sha256
 
 CLIENTS, EXAMPLES = 6, 8
@@ -103,14 +104,15 @@ def test_drift_and_directions_are_those_of_the_local_steps() -> None:
         y, squares = params.clone(), []
         for batch in own.local_work.batches(own.data.client(client), 1, 5, client):
             g = 2 * batch.features.T @ (batch.features @ y - batch.labels) / batch.size
-            y = y - 0.05 * (0.3 * g + 0.7 * momentum)
             squares.append((y - params).square().sum().item())
+            y = y - 0.05 * (0.3 * g + 0.7 * momentum)
         drifts.append(np.mean(squares))
         cosines.append(cosine(params - y, gradient))
     assert found["drift"] == pytest.approx(np.mean(drifts), rel=1e-8)
     assert found["direction_cosine"] == pytest.approx(np.mean(cosines), rel=1e-8)
     assert found["direction_cosine_least"] == pytest.approx(min(cosines), rel=1e-8)
     assert found["momentum_cosine"] == pytest.approx(cosine(momentum, gradient), rel=1e-8)
+    assert found["momentum_norm"] == pytest.approx(momentum.norm().item(), rel=1e-8)
 
 
 def experiment(algorithm: str) -> Any:
@@ -128,6 +130,10 @@ def experiment(algorithm: str) -> Any:
     )
 
 
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
 @pytest.mark.parametrize("algorithm", ["fedcm", "scaffold", "feddyn", "fedadam", "fedavg"])
 def test_a_run_with_diagnoses_has_the_bits_of_one_without(algorithm: str, tmp_path: Path) -> None:
     shas = []
@@ -138,7 +144,7 @@ def test_a_run_with_diagnoses_has_the_bits_of_one_without(algorithm: str, tmp_pa
             pass
         shas.append(params_sha256(run.server.params))
     assert shas[0] == shas[1]
-    lines = [json.loads(line) for line in (tmp_path / "watched" / "metrics.jsonl").read_text().splitlines()]
+    lines = metrics_of(tmp_path / "watched")
     assert ["diagnosis" in line for line in lines] == [False, True] * 3
     assert all(math.isfinite(value) for line in lines for value in line.get("diagnosis", {}).values())
 
@@ -152,9 +158,77 @@ def test_the_cost_is_told_once_and_at_the_end_and_never_when_off() -> None:
     ]
     assert list(cost_told(iter(rounds), said.append)) == rounds
     assert said == [
-        "a diagnosis takes 1 s, and 25% of the rounds' time at this pace",
-        "2 diagnoses took 2 s, 25.0% of the rounds' 8 s",
+        "a diagnosis takes 1 s; at this pace they take 25% of the rounds' time",
+        "2 diagnoses took 2 s, 25% of the rounds' 8 s",
     ]
     said.clear()
     list(cost_told(iter([{"seconds": 1.0}]), said.append))
     assert not said
+
+
+def test_a_diagnosis_is_that_of_the_next_round_at_the_state_reached(tmp_path: Path) -> None:
+    run = begin(experiment("fedcm"), tmp_path, "watched")
+    run.diagnosis = Diagnosis(6)
+    for _ in drive(run):
+        pass
+    schedule, population = run.assembly.plan.schedule, run.assembly.plan.population
+    following = Round(6, schedule.client(6), schedule.server_lr, 0, population, math.nan)
+    expected = diagnose(run.assembly.runner, run.states, run.server, following)
+    found = metrics_of(tmp_path / "watched")[-1]["diagnosis"]
+    assert {k: v for k, v in found.items() if k != "seconds"} == {k: v for k, v in expected.items() if k != "seconds"}
+
+
+def test_steps_that_explode_in_a_rehearsal_are_told_as_none_and_the_run_goes_on(tmp_path: Path) -> None:
+    own, params = runner(FedAvg(), batch_size=1), torch.ones(3, dtype=torch.float64)
+    states, server = MemoryStates(own.algorithm, params), own.algorithm.init_server(params)
+    found = diagnose(own, states, server, following(lr=1e200))
+    assert found["drift"] is None
+    assert math.isfinite(found["gradient_norm"] or math.nan)
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_model_that_takes_chances_is_diagnosed_the_same_whatever_went_before() -> None:
+    plain = runner(FedAvg())
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 1, bias=False)).double()
+    own = ClientRunner(FedAvg(), Problem(model, squared_error), plain.data, LocalWork(4), seed=1)
+    params = torch.ones(3, dtype=torch.float64)
+    found = []
+    for before in (1, 2):
+        torch.manual_seed(before)
+        told = diagnose(own, MemoryStates(FedAvg(), params), own.algorithm.init_server(params), following())
+        found.append({name: value for name, value in told.items() if name != "seconds"})
+    assert found[0] == found[1]
+
+
+def test_what_is_no_direction_has_no_cosine(tmp_path: Path) -> None:
+    run = begin(experiment("fedadam"), tmp_path, "adam")
+    run.diagnosis = Diagnosis(3)
+    for _ in drive(run):
+        pass
+    found = metrics_of(tmp_path / "adam")[2]["diagnosis"]
+    assert "momentum_cosine" in found
+    assert not any(name.startswith("second_moment") for name in found)
+
+
+def test_a_wish_to_stop_ends_a_diagnosis_and_not_the_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was stopped and resumed ends with the bits of what was not, SCAFFOLD's clients too."""
+    whole = begin(experiment("scaffold"), tmp_path, "whole")
+    for _ in drive(whole):
+        pass
+    asked: list[bool] = []
+
+    def stopped_in_the_middle(*given: Any, **named: Any) -> Any:
+        asked.append(True)
+        return diagnose(*given, **named)
+
+    monkeypatch.setattr("fedcm.running.diagnose", stopped_in_the_middle)
+    run = begin(experiment("scaffold"), tmp_path, "stopped", stop_requested=lambda: bool(asked))
+    run.diagnosis = Diagnosis(2)
+    with pytest.raises(Stopped):
+        for _ in drive(run):
+            pass
+    assert ["diagnosis" in line for line in metrics_of(tmp_path / "stopped")] == [False, False]
+    resumed = resume(tmp_path / "stopped")
+    for _ in drive(resumed):
+        pass
+    assert params_sha256(resumed.server.params) == params_sha256(whole.server.params)

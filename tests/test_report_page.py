@@ -214,5 +214,7 @@ def test_diagnoses_stand_beside_the_curves_that_they_explain() -> None:
     assert text.index('id="curves"') < text.index('id="diagnosis"') < text.index('id="costs"')
     assert "Does the momentum point uphill?" in text
     assert "0.125" in text
+    section = text[text.index('id="diagnosis"') : text.index('id="costs"')]
+    assert section.index("The curve") < section.index("Does the momentum"), "the curve itself comes first"
     assert "Does the control point uphill?" not in text, "no run has one"
     assert 'id="diagnosis"' not in html_of(made())

@@ -5,11 +5,11 @@ At the server's parameters x, over clients i with their whole gradients g_i = �
     ∇f = mean g_i                                          over all clients, or 1000 drawn where there are more
     dissimilarity  σ_g² = mean ‖g_i − ∇f‖²
     noise          σ_l² = mean ‖minibatch gradient − g_i‖²  of the next round's minibatches at x
-    drift          ε = mean ‖y_i,k − x‖²                    over the next round's local steps k = 1 … K, rehearsed
-    cosines        of every vector that the server keeps beside x, and of rehearsed clients' mean directions, with ∇f
+    drift          ε = mean ‖y_i,k − x‖²                    where the next round's gradients k = 0 … K − 1 are taken
+    cosines        of the directions that the server keeps beside x, and of rehearsed clients' mean ones, with ∇f
 
-Noise, drift and directions are those of ten clients. Nothing of a rehearsal is kept, and every draw is a function, so a
-run with diagnoses has the bits of one without.
+Noise, drift and clients' directions are those of ten clients. Nothing of a rehearsal is kept, and every draw is a
+function, so a run with diagnoses has the bits of one without. What is not finite is told as None.
 """
 
 import math
@@ -24,14 +24,18 @@ import torch
 from torch import Tensor
 
 from fedcm.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
-from fedcm.chance import Purpose, generator
+from fedcm.chance import Purpose, generator, torch_seed
 from fedcm.executors.client_states import States
+from fedcm.executors.executor import Stopped
 from fedcm.executors.runner import ClientRunner
 from fedcm.threads import one_thread
 
 MOST = 1000  # clients whose whole gradients are taken
 REHEARSED = 10  # clients whose local steps are rehearsed
 _BATCHES = 5  # minibatches a client for its noise
+_NO_DIRECTIONS = {"params", "second_moment"}  # of what servers keep
+
+Found = dict[str, float | None]
 
 
 @final
@@ -46,20 +50,35 @@ class Diagnosis:
 
 
 def diagnose(
-    runner: ClientRunner, states: States, server: Any, next_round: Round, most: int = MOST, rehearsed: int = REHEARSED
-) -> dict[str, float]:
+    runner: ClientRunner,
+    states: States,
+    server: Any,
+    next_round: Round,
+    most: int = MOST,
+    rehearsed: int = REHEARSED,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> Found:
     """At the server's state before `next_round`; what it cost is among the numbers."""
     started = time.perf_counter()
     with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        clients = _drawn(runner.seed, next_round, next_round.population, most)
-        whole, losses = _whole_gradients(runner, server.params, clients)
-        found = _dissimilarity(whole.mean, whole.square, len(clients), next_round.population) | _spread(losses)
+        clients = _going_on(_drawn(runner.seed, next_round, next_round.population, most), stop_requested)
+        whole = _whole_gradients(runner, server.params, clients, next_round.index)
+        found = _dissimilarity(whole, next_round.population) | _spread(whole.losses)
         for name, vector in zip(server._fields, server, strict=True):
-            if name != "params":
+            if name not in _NO_DIRECTIONS:
+                found[f"{name}_norm"] = vector.double().norm().item()
                 found[f"{name}_cosine"] = cosine(vector, whole.mean)
-        found |= _rehearsed(runner, states, server, next_round, whole.mean, rehearsed)
-    found["clients"] = len(clients)
-    return {name: _plain(value) for name, value in found.items()} | {"seconds": round(time.perf_counter() - started, 6)}
+        again = _drawn(runner.seed, next_round, next_round.population, rehearsed, again=1)
+        found |= _rehearsed(runner, states, server, next_round, whole.mean, _going_on(again, stop_requested))
+    told = {name: _plain(value) for name, value in found.items()} | {"clients": len(whole.losses)}
+    return told | {"seconds": round(time.perf_counter() - started, 6)}
+
+
+def _going_on(clients: np.ndarray, stop_requested: Callable[[], bool]) -> Iterator[int]:
+    for client in clients.tolist():
+        if stop_requested():
+            raise Stopped
+        yield client
 
 
 def cost_told(rounds: Iterator[dict[str, Any]], say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
@@ -72,35 +91,51 @@ def cost_told(rounds: Iterator[dict[str, Any]], say: Callable[[str], None]) -> I
             spent += metrics["diagnosis"]["seconds"]
             count += 1
             if count == 1:
-                say(f"a diagnosis takes {spent:.2g} s, and {spent / trained:.0%} of the rounds' time at this pace")
+                share = _share(spent / trained)
+                say(f"a diagnosis takes {spent:.2g} s; at this pace they take {share} the rounds' time")
         yield metrics
     if count:
-        say(f"{count} diagnoses took {spent:.3g} s, {spent / trained:.1%} of the rounds' {trained:.3g} s")
+        say(f"{count} diagnoses took {spent:.3g} s, {_share(spent / trained)} the rounds' {trained:.3g} s")
+
+
+def _share(share: float) -> str:
+    """
+    >>> _share(0.254), _share(14.1)
+    ('25% of', '14 times')
+    """
+    return f"{share:.0%} of" if share < 2 else f"{share:.2g} times"
 
 
 @dataclass
 class _Whole:
-    """The mean of clients' whole gradients and of their squared norms."""
+    """Clients' whole gradients: their mean, the mean of their squared norms, and the losses there."""
 
     mean: Tensor
     square: float
+    losses: list[float]
 
 
-def _whole_gradients(runner: ClientRunner, params: Vector, clients: np.ndarray) -> tuple[_Whole, list[float]]:
+def _whole_gradients(runner: ClientRunner, params: Vector, clients: Iterator[int], index: int) -> _Whole:
     total, square, losses = torch.zeros_like(params, dtype=torch.float64), 0.0, []
-    for client in clients.tolist():
+    for client in clients:
+        _reseed(runner, index, client)
         gradient, loss = runner.problem.full_gradient_and_loss(params, runner.data.client(client))
         total += gradient
         square += _square(gradient)
         losses.append(loss)
-    return _Whole(total / len(clients), square / len(clients)), losses
+    return _Whole(total / len(losses), square / len(losses), losses)
 
 
-def _dissimilarity(mean: Tensor, square: float, clients: int, population: int) -> dict[str, float]:
+def _reseed(runner: ClientRunner, index: int, client: int) -> None:
+    """Whatever chance a model takes, dropout say, is the same for the same client in the same diagnosis."""
+    runner.problem.reseed(torch_seed(runner.seed, Purpose.DIAGNOSIS, index, client))
+
+
+def _dissimilarity(whole: _Whole, population: int) -> dict[str, float]:
     """mean ‖g_i − ∇f‖² = mean ‖g_i‖² − ‖∇f‖²; of a sample its unbiased estimate."""
-    norm = mean.square().sum().item()
+    norm, clients = whole.mean.square().sum().item(), len(whole.losses)
     correction = 1.0 if clients == population or clients < 2 else clients / (clients - 1)
-    return {"gradient_norm": math.sqrt(norm), "dissimilarity": max(square - norm, 0.0) * correction}
+    return {"gradient_norm": math.sqrt(norm), "dissimilarity": max(whole.square - norm, 0.0) * correction}
 
 
 def _spread(losses: list[float]) -> dict[str, float]:
@@ -113,11 +148,11 @@ def _spread(losses: list[float]) -> dict[str, float]:
 
 
 def _rehearsed(
-    runner: ClientRunner, states: States, server: Any, round: Round, gradient: Tensor, count: int
+    runner: ClientRunner, states: States, server: Any, round: Round, gradient: Tensor, clients: Iterator[int]
 ) -> dict[str, float]:
     sent = runner.algorithm.broadcast(server)
     drifts, cosines, noises = [], [], []
-    for client in _drawn(runner.seed, round, round.population, count, again=1).tolist():
+    for client in clients:
         watching = _Watching(runner.algorithm, sent.params)
         replace(runner, algorithm=watching, stack=1).run(client, sent, states.get(client), round)  # pyright: ignore[reportArgumentType]
         drifts.append(watching.drift)
@@ -132,8 +167,9 @@ def _rehearsed(
 
 
 def _noise(runner: ClientRunner, params: Vector, client: int, round: Round) -> float:
-    """Of a client's own minibatches; without decay and clipping, which are no noise, the mean would be the same."""
+    """Of a client's minibatches, with decay and clipping as in its steps: clipped gradients are less noisy."""
     data = runner.data.client(client)
+    _reseed(runner, round.index, client)
     whole = runner.problem.full_gradient(data)(params).double()
     batches = runner.local_work.batches(data, runner.seed, round.index, client)
     at_batches = (runner.problem.gradient(batch)(params).double() for batch in islice(batches, _BATCHES))
@@ -156,14 +192,12 @@ class _Watching:
         return self._algorithm.direction(gradient, params, sent, kept)
 
     def report(self, run: LocalRun, sent: Any, kept: Any) -> tuple[Any, Any]:
-        self._squares.append(_square(run.moved))
         self.direction_taken = run.mean_direction
         return self._algorithm.report(run, sent, kept)
 
     @property
     def drift(self) -> float:
-        """Over the steps; the first place, where all start, is none of them."""
-        return float(np.mean(self._squares[1:]))
+        return float(np.mean(self._squares))
 
 
 def cosine(one: Tensor, other: Tensor) -> float:
@@ -184,5 +218,5 @@ def _drawn(seed: int, round: Round, population: int, count: int, again: int = 0)
     return np.sort(draw.choice(population, count, replace=False, shuffle=False))
 
 
-def _plain(value: float) -> float:
-    return value if isinstance(value, int) else float(f"{value:.9g}")
+def _plain(value: float) -> float | None:
+    return float(f"{value:.9g}") if math.isfinite(value) else None

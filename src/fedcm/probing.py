@@ -97,8 +97,11 @@ def probe(assembly: Assembly, rounds: int, passing: Passing = lambda rounds: Non
     runner, server = _with_alpha(assembly.runner, won.alpha), ended[won.alpha, won.client_lr]
     round = Round(rounds, won.client_lr, 1.0, 0, assembly.plan.population, math.nan)
     found = diagnose(runner, LocalExecutor(runner).states, server, round, most=_CLIENTS)
+    finite = {name: value for name, value in found.items() if value is not None}
+    if len(finite) < len(found):
+        raise Diverged(f"clients diverge in their local steps with η_l = {won.client_lr:.3g}, the best that was tried")
     start = _loss(runner, assembly.problem.initial(), _listened_to(assembly))
-    return Probe(rounds, start, tuple(trials), found, _smoothness(runner, server.params, round))
+    return Probe(rounds, start, tuple(trials), finite, _smoothness(runner, server.params, round))
 
 
 def _trial(assembly: Assembly, alpha: float, rate: float, rounds: int, passing: Passing) -> tuple[Trial, Any]:

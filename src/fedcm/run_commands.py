@@ -149,6 +149,8 @@ def _drive(run: Any, trackers: list[Any], diagnose: int | None) -> int:
 
     how = f"go on with `fedcm resume {shlex.quote(str(run.folder.path))}`"
     run.diagnosis = None if diagnose is None else Diagnosis(diagnose)
+    if diagnose is not None and run.first // diagnose == run.rounds // diagnose:
+        say(f"--diagnose {diagnose} comes to no round of this run, which ends after {run.rounds}")
     with going_on_by(how):
         try:
             rounds = shown(cost_told(drive(run), say), run.rounds, run.first, run.folder.name)

@@ -117,7 +117,11 @@ def _diagnosed(run: Run, done: RoundDone) -> Metrics:
         return {}
     plan, following = run.assembly.plan, done.index + 1
     round = Round(following, plan.schedule.client(following), plan.schedule.server_lr, 0, plan.population, math.nan)
-    return {"diagnosis": diagnose(run.assembly.runner, run.states, done.server, round)}
+    try:
+        found = diagnose(run.assembly.runner, run.states, done.server, round, stop_requested=run.stop_requested)
+    except Stopped:  # the next round is told to stop; this one is done
+        return {}
+    return {"diagnosis": found}
 
 
 def _save(run: Run, keep: int) -> None:

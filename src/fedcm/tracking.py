@@ -106,7 +106,8 @@ class _Log:
 
     def _point(self, metrics: dict[str, Any]) -> Point:
         self.totals.update({f"total_{key}": metrics[key] for key in _SUMMED})
-        drawn = {key: value for key, value in metrics.items() if key != "round" and key not in _SUMMED} | self.totals
+        drawn = {key: value for key, value in flat(metrics).items() if key != "round" and key not in _SUMMED}
+        drawn |= self.totals
         return Point(metrics["round"], {k: float(v) for k, v in drawn.items() if isinstance(v, int | float)})
 
     @contextmanager

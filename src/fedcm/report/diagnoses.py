@@ -2,15 +2,21 @@
 
 from typing import Any
 
+from fedcm.report.digest import Digest
 from fedcm.report.story import Story
 
 # a quantity's name -> its title, what it is, and whether its axis is logarithmic
 QUANTITIES = {
-    "momentum_cosine": ("Does the momentum point uphill?", "cosine of Δ with ∇f; 1 = the same direction", False),
-    "control_cosine": ("Does the control point uphill?", "cosine of c with ∇f; 1 = the same direction", False),
-    "correction_cosine": ("Does the correction point uphill?", "cosine of h with ∇f", False),
+    "momentum_cosine": (
+        "Does the momentum point uphill?",
+        "cosine of the server's (Δ) with ∇f; 1: the same way",
+        False,
+    ),
+    "control_cosine": ("Does the control point uphill?", "cosine of c with ∇f; 1: the same way", False),
+    "correction_cosine": ("Does the correction point uphill?", "cosine of h with ∇f; 1: the same way", False),
     "direction_cosine": ("Do clients go the common way?", "cosine of clients' mean directions with ∇f, mean", False),
     "gradient_norm": ("Gradient", "‖∇f‖ over all clients looked at", True),
+    "momentum_norm": ("Momentum", "norm of the server's, FedCM's ‖Δ‖", True),
     "dissimilarity": ("Dissimilarity of clients", "σ_g² = mean ‖∇f_i − ∇f‖²", True),
     "noise": ("Noise of a minibatch", "σ_l² = mean ‖minibatch gradient − ∇f_i‖²", True),
     "drift": ("Drift in the local steps", "ε = mean ‖y_i,k − x‖² over clients and steps", True),
@@ -19,7 +25,7 @@ QUANTITIES = {
 
 
 def diagnoses(story: Story) -> list[dict[str, Any]]:
-    """Only what some run has; a run's line has the look of its row in the curves."""
+    """Only what some run has, after the curve that they explain; a run's line has the look of its row there."""
     labels = {
         run.name: row.label
         for group in story.groups
@@ -27,18 +33,25 @@ def diagnoses(story: Story) -> list[dict[str, Any]]:
         for entry in row.entries.values()
         for run in entry.runs
     }
-    pictures = []
+    runs = [run for run in story.digests if run.name in labels and run.diagnoses.round]
+    pictures = [_curve(runs, labels)]
     for name, (title, said, log) in QUANTITIES.items():
-        lines = [
-            {
-                "label": labels[run.name],
-                "name": run.name,
-                "round": run.diagnoses.round,
-                "value": run.diagnoses.found[name],
-            }
-            for run in story.digests
-            if run.name in labels and any(value is not None for value in run.diagnoses.found.get(name, ()))
-        ]
-        if lines:
-            pictures.append({"title": title, "said": said, "log": log, "lines": lines})
-    return pictures
+        lines = [_line(run, labels, run.diagnoses.round, run.diagnoses.found.get(name, [])) for run in runs]
+        pictures.append({"title": title, "said": said, "log": log, "lines": [line for line in lines if line]})
+    return [picture for picture in pictures if picture["lines"]]
+
+
+def _curve(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:
+    accuracies = [_line(run, labels, run.curve.round, run.curve.test_accuracy) for run in runs]
+    if any(accuracies):
+        lines, title, said = accuracies, "The curve", "test accuracy"
+    else:
+        lines = [_line(run, labels, run.curve.round, run.curve.train_loss) for run in runs]
+        title, said = "The curve", "loss of the clients that trained"
+    return {"title": title, "said": said, "log": False, "lines": [line for line in lines if line]}
+
+
+def _line(run: Digest, labels: dict[str, str], rounds: list[int], values: list[float | None]) -> dict[str, Any] | None:
+    if all(value is None for value in values):
+        return None
+    return {"label": labels[run.name], "name": run.name, "round": rounds, "value": values}
