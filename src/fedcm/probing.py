@@ -7,6 +7,7 @@ with a third of it too. The loss is over clients' training data, never the test 
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from fedcm.training import training
 
 FEWEST = 10  # rounds of a trial, unless asked for fewer
 TRIALS = len(ALPHAS) + 3
+_TIMED, _TIMING = 10, 2.0  # rounds, or seconds, by which a round's time is found
 _MARKS = 6  # losses along a trial
 _EXAMPLES = 2000  # that a loss is taken over
 _CLIENTS = 100  # whose gradients the diagnosis takes
@@ -60,14 +62,15 @@ def setting_of(assembly: Assembly) -> Setting:
 
 
 def affordable(assembly: Assembly, seconds: float, passing: Passing) -> int:
-    """Rounds a trial, so that all of them take about so long; three rounds are timed after a first that warms up."""
-    rounds = min(assembly.plan.rounds, 4)
-    started = now = time.perf_counter()
-    for done, _ in enumerate(_rounds(assembly, 1.0, assembly.experiment.client.lr, rounds)):
-        now = time.perf_counter()
-        started = now if done == 0 and rounds > 1 else started
-        passing(1)
-    each = (now - started) / max(rounds - 1, 1)
+    """Rounds a trial, so that all of them take about so long; a few are timed, after a first that warms up."""
+    times = [time.perf_counter()]
+    with suppress(Diverged):
+        for _ in _rounds(assembly, 1.0, assembly.experiment.client.lr, min(assembly.plan.rounds, _TIMED)):
+            passing(1)
+            times.append(time.perf_counter())
+            if len(times) > 2 and times[-1] - times[1] > _TIMING:
+                break
+    each = (times[-1] - times[1]) / (len(times) - 2) if len(times) > 2 else seconds
     return min(max(int(seconds / TRIALS / max(each, 1e-6)), FEWEST), assembly.plan.rounds)
 
 
