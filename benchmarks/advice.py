@@ -17,10 +17,9 @@ from pathlib import Path
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 ALPHAS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 RATES = (0.0333, 0.1, 0.3)
-SPLITS = ("dirichlet", "iid")
-WORKS = {  # file, rounds, rounds of a trial, first seed, seeds
-    "digits": ("demo.toml", 200, 200, 1, 3),
-    "cifar10": ("cifar10-lenet.toml", 150, 40, 1, 1),
+WORKS = {  # file, rounds, rounds of a trial, seeds of each split
+    "digits": ("demo.toml", 200, (50, 200), {"dirichlet": 3, "iid": 3}),
+    "cifar10": ("cifar10-lenet.toml", 150, (40,), {"dirichlet": 2, "iid": 1}),
 }
 HEAD = (
     "data",
@@ -41,11 +40,11 @@ def fedcm(*words: object) -> str:
     return subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def swept(work: str, runs: Path) -> None:
-    file, rounds, _, seed, seeds = WORKS[work]
-    over = (f"split.kind={','.join(SPLITS)}", f"algorithm.alpha={_list(ALPHAS)}", f"client.lr={_list(RATES)}")
+def swept(work: str, split: str, runs: Path) -> None:
+    file, rounds, _, seeds = WORKS[work]
+    over = (f"split.kind={split}", f"algorithm.alpha={_list(ALPHAS)}", f"client.lr={_list(RATES)}")
     words = [word for setting in over for word in ("--over", setting)]
-    chosen = ["--algorithms", "fedcm", "--set", f"rounds={rounds}", "--seed", seed, "--seeds", seeds]
+    chosen = ["--algorithms", "fedcm", "--set", f"rounds={rounds}", "--seed", 1, "--seeds", seeds[split]]
     fedcm("sweep", EXPERIMENTS / file, *words, *chosen, "--runs-dir", runs / work, "--json")
 
 
@@ -61,8 +60,8 @@ def accuracy(run: Path) -> float:
     return statistics.mean(scores[-10:]) if finished else 0.0
 
 
-def compared(work: str, split: str, seed: int, runs: Path) -> list[str]:
-    file, rounds, probe, _, _ = WORKS[work]
+def compared(work: str, split: str, seed: int, probe: int, runs: Path) -> list[str]:
+    file, rounds, _, _ = WORKS[work]
     chosen = ["--seed", seed, "--set", f"rounds={rounds}", "--set", f"split.kind={split}"]
     advice = json.loads(fedcm("advise", EXPERIMENTS / file, *chosen, "--rounds", probe, "--json"))
     alpha, rate = advice["alpha"], round(advice["client_lr"], 4)
@@ -92,10 +91,12 @@ def main() -> None:
     asked = parser.parse_args()
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)
     for work in [asked.only] if asked.only else WORKS:
-        swept(work, asked.runs_dir)
-        for split in SPLITS:
-            for seed in range(WORKS[work][3], WORKS[work][3] + WORKS[work][4]):
-                print(f"| {' | '.join(compared(work, split, seed, asked.runs_dir))} |", flush=True)
+        _, _, probes, seeds = WORKS[work]
+        for split in seeds:
+            swept(work, split, asked.runs_dir)
+        cases = [(probe, split, seed + 1) for probe in probes for split in seeds for seed in range(seeds[split])]
+        for probe, split, seed in cases:
+            print(f"| {' | '.join(compared(work, split, seed, probe, asked.runs_dir))} |", flush=True)
 
 
 if __name__ == "__main__":

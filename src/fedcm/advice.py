@@ -6,7 +6,7 @@ with the horizon, because filling the momentum takes 1/α rounds and what it is 
 
     α · (P/T)^⅔,        but no less than 10/T
 
-The exponent is a rule of thumb, from one sweep on CIFAR-10 (docs/theory.md).
+The exponent is a rule of thumb, from one sweep on CIFAR-10 (docs/guides/diagnosis.md).
 """
 
 import math

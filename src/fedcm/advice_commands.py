@@ -30,7 +30,8 @@ def advise(
 
     FedCM is tried with three α at the experiment's client.lr, and with the best of them at a third and three times it;
     the least loss wins, and its α is brought from the probe's horizon to the run's. Noise, dissimilarity, drift and
-    smoothness are measured there, for the warnings. Nothing is written. docs/theory.md tells how often it was right.
+    smoothness are measured there, for the warnings. Nothing is written. docs/guides/diagnosis.md tells how often it was
+    right.
 
     Example: `fedcm advise experiments/cifar10-lenet.toml --set rounds=500`
     """

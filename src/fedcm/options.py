@@ -55,7 +55,7 @@ Diagnose = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Every N rounds, measure drift, noise, dissimilarity and where the momentum points (docs/theory.md).",
+        help="Every N rounds, measure drift, noise, dissimilarity, where Δ points (docs/guides/diagnosis.md).",
         show_default=False,
     ),
 ]

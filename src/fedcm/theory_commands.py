@@ -1,6 +1,8 @@
 """`fedcm theory …`: the convergence theorem, measured."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +12,11 @@ import typer
 
 from fedcm.options import AsJson
 from fedcm.progress import say
+from fedcm.refusal import Refused
 
 if TYPE_CHECKING:
-    from fedcm.theory.plan import Experiment
-    from fedcm.theory.rates import Row
+    from fedcm.theory.points import Experiment
+    from fedcm.theory.rates import Found, Row
 
 theory_app = typer.Typer(no_args_is_help=True, help="The convergence theorem of FedCM, measured (docs/theory.md).")
 
@@ -27,10 +30,12 @@ def _theory() -> None:
 def rates(
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="NAME", help="These experiments, or all that begin so; may be repeated."),
+        typer.Option("--only", metavar="NAME", help="This experiment, or all that begin so; may be repeated."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer replicates and no longest horizon.")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where table and figures go.")] = Path("theory"),
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="DIR", help="Where tables and figures go.")
+    ] = "theory",
     as_json: AsJson = False,
 ) -> None:
     """Measure how fast the error falls, for FedCM, FedAvg, SCAFFOLD and FedDyn, against what is proven.
@@ -42,42 +47,91 @@ def rates(
     from fedcm.atomic import write_text
     from fedcm.theory.rates import chosen
     from fedcm.theory.rates_figure import draw
+    from fedcm.theory.rates_markdown import markdown
     from fedcm.theory.rates_table import as_json as row_as_json
     from fedcm.theory.rates_table import printed, sheet
-    from fedcm.threads import one_thread
 
-    experiments = chosen(only or [], quick)
-    with one_thread():
-        rows = _measured(experiments)
-    records = json.dumps([row_as_json(row) for row in rows], indent=1, ensure_ascii=False)
-    sheet(rows).write(output)
-    write_text(output / "theory-rates.json", records + "\n")
-    groups = {"theory-rates": lambda row: row.experiment.varied != "N", "theory-clients": _varies_clients}
-    pictures = [
-        path for name, own in groups.items() if (some := [*filter(own, rows)]) for path in draw(some, output, name)
-    ]
+    experiments, folder = chosen(only or [], quick), _writable(output)
+    rows = _measured(experiments, quick)
+    records = json.dumps([row_as_json(row) for row in rows], indent=1, ensure_ascii=False, allow_nan=False)
+    texts = {"json": records + "\n", "md": markdown(rows), "csv": sheet(rows).csv(), "tex": sheet(rows).latex()}
+    for suffix, text in texts.items():
+        write_text(folder / f"theory-rates.{suffix}", text)
+    clients, others = _split(rows)
+    groups = {"theory-rates": others, "theory-clients": clients}
+    pictures = [path for name, own in groups.items() if own for path in draw(own, folder, name)]
     if as_json:
         print(records)
     else:
         printed(rows)
-        print(f"table: {output / 'theory-rates.md'}; pictures: {', '.join(map(str, pictures))}")
+        print(f"tables: {folder / 'theory-rates.md'}; pictures: {', '.join(map(str, pictures))}")
 
 
-def _varies_clients(row: "Row") -> bool:
-    return row.experiment.varied == "N"
+def _writable(output: str) -> Path:
+    """The folder, made and tried before minutes are spent on what shall go there."""
+    from tempfile import TemporaryFile
+
+    if not output:
+        raise Refused("-o needs the name of a folder, got an empty one; write -o . for this one")
+    folder = Path(output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            file.write(b"tried")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Refused(f"-o needs a folder that can be written, got {output} ({reason}); give another") from None
+    return folder
 
 
-def _measured(experiments: Sequence["Experiment"]) -> list["Row"]:
-    from fedcm.theory.rates import Measurement, cost
+def _split(rows: Sequence["Row"]) -> tuple[list["Row"], list["Row"]]:
+    """Those over the number of clients, and all others."""
+    clients = [row for row in rows if row.experiment.varied == "N"]
+    return clients, [row for row in rows if row.experiment.varied != "N"]
 
+
+def _measured(experiments: Sequence["Experiment"], quick: bool) -> list["Row"]:
+    """A process a core shares the points out; what is found at a point does not depend on who measures it."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from fedcm.theory.rates import cost, rows_of
+    from fedcm.threads import physical_cores
+
+    tasks = [(experiment.name, quick, number) for experiment in experiments for number in range(len(experiment.points))]
+    workers = min(physical_cores(), len(tasks))
     rows = []
-    with _bar(sum(cost(point) for experiment in experiments for point in experiment.points)) as bar:
+    with (
+        _bar(sum(cost(point) for experiment in experiments for point in experiment.points)) as bar,
+        ProcessPoolExecutor(workers, get_context("spawn"), _as_worker, (os.getpid(),)) as pool,
+    ):
+        found = pool.map(_at_point, tasks)
         for experiment in experiments:
-            measurement = Measurement(experiment)
-            for point in measurement:
+            measured = []
+            for point in experiment.points:
+                measured.append(next(found))
                 bar(experiment.name, cost(point))
-            rows += measurement.rows()
+            rows += rows_of(experiment, measured)
     return rows
+
+
+def _as_worker(parent: int) -> None:
+    import torch
+
+    from fedcm.parent import when_gone
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once, and without a word
+    when_gone(parent, lambda: os._exit(1))
+    torch.set_num_threads(1)
+
+
+def _at_point(task: tuple[str, bool, int]) -> dict[str, "Found"]:
+    """By the experiment's name: a problem with all its data need not go from process to process."""
+    from fedcm.theory.rates import chosen, measure
+
+    name, quick, number = task
+    (experiment,) = chosen([name], quick)
+    return measure(experiment, number)
 
 
 @contextmanager

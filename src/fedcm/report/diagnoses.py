@@ -48,7 +48,7 @@ def _curve(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:
     else:
         lines = [_line(run, labels, run.curve.round, run.curve.train_loss) for run in runs]
         title, said = "The curve", "loss of the clients that trained"
-    return {"title": title, "said": said, "log": False, "lines": [line for line in lines if line]}
+    return {"title": title, "said": said, "log": False, "legend": True, "lines": [line for line in lines if line]}
 
 
 def _line(run: Digest, labels: dict[str, str], rounds: list[int], values: list[float | None]) -> dict[str, Any] | None:

@@ -8,12 +8,14 @@ const largest = Math.max(1, ...data.mixes.flatMap((picture) => shares(picture).f
 
 const DRAWN = {
   diagnosis: (picture) => [
-    picture.lines.map((line) => ({
-      x: line.round, y: line.value, name: plain(line.name), mode: line.round.length < 2 ? "markers" : "lines",
+    picture.lines.map((line, k) => ({
+      x: line.round, y: line.value, name: plain(line.label), mode: line.round.length < 2 ? "markers" : "lines",
+      legendgroup: line.label, showlegend: k === picture.lines.findIndex((other) => other.label === line.label),
       line: { color: colour(line.label), dash: data.looks[line.label].dash, width: data.looks[line.label].strong ? 3 : 2 },
-      marker: { color: colour(line.label), size: 8 }, hovertemplate: "%{y:.3~g}",
+      marker: { color: colour(line.label), size: 8 }, hovertemplate: `%{y:.3~g}<extra>${plain(line.name)}</extra>`,
     })),
-    { hovermode: "x unified", xaxis: small("round"), yaxis: small("", { type: picture.log ? "log" : "linear", exponentformat: "power" }) },
+    { hovermode: "x unified", showlegend: Boolean(picture.legend), legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11 } },
+      xaxis: small("round"), yaxis: small("", { type: picture.log ? "log" : "linear", exponentformat: "power" }) },
   ],
   participation: (picture) => [
     [{ type: "bar", x: picture.times.map((t) => t[0]), y: picture.times.map((t) => t[1]),
