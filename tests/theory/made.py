@@ -1,5 +1,6 @@
 """Random federated problems of every kind, small enough for expectations over all cohorts to be sums."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -9,9 +10,9 @@ from torch import Tensor
 from fedcm.theory.bounds import Setting
 from fedcm.theory.draws import RoundDraws
 from fedcm.theory.known_problem import KnownProblem, dissimilarity
-from fedcm.theory.logistic import Logistic
+from fedcm.theory.losses import LOGISTIC, SQUARES
 from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.ridge import Ridge
+from fedcm.theory.regression import Regression
 from fedcm.theory.saturating import Saturating
 
 KINDS = ("quadratics", "ridge", "logistic", "saturating")
@@ -42,9 +43,9 @@ def problem(kind: str, draw: np.random.Generator) -> KnownProblem:
     features = torch.from_numpy(draw.normal(size=(clients, 6, dimension)) * draw.uniform(0.2, 2, (clients, 1, 1)))
     if kind == "ridge":
         targets = torch.from_numpy(draw.normal(size=(clients, 6)) * draw.uniform(0.2, 4, (clients, 1)))
-        return Ridge(features, targets, draw.uniform(0.01, 1))
+        return Regression(SQUARES, features, targets, draw.uniform(0.01, 1))
     answers = torch.from_numpy(np.where(draw.random((clients, 6)) < draw.random((clients, 1)), 1.0, -1.0))
-    return Logistic(features, answers, draw.uniform(0.01, 1))
+    return Regression(LOGISTIC, features, answers, draw.uniform(0.01, 1))
 
 
 def all_cohorts(clients: int, size: int) -> Tensor:
@@ -62,3 +63,8 @@ def setting_at(problem: KnownProblem, points: Tensor, cohort: int, steps: int, a
     differ = float(dissimilarity(problem, points).square().mean().sqrt())
     constants = problem.constants._replace(dissimilarity=differ)
     return Setting(constants, gradient, problem.clients, cohort, steps, alpha)
+
+
+def without(setting: Setting, **constants: float) -> Setting:
+    """With other constants: a mutant of its bound."""
+    return replace(setting, constants=setting.constants._replace(**constants))

@@ -80,9 +80,17 @@ class Moments:
         return float(moments[:, 1, 1].sum())
 
     def excess(self, moments: Tensor) -> float:
-        """E f(z_t) − f*: z_t − x* = e − ((1 − α)/α)·η_g·Δ."""
+        """E f(z_t) − f*."""
+        return float(0.5 * (self.problem.eigenvalues * self._auxiliary(moments)).sum())
+
+    def squared_gradient_at_z(self, moments: Tensor) -> float:
+        """E‖∇f(z_t)‖²."""
+        return float((self.problem.eigenvalues**2 * self._auxiliary(moments)).sum())
+
+    def _auxiliary(self, moments: Tensor) -> Tensor:
+        """E(z_t − x*)² of every coordinate: z_t − x* = e − ((1 − α)/α)·η_g·Δ."""
         row = torch.tensor([1.0, -(1 - self.alpha) / self.alpha * self.global_lr, 0.0], dtype=torch.float64)
-        return float(0.5 * (self.problem.eigenvalues * torch.einsum("a,jab,b->j", row, moments, row)).sum())
+        return torch.einsum("a,jab,b->j", row, moments, row)
 
     def squared_gradient(self, moments: Tensor) -> float:
         """E‖∇f(x_t)‖²."""

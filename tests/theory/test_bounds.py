@@ -34,6 +34,57 @@ def test_the_three_bounds_by_hand() -> None:
     assert bounds.nonconvex_bound(SETTING, t, 7.0) == pytest.approx(third)
 
 
+def test_the_lemmas_bounds_by_hand() -> None:
+    """σ_l² = 9, σ_g² = 16, G² = 25, L = 2, K = 2, S = 5, N = 10, α = ½."""
+    drift = 3 * 2 * 0.01 * (6 * 0.5 * 2 * 16 + 6 * 0.5 * 2 * 25 + 2 * 0.5 * 2 * 11 + 0.25 * 9)
+    assert drift == pytest.approx(0.06 * (96 + 150 + 22 + 2.25))
+    assert bounds.drift_bound(SETTING, 0.1, momentum=11.0) == pytest.approx(16.215)
+    gradient = 10 * 4 * 0.5 + 10 * 25 + 12 / 5 * 0.5 * 16 + 2 * 9 / 10
+    assert gradient == pytest.approx(20 + 250 + 19.2 + 1.8)
+    assert bounds.mean_gradient_bound(SETTING, drift=0.5) == pytest.approx(291.0)
+    assert bounds.momentum_step_bound(0.25, 8.0, 4.0) == 0.25 * 8 + 0.75 * 4
+
+
+EASY = Setting(Constants(0.5, 1.0, 1.0, 0.0), 1.0, clients=2, cohort=2, steps=1, alpha=0.5)
+
+
+def test_the_explicit_bounds_by_hand() -> None:
+    """σ_l² = G² = L = 1, σ_g = 0, K = 1, S = N = 2, α = ½, η_l = 0.1, so that (1 − α)/α = 1."""
+    c1, c2 = 2 + 10 * 2, 0.5 * (6 + 1)
+    v = 16 * c1 / 2 + 480 * 0.01 * c2
+    assert v == pytest.approx(192.8)
+    drift = 3 * 0.01 * (6 * 0.5 + 2 * 0.5 * v + 0.25)
+    assert drift == pytest.approx(5.8815)
+    lr, rounds = 0.4, 2
+    each = 2 * 5.8815 + 2 * 0.16 * 192.8 + 0.4 * 192.8 / 2  # 2Lε + 2Lη²V + ηV/2
+    assert each == pytest.approx(11.763 + 61.696 + 38.56)
+    faded = 0.9**2  # q = 1 − μη/2 = 0.9
+    start = 0.5 * 7 / 4 * faded / (1 - faded)
+    assert bounds.explicit_strongly_convex_bound(EASY, rounds, 7.0, 0.1, lr) == pytest.approx(start + 112.019)
+    assert bounds.explicit_convex_bound(EASY, rounds, 7.0, 0.1, lr) == pytest.approx(7 / (2 * 0.4 * 2) + 112.019)
+    squares = 2 * 7 / (0.4 * 2) + 0.4 * 192.8 + 2 * 5.8815 + 2 * 0.16 * 192.8
+    assert squares == pytest.approx(17.5 + 77.12 + 11.763 + 61.696)
+    assert bounds.explicit_nonconvex_bound(EASY, rounds, 7.0, 0.1, lr) == pytest.approx(168.079)
+
+
+def test_the_explicit_bounds_know_the_smoothness_and_the_momentums_weight() -> None:
+    """L = 2 and α = ¼, so that (1 − α)/α = 3; σ_l = σ_g = 0, G = 1, K = 1, S = N = 2, η_l = 0.05."""
+    setting = Setting(Constants(0.5, 2.0, 0.0, 0.0), 1.0, clients=2, cohort=2, steps=1, alpha=0.25)
+    v = 160 + 480 * 0.01 * 0.25 * 6
+    drift = 3 * 0.0025 * (6 * 0.25 + 2 * 0.75 * v)
+    each = 4 * drift + 4 * 9 * 0.01 * v + 0.1 * v / 2
+    assert bounds.explicit_convex_bound(setting, 5, 3.0, 0.05, 0.1) == pytest.approx(3 / (2 * 0.1 * 5) + each)
+    squares = 2 * 3 / (0.1 * 5) + 2 * 0.1 * v + 8 * drift + 8 * 9 * 0.01 * v
+    assert bounds.explicit_nonconvex_bound(setting, 5, 3.0, 0.05, 0.1) == pytest.approx(squares)
+
+
+def test_the_recursions_constants_by_hand() -> None:
+    """At η_l = 1/(8LSK²) = 1/320: V + the same and C2, L times, over α²."""
+    c1, c2 = 10 * 10 * 25 + 12 * 2 * 0.5 * 16 + 2 * 9, 6 * 0.5 * 16 + 6 * 0.5 * 25 + 0.5 * 9 / 2
+    v = 16 * c1 / 10 + 480 * 4 * 4 / 320**2 * c2
+    assert proof_steps.recursion_constants(SETTING) == pytest.approx((v, 2 * (c2 + v) / 0.25))
+
+
 def test_more_clients_and_steps_never_take_the_bound_below_the_gradients_part() -> None:
     """(C1 + C2)/(μKST) contains G²/(μT): the 1/(KST) is of the noise alone."""
     large = Setting(Constants(0.5, 2.0, 3.0, 4.0), 5.0, clients=10**6, cohort=10**6, steps=10**4, alpha=0.5)

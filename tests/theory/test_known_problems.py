@@ -9,9 +9,9 @@ from made import KINDS, problem, quadratics
 
 from fedcm.refusal import Refused
 from fedcm.theory.known_problem import KnownProblem, dissimilarity
-from fedcm.theory.logistic import digits_logistic
+from fedcm.theory.losses import LOGISTIC, SQUARES
 from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.ridge import digits_ridge
+from fedcm.theory.regression import Regression, digits_logistic, digits_ridge
 from fedcm.theory.saturating import Saturating
 
 
@@ -54,23 +54,41 @@ def test_the_minimum_is_one(kind: str) -> None:
     for number in range(30):
         draw = np.random.default_rng([3, number])
         known = problem(kind, draw)
-        assert float(known.gradient(known.optimum).norm()) <= 1e-10
+        assert float(known.gradient(known.optimum).norm()) <= 1e-10 * (known.constants.strong_convexity or 1)
         assert abs(float(known.value(known.optimum)) - known.least) <= 1e-12
         assert bool((known.value(places(known, draw, 50)) >= known.least).all())
 
 
 @pytest.mark.parametrize("known", [digits_ridge(), digits_logistic()], ids=["ridge", "logistic"])
-def test_the_digits_minimum_is_found_to_1e_minus_10_and_its_constants_are_sharp(known: KnownProblem) -> None:
-    assert float(known.gradient(known.optimum).norm()) <= 1e-10
+def test_the_digits_minimum_is_found_to_1e_minus_10(known: Regression) -> None:
+    """‖x − x*‖ ≤ ‖∇f(x)‖/μ."""
     mean = client_gradients(known, known.optimum[None])[0].mean(0)
-    assert float(mean.norm()) <= 1e-10
-    c = known.constants
-    assert c.strong_convexity == pytest.approx(0.01, rel=1e-6)
-    assert 5 < c.smoothness / c.strong_convexity < 100
-    assert c.dissimilarity > 0.05  # clients of unlike labels do differ
-    away = known.optimum + 1e-4 * torch.eye(known.dimension, dtype=torch.float64)
-    steepest = (client_gradients(known, away) - client_gradients(known, known.optimum[None])).norm(dim=-1).max() / 1e-4
-    assert steepest <= c.smoothness * (1 + 1e-6)
+    for slope in (known.gradient(known.optimum), mean):
+        assert float(slope.norm()) / known.constants.strong_convexity <= 1e-10
+    assert known.constants.dissimilarity > 0.05  # clients of unlike labels do differ
+
+
+@pytest.mark.parametrize("known", [digits_ridge(), digits_logistic()], ids=["ridge", "logistic"])
+def test_the_digits_constants_are_reached_by_a_client_and_so_are_sharp(known: Regression) -> None:
+    """At 0, where the logistic loss is steepest, along the eigenvectors of every client's features."""
+    _, ways = torch.linalg.eigh(known.features.mT @ known.features)  # in columns, from the flattest to the steepest
+    everyone, step = torch.arange(known.clients)[None], 1e-4
+    curvatures = []
+    for way in (ways[..., 0], ways[..., -1]):
+        gradient = known.client_gradients(everyone)
+        change = gradient(step * way[None]) - gradient(-step * way[None])
+        curvatures.append((change[0] * way).sum(-1) / (2 * step))
+    assert float(curvatures[0].min()) == pytest.approx(known.constants.strong_convexity, rel=1e-6)
+    assert float(curvatures[1].max()) == pytest.approx(known.constants.smoothness, rel=1e-6)
+
+
+def test_a_regression_whose_minimum_cannot_be_found_is_refused() -> None:
+    features = torch.full((2, 3, 1), float("nan"), dtype=torch.float64)
+    for loss in (SQUARES, LOGISTIC):
+        with pytest.raises(Refused, match="must be found to 1e-10"):
+            _ = Regression(loss, features, torch.ones(2, 3, dtype=torch.float64), 0.1).optimum
+    with pytest.raises(Refused, match="must be positive"):
+        Regression(SQUARES, features, torch.ones(2, 3, dtype=torch.float64), 0.0)
 
 
 def test_quadratics_have_exactly_the_constants_that_were_set() -> None:

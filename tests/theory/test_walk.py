@@ -23,8 +23,9 @@ from fedcm.sampling import FixedSize
 from fedcm.schedule import Schedule
 from fedcm.theory.averages import WeightedAverage, auxiliary, decay, weights
 from fedcm.theory.draws import Draws, RoundDraws, without_replacement
+from fedcm.theory.losses import SQUARES
 from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.ridge import Ridge
+from fedcm.theory.regression import Regression
 from fedcm.theory.walk import StepSizes, Walk
 from fedcm.training import Plan, training
 
@@ -51,7 +52,7 @@ def test_it_walks_as_the_simulator_does(algorithm: Algorithm[Any, Any, Any, Any]
     plan = Plan(rounds, clients, FixedSize(2), Schedule(client_lr, server_lr=server_lr), seed=seed)
 
     sizes = StepSizes((client_lr,), (server_lr * client_lr * steps,))
-    walk = Walk(algorithm, Ridge(features, targets, 0.05), sizes, steps, start[None])
+    walk = Walk(algorithm, Regression(SQUARES, features, targets, 0.05), sizes, steps, start[None])
     for done in training(algorithm, executor, plan, algorithm.init_server(start)):
         walk.round(RoundDraws(torch.from_numpy(FixedSize(2).cohort(clients, seed, done.index))[None], None))
         for name, field in done.server._asdict().items():
@@ -122,16 +123,25 @@ def test_every_cohort_is_equally_likely() -> None:
     assert ((counts - 2000) ** 2 / 2000).sum() < 40  # χ² with 9 degrees exceeds it once in 10⁵
 
 
-def test_draws_are_a_function_of_the_seed_and_the_round() -> None:
-    problem = Quadratics(20, 3, 0.1, 1.0, noise=1.0)
-    long, again = (list(Draws(problem, 4, 2, 3, seed=1).rounds(n)) for n in (40, 32))
-    other = list(Draws(problem, 4, 2, 3, seed=2).rounds(32))
-    assert all(torch.equal(a.cohort, b.cohort) for a, b in zip(long, again, strict=False))
-    assert all(
-        a.noise is not None and b.noise is not None and torch.equal(a.noise, b.noise)
-        for a, b in zip(long, again, strict=False)
-    )
-    assert not all(torch.equal(a.cohort, b.cohort) for a, b in zip(again, other, strict=True))
+def drawn(rounds: int, seed: int = 1, stream: int = 0) -> list[tuple[Tensor, Tensor]]:
+    draws = Draws(Quadratics(20, 3, 0.1, 1.0, noise=1.0), 4, 2, 3, seed, stream)
+    return [(one.cohort, one.noise) for one in draws.rounds(rounds) if one.noise is not None]
+
+
+@pytest.mark.parametrize("rounds", [1, 16, 20, 32])
+def test_a_rounds_draws_do_not_depend_on_how_many_rounds_are_asked_for(rounds: int) -> None:
+    few, many = drawn(rounds), drawn(40)
+    assert len(few) == rounds
+    for mine, theirs in zip(few, many, strict=False):
+        assert torch.equal(mine[0], theirs[0])
+        assert torch.equal(mine[1], theirs[1])
+
+
+@pytest.mark.parametrize("other", [{"seed": 2}, {"stream": 1}], ids=str)
+def test_another_seed_or_stream_draws_others(other: dict[str, int]) -> None:
+    pairs = list(zip(drawn(20), drawn(20, **other), strict=True))
+    assert not any(torch.equal(mine[1], theirs[1]) for mine, theirs in pairs)
+    assert not all(torch.equal(mine[0], theirs[0]) for mine, theirs in pairs)
 
 
 @pytest.mark.parametrize(("cohort", "steps"), [(0, 1), (21, 1), (4, 0)])

@@ -1,4 +1,4 @@
-"""Who takes part and what noise they see: (seed, round) -> cohorts and noise of all replicates, from fedcm.chance.
+"""Who takes part and what noise they see: (seed, stream, round) -> cohorts and noise of all replicates.
 
 Cohorts are uniform without replacement, as the theorem has it. The noise is Gaussian and isotropic, with E‖noise‖² =
 σ_l² exactly. All algorithms and step sizes that are walked together see the same draws.
@@ -33,6 +33,7 @@ class Draws:
     steps: int  # K
     replicates: int  # R
     seed: int = 0
+    stream: int = 0  # another one is an independent set of draws of the same seed
 
     def __post_init__(self) -> None:
         if not 1 <= self.cohort <= self.problem.clients:
@@ -41,24 +42,24 @@ class Draws:
             raise Refused(f"steps and replicates must be 1 at least, got {self.steps} and {self.replicates}")
 
     def rounds(self, rounds: int) -> Iterator[RoundDraws]:
+        """So many, from the first. Whole blocks are drawn: a round's draws do not depend on how many are asked for."""
         for first in range(0, rounds, _BLOCK):
-            count = min(_BLOCK, rounds - first)
-            cohorts = self._cohorts(generator(self.seed, Purpose.COHORT, round=first), count)
-            noise = self._noise(generator(self.seed, Purpose.GRADIENT_NOISE, round=first), count)
-            for k in range(count):
+            cohorts = self._cohorts(generator(self.seed, Purpose.COHORT, first, self.stream))
+            noise = self._noise(generator(self.seed, Purpose.GRADIENT_NOISE, first, self.stream))
+            for k in range(min(_BLOCK, rounds - first)):
                 yield RoundDraws(cohorts[k], None if noise is None else noise[k])
 
-    def _cohorts(self, draw: np.random.Generator, rounds: int) -> Tensor:
-        population, shape = self.problem.clients, (rounds, self.replicates)
+    def _cohorts(self, draw: np.random.Generator) -> Tensor:
+        population, shape = self.problem.clients, (_BLOCK, self.replicates)
         if self.cohort == population:
             return torch.arange(population).expand(*shape, -1)
         return torch.from_numpy(without_replacement(draw, population, self.cohort, shape))
 
-    def _noise(self, draw: np.random.Generator, rounds: int) -> Tensor | None:
+    def _noise(self, draw: np.random.Generator) -> Tensor | None:
         level, d = self.problem.constants.noise, self.problem.dimension
         if level == 0:
             return None
-        drawn = draw.standard_normal((rounds, self.steps, self.replicates, self.cohort, d))
+        drawn = draw.standard_normal((_BLOCK, self.steps, self.replicates, self.cohort, d))
         drawn *= level / math.sqrt(d)
         return torch.from_numpy(drawn)
 

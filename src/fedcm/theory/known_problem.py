@@ -7,6 +7,7 @@ so that R replicates of S clients each, and any number of step sizes in front, t
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -16,9 +17,7 @@ class Constants(NamedTuple):
     strong_convexity: float  # μ: of every f_i; 0 where they are not strongly convex
     smoothness: float  # L: of every f_i
     noise: float  # σ_l: E‖g − ∇f_i(x)‖² is exactly its square
-    dissimilarity: (
-        float  # σ_g: its square is the mean over clients of ‖∇f_i(x) − ∇f(x)‖², at x* or wherever it is largest
-    )
+    dissimilarity: float  # σ_g: root of the mean over clients of ‖∇f_i(x) − ∇f(x)‖², at x* or where it is largest
 
 
 class KnownProblem(Protocol):
@@ -56,8 +55,6 @@ class KnownProblem(Protocol):
 
 def dissimilarity(problem: KnownProblem, points: Tensor) -> Tensor:
     """σ_g at given points (R, d), as (R,): the root of the mean over all clients of ‖∇f_i − ∇f‖²."""
-    import torch
-
     everyone = torch.arange(problem.clients).expand(len(points), -1)
     own = problem.client_gradients(everyone)(points.unsqueeze(-2).expand(-1, problem.clients, -1))
     return (own - problem.gradient(points).unsqueeze(-2)).square().sum(-1).mean(-1).sqrt()

@@ -6,60 +6,13 @@ theorem at α = 1 is one on FedAvg. SCAFFOLD's paper proves the same of σ_l²; 
 nothing is proven there.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, final
 
-from fedcm.theory.known_problem import KnownProblem
-from fedcm.theory.logistic import digits_logistic
+from fedcm.theory.points import FEW, Case, Claim, Experiment, Point, Replicates
 from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.ridge import digits_ridge
+from fedcm.theory.regression import digits_logistic, digits_ridge
 from fedcm.theory.saturating import Saturating
-
-Case = Literal["strongly convex", "general convex", "not convex"]
-Steps = Literal["tuned", "averaging", "proof"]
-Claim = float | Literal["grows"] | None  # an exponent, that the error grows at all, or nothing
-LABELS = {"fedcm": "FedCM", "fedavg": "FedAvg", "scaffold": "SCAFFOLD", "feddyn": "FedDyn"}
-
-
-class Replicates(NamedTuple):
-    chosen_by: int  # to choose step sizes
-    measured: int
-
-
-FULL, FEW, QUICK = Replicates(8, 24), Replicates(4, 12), Replicates(4, 8)
-
-
-@final
-@dataclass(frozen=True)
-class Point:
-    """One value of what is varied, and everything else."""
-
-    value: float
-    problem: KnownProblem
-    rounds: int = 500  # T
-    steps: int = 5  # K
-    cohort: int = 10  # S
-    alpha: float = 0.1  # of FedCM
-    offset: float | None = 1.0  # x_0 − x* in every coordinate; None starts at 0
-
-
-@final
-@dataclass(frozen=True)
-class Experiment:
-    name: str
-    case: Case
-    varied: str  # its letter
-    points: tuple[Point, ...]
-    proven: dict[str, Claim]  # by algorithm
-    steps: Steps = "tuned"
-    note: str = ""
-    replicates: Replicates = FULL
-
-    def shortened(self) -> "Experiment":
-        """With fewer replicates, and without its longest horizon where it is the horizon that varies."""
-        points = self.points[:-1] if self.varied == "T" else self.points
-        return replace(self, points=points, replicates=QUICK)
 
 
 def _noise(exponent: float) -> dict[str, Claim]:
@@ -138,6 +91,15 @@ def _nonconvex() -> list[Experiment]:
             note="α = 0.1 where the row above has 0.5: at this horizon the term with 1/α² still leads",
         ),
         Experiment(
+            "small-alpha-S-long",
+            case,
+            "S",
+            tuple(replace(point, alpha=0.1, rounds=4000) for point in cohorts[::2]),
+            {"fedcm": -0.5},
+            note="the same at 8 times the horizon",
+            replicates=FEW,
+        ),
+        Experiment(
             "proof-steps-S",
             case,
             "S",
@@ -161,7 +123,6 @@ def _digits() -> list[Experiment]:
             tuple(Point(t, problem, rounds=t, steps=2, cohort=5, offset=None) for t in (125, 250, 500, 1000)),
             _noise(-1),
             note=note,
-            replicates=FEW,
         )
         for name, problem in (("ridge", ridge), ("logistic", logistic))
     ]
@@ -170,11 +131,30 @@ def _digits() -> list[Experiment]:
 def _other_constants() -> list[Experiment]:
     case: Case = "strongly convex"
     both = _quadratics(dissimilarity=1.0)
-    memory = [Point(m, both, rounds=1000, alpha=1 / m) for m in (1, 2, 4, 10, 20, 40, 80, 160)]
     differ = (1.0, 2.0, 4.0, 8.0)
+
+    def memory(*rounds: int) -> tuple[Point, ...]:
+        return tuple(Point(m, both, rounds=1000, alpha=1 / m) for m in rounds)
+
     return [
-        Experiment("alpha", case, "1/α", tuple(memory[:4]), {"fedcm": 0.0}, note="α ≥ 0.1: the leading term"),
-        Experiment("alpha-small", case, "1/α", tuple(memory[4:]), {"fedcm": 2.0}, note="α ≤ 0.05: the term with 1/α²"),
+        Experiment(
+            "alpha",
+            case,
+            "1/α",
+            memory(1, 4, 20, 80),
+            {"fedcm": 0.0},
+            note="the leading term, which α hardly enters",
+            replicates=Replicates(8, 96),
+        ),
+        Experiment(
+            "alpha-small",
+            case,
+            "1/α",
+            memory(80, 160, 320, 640),
+            {"fedcm": 2.0},
+            note="the term with 1/α², for which steps must be shorter",
+            times=tuple(2.0**k for k in range(-6, 1)),
+        ),
         Experiment(
             "dissimilarity",
             case,
@@ -190,7 +170,6 @@ def _other_constants() -> list[Experiment]:
             tuple(Point(t, _quadratics(noise=0.0), rounds=t, cohort=100) for t in (50, 100, 200)),
             {"fedcm": -1.0, "fedavg": -1.0, "scaffold": None, "feddyn": None},
             note="no noise, equal clients: what is left of the bound is G²/(μT)",
-            replicates=FEW,
         ),
     ]
 
@@ -203,7 +182,7 @@ def _participation() -> list[Experiment]:
             Point(100 * copies, replace(problem, copies=copies), rounds=rounds, steps=10) for copies in (1, 10, 100)
         )
         claims: dict[str, Claim] = {"fedcm": 0.0, "fedavg": 0.0, "scaffold": "grows", "feddyn": "grows"}
-        return Experiment(name, "strongly convex", "N", points, claims, "averaging", note, FEW)
+        return Experiment(name, "strongly convex", "N", points, claims, "averaging", note)
 
     note = "S = 10 always; the same 100 clients, copied: f and all constants stay, only S/N falls"
     return [

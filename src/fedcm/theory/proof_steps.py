@@ -8,7 +8,8 @@ Three readings where the paper's print does not hold: its log has D², which has
 term would not come to c1/(μT); at least 1 is taken for the log, since the lemma needs mη_gT ≥ 1; and its η_l has
 min(η_g, 1)/(8LK), where η_g with a unit is compared with 1: that is min(Lη_g, 1)/(8LK) as above, and the same at L = 1.
 
-The proof never covers plain averaging, η_g = η_l·K: it needs η_g ≥ 8Kη_l.
+This choice excludes plain averaging, η_g = η_l·K, since then η_g ≥ 8Kη_l. The inequality before the choice does not: it
+needs η_l ≤ 1/(8KL) alone.
 """
 
 import math

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedcm.report.style import figure, style_of
-from fedcm.theory.plan import LABELS
+from fedcm.theory.points import LABELS
 from fedcm.theory.rates import Row
 
 _COLUMNS = 3
@@ -39,10 +39,10 @@ def draw(rows: Sequence[Row], folder: Path, name: str) -> list[Path]:
 
 def _panel(axes: Any, rows: Sequence[Row]) -> None:
     experiment = rows[0].experiment
-    values = [point.value for point in experiment.points]
+    values = experiment.values
     for row in rows:
-        means = np.array([found.errors.mean() for found in row.found])
-        apart = np.array([1.96 * found.errors.std(ddof=1) / math.sqrt(len(found.errors)) for found in row.found])
+        means = np.array(row.errors)
+        apart = 1.96 * np.array(row.standard_errors)
         style = style_of(row.algorithm, list(LABELS)) | {"marker": _MARKERS[row.algorithm], "markersize": 4.5}
         axes.plot(values, means, label=LABELS[row.algorithm], **style)
         low = np.maximum(means - apart, means / 10)  # a log axis has no room below
@@ -62,7 +62,7 @@ def _guide(axes: Any, values: Sequence[float], row: Row) -> None:
     if not isinstance(row.proven, float | int):
         return
     middle = len(values) // 2
-    through = row.found[middle].errors.mean()
+    through = row.errors[middle]
     line = [through * (value / values[middle]) ** row.proven for value in values]
     axes.plot(values, line, color="#7F7F7F", linewidth=1.0, linestyle=(0, (1, 2)), label="proven slope", zorder=1)
 

@@ -1,5 +1,6 @@
-"""What `fedcm theory rates` found: a table for the terminal, the same in Markdown and CSV, and as JSON."""
+"""What `fedcm theory rates` found: a table for the terminal, the same in LaTeX and CSV, and as JSON."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedcm.report.sheet import Sheet
-from fedcm.theory.plan import LABELS
+from fedcm.theory.points import LABELS
 from fedcm.theory.rates import Row
+from fedcm.theory.rates_bounds import beside
 from fedcm.theory.slopes import TOLERANCE
 
 _HEAD = ("experiment", "case", "against", "algorithm", "error, first → last", "measured", "95 %", "proven", "verdict")
@@ -31,7 +33,7 @@ def printed(rows: Sequence[Row]) -> None:
     )
 
 
-_STYLE = {"does not show": "yellow", "diverged": "red"}
+_STYLE = {"does not show": "yellow", "cannot tell": "yellow", "diverged": "red"}
 
 
 def sheet(rows: Sequence[Row]) -> Sheet:
@@ -45,8 +47,7 @@ def sheet(rows: Sequence[Row]) -> Sheet:
 
 
 def _words(row: Row) -> tuple[str, ...]:
-    errors = [found.errors.mean() for found in row.found]
-    points = row.experiment.points
+    errors, points = row.errors, row.experiment.points
     return (
         row.experiment.name,
         row.experiment.case,
@@ -55,12 +56,12 @@ def _words(row: Row) -> tuple[str, ...]:
         f"{errors[0]:.2g} → {errors[-1]:.2g}",
         f"{row.slope.value:+.2f}",
         f"{row.slope.low:+.2f} … {row.slope.high:+.2f}",
-        _proven(row),
+        proven_words(row),
         row.verdict,
     )
 
 
-def _proven(row: Row) -> str:
+def proven_words(row: Row) -> str:
     if row.proven is None:
         return "–"
     if row.proven == "grows":
@@ -71,6 +72,7 @@ def _proven(row: Row) -> str:
 
 def as_json(row: Row) -> dict[str, Any]:
     experiment = row.experiment
+    bounds = beside(row) if row.algorithm == "fedcm" else []
     return {
         "experiment": experiment.name,
         "case": experiment.case,
@@ -78,15 +80,26 @@ def as_json(row: Row) -> dict[str, Any]:
         "steps": experiment.steps,
         "note": experiment.note,
         "algorithm": row.algorithm,
-        "values": [point.value for point in experiment.points],
-        "errors": [float(found.errors.mean()) for found in row.found],
+        "values": experiment.values,
+        "errors": [_number(error) for error in row.errors],
+        "standard_errors": [_number(error) for error in row.standard_errors],
         "replicates": [len(found.errors) for found in row.found],
-        "client_lr": [found.client_lr for found in row.found],
-        "global_lr": [found.global_lr for found in row.found],
-        "at_the_edge_of_the_grid": [found.at_the_edge for found in row.found],
-        "slope": row.slope.value,
-        "interval": [row.slope.low, row.slope.high],
+        "client_lr": [found.chosen.client_lr for found in row.found],
+        "global_lr": [found.chosen.global_lr for found in row.found],
+        "proximal": [found.chosen.proximal for found in row.found],
+        "at_the_edge_of_the_grid": [list(found.edges) for found in row.found],
+        "slope": _number(row.slope.value),
+        "interval": [_number(row.slope.low), _number(row.slope.high)],
+        "slopes_between": [_number(value) for value in row.between],
         "proven": row.proven,
         "proven_with_log": row.with_log,
         "verdict": row.verdict,
+        "gradient_bound": [_number(found.steepest) for found in row.found],
+        "stated_bounds": [_number(one.stated) for one in bounds],
+        "explicit_bounds": [_number(one.explicit) for one in bounds],
     }
+
+
+def _number(value: float | None) -> float | None:
+    """JSON knows neither infinity nor what is not a number: of a run that diverged there is nothing to tell."""
+    return value if value is not None and math.isfinite(value) else None
