@@ -60,8 +60,8 @@ MAY_IMPORT = {
     },
     "advice": set(),
     "probing": {
-        *("advice", "algorithm", "algorithms", "assembly", "chance", "diagnosis", "evaluate", "executors", "schedule"),
-        *("threads", "training"),
+        *("advice", "algorithm", "algorithms", "assembly", "chance", "data", "diagnosis", "evaluate", "executors"),
+        *("planning", "refusal", "schedule", "threads", "training"),
     },
     "diagnosis": {"algorithm", "chance", "executors", "threads"},
     "handoff": {"data", "algorithm", "assembly", "executors", "experiment", "record", "refusal"},
@@ -89,7 +89,7 @@ MAY_IMPORT = {
     "theory": {"algorithm", "algorithms", "chance", "data", "refusal", "report", "theory"},
     "report": {
         *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "planning", "progress", "record"),
-        *("refusal", "report", "series"),
+        *("advice", "refusal", "report", "series"),
         *("chance", "data", "settings", "summary"),  # for the digest of a run's folder alone
     },
 }

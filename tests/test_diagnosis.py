@@ -71,7 +71,8 @@ def test_a_sample_of_clients_estimates_the_dissimilarity_without_bias() -> None:
     """Over all draws of 4 of 6 clients its mean is that of all 6, as a sample's variance is a population's."""
     own, params = runner(FedAvg()), torch.zeros(3, dtype=torch.float64)
     server, states = own.algorithm.init_server(params), MemoryStates(own.algorithm, params)
-    estimates = [diagnose(own, states, server, following(i), most=4, rehearsed=1)["dissimilarity"] for i in range(400)]
+    found = [diagnose(own, states, server, following(i), most=4, rehearsed=1) for i in range(400)]
+    estimates = [each["dissimilarity"] or math.nan for each in found]
     gradients = known_gradients(own, params)
     population = (gradients - gradients.mean(0)).square().sum(1).sum().item() / (CLIENTS - 1)
     error = np.std(estimates) / math.sqrt(len(estimates))
@@ -156,13 +157,20 @@ def test_the_cost_is_told_once_and_at_the_end_and_never_when_off() -> None:
         {"seconds": 2.0, "diagnosis": {"seconds": 1.0}},
         {"seconds": 4.0, "diagnosis": {"seconds": 1.0}},
     ]
-    assert list(cost_told(iter(rounds), said.append)) == rounds
+    assert list(cost_told(iter(rounds), 2, said.append)) == rounds
     assert said == [
         "a diagnosis takes 1 s; at this pace they take 25% of the rounds' time",
         "2 diagnoses took 2 s, 25% of the rounds' 8 s",
     ]
     said.clear()
-    list(cost_told(iter([{"seconds": 1.0}]), said.append))
+    resumed = [{"seconds": 1.0, "diagnosis": {"seconds": 4.0}}]
+    list(cost_told(iter(resumed), 8, said.append))
+    assert said[0] == "a diagnosis takes 4 s; at this pace they take 50% of the rounds' time", (
+        "after one round of eight"
+    )
+    assert said[1] == "1 diagnosis took 4 s, 4 times the rounds' 1 s"
+    said.clear()
+    list(cost_told(iter([{"seconds": 1.0}]), 2, said.append))
     assert not said
 
 
@@ -183,6 +191,8 @@ def test_steps_that_explode_in_a_rehearsal_are_told_as_none_and_the_run_goes_on(
     states, server = MemoryStates(own.algorithm, params), own.algorithm.init_server(params)
     found = diagnose(own, states, server, following(lr=1e200))
     assert found["drift"] is None
+    assert found["direction_cosine"] is None
+    assert found["direction_cosine_least"] is None
     assert math.isfinite(found["gradient_norm"] or math.nan)
     json.dumps(found, allow_nan=False)
 

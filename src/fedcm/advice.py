@@ -6,7 +6,7 @@ with the horizon, because filling the momentum takes 1/α rounds and what it is 
 
     α · (P/T)^⅔,        but no less than 10/T
 
-The exponent is a rule of thumb, from one sweep on CIFAR-10 (docs/guides/diagnosis.md).
+The exponent is a rule of thumb, from sweeps on CIFAR-10 (docs/guides/diagnosis.md).
 """
 
 import math
@@ -39,7 +39,7 @@ class Probe(NamedTuple):
     start: float  # the loss before any round
     trials: tuple[Trial, ...]
     found: dict[str, float]  # a diagnosis at the end of the trial that won
-    smoothness: float  # L along its local steps
+    smoothness: float | None  # L along its local steps; None where they explode
 
 
 class Setting(NamedTuple):
@@ -52,6 +52,7 @@ class Setting(NamedTuple):
     steps: float  # K, its mean
     steps_least: int
     steps_most: int
+    by_examples: bool  # clients weigh as they have examples
     weight_decay: float
     decay_in_step: bool
     alpha: float | None  # as the experiment has it, if it is FedCM's
@@ -62,8 +63,8 @@ class Setting(NamedTuple):
 class Advice:
     alpha: float
     client_lr: float
+    variance: float  # V, of a round's mean gradient
     ratio: float  # r = V/‖∇f‖²
-    variance: float  # V
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -74,8 +75,17 @@ def best_of(trials: Iterable[Trial]) -> Trial:
 
 def variations(best: Trial) -> list[tuple[float, float]]:
     """α and η_l to try beside the best α: rates on both sides, the larger also with a client's own step α·η_l kept."""
-    alpha, rate = best.alpha, best.client_lr
-    return [(alpha, rate / 3), (alpha, rate * 3), (float(f"{alpha / 3:.2g}"), rate * 3)]
+    slower, faster = rounded(best.client_lr / 3), rounded(best.client_lr * 3)
+    return [(best.alpha, slower), (best.alpha, faster), (float(f"{best.alpha / 3:.2g}"), faster)]
+
+
+def rounded(rate: float) -> float:
+    """So that a third of it, three times, is itself.
+
+    >>> rounded(0.1 / 3), rounded(0.1 * 3)
+    (0.0333333, 0.3)
+    """
+    return float(f"{rate:.6g}")
 
 
 def advise(setting: Setting, seen: Probe) -> Advice:
@@ -84,7 +94,7 @@ def advise(setting: Setting, seen: Probe) -> Advice:
     variance = round_variance(seen.found["noise"], seen.found["dissimilarity"], setting)
     ratio = variance / max(seen.found["gradient_norm"] ** 2, 1e-300)
     reasons, warnings = _reasons(setting, seen, won, alpha), _warnings(setting, seen, alpha, won.client_lr, ratio)
-    return Advice(alpha, won.client_lr, ratio, variance, tuple(reasons), tuple(warnings))
+    return Advice(alpha, won.client_lr, variance, ratio, tuple(reasons), tuple(warnings))
 
 
 def at_horizon(alpha: float, probed: int, rounds: int) -> float:
@@ -92,8 +102,9 @@ def at_horizon(alpha: float, probed: int, rounds: int) -> float:
     >>> at_horizon(0.3, probed=50, rounds=400), at_horizon(0.3, probed=50, rounds=50)
     (0.075, 0.3)
     """
-    falling = alpha * min(probed / rounds, 1.0) ** _FALL
-    return float(f"{max(falling, min(_FILLINGS / rounds, alpha)):.2g}")
+    falling, least = alpha * min(probed / rounds, 1.0) ** _FALL, min(_FILLINGS / rounds, alpha)
+    told = float(f"{max(falling, least):.2g}")
+    return told if told >= least else float(f"{1.05 * least:.2g}")
 
 
 def round_variance(noise: float, dissimilarity: float, setting: Setting) -> float:
@@ -120,34 +131,25 @@ def _reasons(setting: Setting, seen: Probe, won: Trial, alpha: float) -> Iterato
 
 def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float, ratio: float) -> Iterator[str]:
     own = setting.alpha if setting.alpha is not None else alpha
-    if 1 / own > setting.rounds / 10:
+    if setting.alpha is not None and own < min(1.0, _FILLINGS / setting.rounds):
         yield (
-            f"α = {own:g} remembers {1 / own:.0f} rounds, over a tenth of the run's {setting.rounds}: the momentum "
-            "is still filling for much of it"
+            f"the experiment's α = {own:g} remembers {1 / own:.0f} rounds, over a tenth of the run's {setting.rounds}: "
+            "the momentum is still filling for much of it"
         )
-    reach = setting.steps * rate * seen.smoothness
-    if reach > 10:
+    yield from _of_local_steps(setting, seen, rate)
+    if setting.cohort < min(5, setting.population):
         yield (
-            f"K·η_l·L = {reach:.1f} (L = {seen.smoothness:.2g} along the local steps), far above the theorem's 1/8: "
-            f"clients wander off, the mean cosine of their directions with ∇f is {seen.found['direction_cosine']:.2f}; "
-            "fewer local steps or a smaller η_l keep them nearer"
-        )
-    if setting.steps_most > 2 * setting.steps_least:
-        yield (
-            f"clients take from {setting.steps_least} to {setting.steps_most} local steps and their directions count "
-            "equally, so a step of a small client counts more; client.steps gives all the same number"
-        )
-    if setting.cohort < 5:
-        yield (
-            f"{setting.cohort:.2g} clients a round are few: the variance of a round's mean gradient is {ratio:.2g} "
-            "times the gradient's square, and every figure here is as unsure; other seeds may say other things"
+            f"few clients a round ({setting.cohort:.2g} on the mean): the variance of a round's mean gradient is "
+            f"{ratio:.2g} times the gradient's square, and every figure here is as unsure; other seeds may say other "
+            "things"
         )
     if setting.empty > 0.01:
         yield f"{setting.empty:.0%} of the rounds have nobody and change nothing; participation.probability is small"
     if setting.decay_in_step and setting.weight_decay > 0:
+        told = " and ".join(f"{setting.weight_decay / each:.2g} with α = {each:g}" for each in sorted({alpha, own}))
         yield (
-            f"weight decay in the step acts like λ/α = {setting.weight_decay / own:.2g} in place of "
-            f'{setting.weight_decay:g}; client.weight_decay_at = "loss" keeps it what it says'
+            f"weight decay in the step acts like λ/α, {told}, in place of {setting.weight_decay:g}; "
+            'client.weight_decay_at = "loss" keeps it what it says'
         )
     faster = [trial for trial in seen.trials if trial.client_lr > rate]
     if faster and not any(trial.losses for trial in faster):
@@ -157,3 +159,24 @@ def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float, ratio: f
         yield f"no trial has learnt: the least loss is {least:.3g}, before any round it was {seen.start:.3g}"
     if alpha >= 0.5:
         yield "so large an α is nearly FedAvg: over so few rounds, or on so easy a problem, momentum has little to give"
+
+
+def _of_local_steps(setting: Setting, seen: Probe, rate: float) -> Iterator[str]:
+    if seen.smoothness is None:
+        yield f"some clients' local steps explode with η_l = {rate:.3g}; fewer steps, a smaller η_l or client.clip help"
+    elif (reach := setting.steps * rate * seen.smoothness) > 10:
+        yield (
+            f"K·η_l·L = {reach:.1f} (L = {seen.smoothness:.2g} along the local steps), far above the theorem's 1/8: "
+            f"clients wander off, the mean cosine of their directions with ∇f is {seen.found['direction_cosine']:.2f}; "
+            "fewer local steps or a smaller η_l keep them nearer"
+        )
+    if setting.steps_most > 2 * setting.steps_least:
+        yield (
+            f"clients take from {setting.steps_least} to {setting.steps_most} local steps, "
+            + (
+                "so some drift much farther than others"
+                if setting.by_examples
+                else "and their directions count equally, so a step of a small client counts more"
+            )
+            + "; client.steps gives all the same number"
+        )

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import traceback
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ def advise(
     seed: options.Seed = None,
     data_dir: options.DataDir = None,
     seconds: Annotated[
-        float, typer.Option(min=1, help="How long the probe may take, about; ten rounds a trial at least.")
+        float, typer.Option(min=1, max=1e9, help="How long the probe may take, about; ten rounds a trial at least.")
     ] = 60,
     rounds: Annotated[
         int | None, typer.Option(min=2, help="Rounds of a trial; as many as the time allows unless given.")
@@ -36,6 +37,7 @@ def advise(
     Example: `fedcm advise experiments/cifar10-lenet.toml --set rounds=500`
     """
     from fedcm.advice import advise as advised
+    from fedcm.algorithms.fedcm import FedCM
     from fedcm.assembly import assemble
     from fedcm.executors.executor import Diverged, Stopped
     from fedcm.experiment import load
@@ -45,36 +47,35 @@ def advise(
     from fedcm.report.advice import advice_shown, probing
 
     with only_results_on_stdout(as_json), StopSignals() as stopping:
-        assembly = assemble(without_trial(load(experiment, options.changes(settings, seed))), data_dir)
-        setting = setting_of(assembly)
+        chosen = options.changes(settings, seed)
+        asked = load(experiment, chosen)
+        own = asked.algorithm.alpha if isinstance(asked.algorithm, FedCM) else None
+        if own is None:  # with the settings that FedCM has, not those of the algorithm that is there
+            asked = load(experiment, [each for each in chosen if not each.startswith("algorithm.")], "fedcm")
+        assembly = assemble(without_trial(asked), data_dir)
+        setting = setting_of(assembly, own)
+        rounds = min(rounds or affordable(assembly, seconds), setting.rounds)
         try:
-            with probing() as bar:
-
-                def passing(done: int) -> None:
-                    bar.advance(done)
-                    if stopping():
-                        raise Stopped
-
-                rounds = min(rounds or affordable(assembly, seconds, passing), setting.rounds)
-                bar.expect(TRIALS * rounds)
-                seen = probe(assembly, rounds, passing)
+            with probing(TRIALS * rounds) as advance:
+                seen = probe(assembly, rounds, advance, stopping)
         except Stopped:
             say("stopped; nothing was written")
             raise typer.Exit(130) from None
         except Diverged as reason:
             raise Refused(f"{reason}; lower client.lr, or clip gradients with client.clip") from None
+        except Refused:
+            raise
+        except Exception as error:  # in a user's own code, most often
+            where = error.__dict__.pop("__notes__", ["the probe failed"])[0]
+            say(f"fedcm: {where}\n{traceback.format_exc().rstrip()}")
+            raise typer.Exit(1) from None
         advice = advised(setting, seen)
     if as_json:
-        trials = [trial._asdict() | {"level": _finite(trial.level)} for trial in seen.trials]
-        measured = {"setting": setting._asdict(), "measured": seen.found, "smoothness": seen.smoothness}
-        print(
-            json.dumps(
-                dataclasses.asdict(advice) | measured | {"probe_rounds": seen.rounds, "trials": trials}, indent=2
-            )
-        )
+        trials = [
+            trial._asdict() | {"level": trial.level if math.isfinite(trial.level) else None} for trial in seen.trials
+        ]
+        probed = seen._asdict() | {"trials": trials}
+        told = dataclasses.asdict(advice) | {"setting": setting._asdict(), "probe": probed}
+        print(json.dumps(told, indent=2, allow_nan=False))
     else:
         advice_shown(advice, setting, seen)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -81,21 +81,22 @@ def _going_on(clients: np.ndarray, stop_requested: Callable[[], bool]) -> Iterat
         yield client
 
 
-def cost_told(rounds: Iterator[dict[str, Any]], say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+def cost_told(rounds: Iterator[dict[str, Any]], every: int, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """The same rounds; what their diagnoses cost is said after the first of them and at the end, if there are any."""
     trained = spent = 0.0
     count = 0
-    for metrics in rounds:
+    for done, metrics in enumerate(rounds, start=1):
         trained += metrics["seconds"]
         if "diagnosis" in metrics:
             spent += metrics["diagnosis"]["seconds"]
             count += 1
             if count == 1:
-                share = _share(spent / trained)
+                share = _share(spent / (every * trained / done))
                 say(f"a diagnosis takes {spent:.2g} s; at this pace they take {share} the rounds' time")
         yield metrics
     if count:
-        say(f"{count} diagnoses took {spent:.3g} s, {_share(spent / trained)} the rounds' {trained:.3g} s")
+        told = "1 diagnosis" if count == 1 else f"{count} diagnoses"
+        say(f"{told} took {spent:.3g} s, {_share(spent / trained)} the rounds' {trained:.3g} s")
 
 
 def _share(share: float) -> str:
@@ -142,8 +143,8 @@ def _spread(losses: list[float]) -> dict[str, float]:
     return {
         "client_loss": float(np.mean(losses)),
         "client_loss_deviation": float(np.std(losses)),
-        "client_loss_least": min(losses),
-        "client_loss_most": max(losses),
+        "client_loss_least": float(np.min(losses)),
+        "client_loss_most": float(np.max(losses)),
     }
 
 
@@ -161,7 +162,7 @@ def _rehearsed(
     return {
         "drift": float(np.mean(drifts)),
         "direction_cosine": float(np.mean(cosines)),
-        "direction_cosine_least": min(cosines),
+        "direction_cosine_least": float(np.min(cosines)),
         "noise": float(np.mean(noises)),
     }
 
@@ -204,7 +205,7 @@ def cosine(one: Tensor, other: Tensor) -> float:
     """0 where one of them is 0: it points nowhere."""
     one, other = one.double(), other.double()
     norms = one.norm().item() * other.norm().item()
-    return (one @ other).item() / norms if norms > 0 else 0.0
+    return (one @ other).item() / norms if norms != 0 else 0.0
 
 
 def _square(vector: Tensor) -> float:

@@ -72,12 +72,20 @@ def _measured(assembly: Assembly) -> _Speed:
     return _Speed(step, piece)
 
 
+def seconds_of_training(assembly: Assembly) -> float:
+    """A round on one core, about, without evaluation."""
+    return _steps_a_round(assembly) * _measured(assembly).step
+
+
 def _seconds_a_round(assembly: Assembly, speed: _Speed) -> float:
+    evaluation = len(pieces(assembly.runner.data)) * speed.piece / assembly.plan.evaluate_every
+    return _steps_a_round(assembly) * speed.step + evaluation
+
+
+def _steps_a_round(assembly: Assembly) -> float:
     runner, plan = assembly.runner, assembly.plan
     cohorts = [plan.participation.cohort(plan.population, plan.seed, round) for round in range(_ROUNDS)]
-    steps = float(np.mean([runner.steps(cohort).sum() if len(cohort) else 0 for cohort in cohorts]))
-    evaluation = len(pieces(runner.data)) * speed.piece / plan.evaluate_every
-    return steps * speed.step + evaluation
+    return float(np.mean([runner.steps(cohort).sum() if len(cohort) else 0 for cohort in cohorts]))
 
 
 def _shortest(action: Callable[[], Any]) -> float:

@@ -5,44 +5,46 @@ with a third of it too. The loss is over clients' training data, never the test 
 """
 
 import math
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import numpy as np
 import torch
 
-from fedcm.advice import ALPHAS, Probe, Setting, Trial, best_of, variations
+from fedcm.advice import ALPHAS, Probe, Setting, Trial, best_of, rounded, variations
 from fedcm.algorithm import Round, Vector
 from fedcm.algorithms.fedcm import FedCM
 from fedcm.assembly import Assembly
 from fedcm.chance import Purpose, generator
+from fedcm.data.dataset import Examples
 from fedcm.diagnosis import diagnose
-from fedcm.evaluate import PIECE, Score
+from fedcm.evaluate import Score
 from fedcm.executors.executor import Diverged
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.runner import ClientRunner
+from fedcm.planning import seconds_of_training
+from fedcm.refusal import Refused
 from fedcm.schedule import Schedule
 from fedcm.threads import one_thread
 from fedcm.training import training
 
 FEWEST = 10  # rounds of a trial, unless asked for fewer
 TRIALS = len(ALPHAS) + 3
-_TIMED, _TIMING = 10, 2.0  # rounds, or seconds, by which a round's time is found
 _MARKS = 6  # losses along a trial
-_EXAMPLES = 2000  # that a loss is taken over
+_EXAMPLES, _LISTENED = 2000, 20  # that a loss is taken over, of at least so many clients where there are
 _CLIENTS = 100  # whose gradients the diagnosis takes
 _SMOOTHNESS = 5  # clients for the smoothness
+_DRAW = Purpose.DIAGNOSIS
 _DESCENT = (1.0, 1 / 3, 1 / 9)  # of η_l, where everything diverges
 
 Passing = Callable[[int], None]  # told of every round that is done
+Asked = Callable[[], bool]
 
 
-def setting_of(assembly: Assembly) -> Setting:
+def setting_of(assembly: Assembly, alpha: float | None) -> Setting:
+    """`alpha` is the experiment's own, where it has one."""
     plan, client, runner = assembly.plan, assembly.experiment.client, assembly.runner
-    algorithm = assembly.experiment.algorithm
     sizes = [
         len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(min(plan.rounds, 500))
     ]
@@ -55,70 +57,94 @@ def setting_of(assembly: Assembly) -> Setting:
         steps=float(steps.mean()),
         steps_least=int(steps.min()),
         steps_most=int(steps.max()),
+        by_examples=runner.weigh_by_examples,
         weight_decay=client.weight_decay,
         decay_in_step=client.weight_decay_at == "step",
-        alpha=algorithm.alpha if isinstance(algorithm, FedCM) else None,
+        alpha=alpha,
     )
 
 
-def affordable(assembly: Assembly, seconds: float, passing: Passing) -> int:
-    """Rounds a trial, so that all of them take about so long; a few are timed, after a first that warms up."""
-    times = [time.perf_counter()]
-    with suppress(Diverged):
-        for _ in _rounds(assembly, 1.0, assembly.experiment.client.lr, min(assembly.plan.rounds, _TIMED)):
-            passing(1)
-            times.append(time.perf_counter())
-            if len(times) > 2 and times[-1] - times[1] > _TIMING:
-                break
-    each = (times[-1] - times[1]) / (len(times) - 2) if len(times) > 2 else seconds
-    return min(max(int(seconds / TRIALS / max(each, 1e-6)), FEWEST), assembly.plan.rounds)
+def affordable(assembly: Assembly, seconds: float) -> int:
+    """Rounds a trial, so that all of them take about so long."""
+    rounds = assembly.plan.rounds
+    each = seconds_of_training(assembly)
+    return min(max(int(min(seconds / TRIALS / max(each, 1e-9), rounds)), FEWEST), rounds)
 
 
-def probe(assembly: Assembly, rounds: int, passing: Passing = lambda rounds: None) -> Probe:
+def probe(
+    assembly: Assembly, rounds: int, passing: Passing = lambda rounds: None, stop_requested: Asked = lambda: False
+) -> Probe:
+    _refuse_empty(assembly, rounds)
+    work = _Work(assembly, rounds, passing, stop_requested, _listened_to(assembly))
     own = assembly.experiment.client.lr
     ended: dict[tuple[float, float], Any] = {}
     trials: list[Trial] = []
 
     def tried(alpha: float, rate: float) -> Trial:
-        trial, ended[alpha, rate] = _trial(assembly, alpha, rate, rounds, passing)
+        trial, ended[alpha, rate] = _trial(work, alpha, rate)
         trials.append(trial)
         return trial
 
-    for rate in (own * factor for factor in _DESCENT):
+    diverged: list[float] = []
+    for rate in (rounded(own * factor) for factor in _DESCENT):
         at_rate = [tried(alpha, rate) for alpha in ALPHAS]
         if any(trial.losses for trial in at_rate):
             break
+        diverged.append(rate)
     else:
-        raise Diverged(
-            f"FedCM diverged within {rounds} rounds with every α and every η_l from {own / 9:.3g} to {own:g}"
-        )
-    best = best_of(trials)
-    for alpha, rate in variations(best):
-        if rate < own or best.client_lr == own:
+        least = min(diverged)
+        raise Diverged(f"FedCM diverged within {rounds} rounds with every α and every η_l from {least:.3g} to {own:g}")
+    for alpha, rate in variations(best_of(trials)):
+        if not any(math.isclose(rate, each, rel_tol=1e-3) for each in diverged):
             tried(alpha, rate)
     won = best_of(trials)
     runner, server = _with_alpha(assembly.runner, won.alpha), ended[won.alpha, won.client_lr]
-    round = Round(rounds, won.client_lr, 1.0, 0, assembly.plan.population, math.nan)
-    found = diagnose(runner, LocalExecutor(runner).states, server, round, most=_CLIENTS)
+    lr = _schedule(assembly, won.client_lr).client(rounds)
+    round = Round(rounds, lr, 1.0, 0, assembly.plan.population, math.nan)
+    states = LocalExecutor(runner).states
+    found = diagnose(runner, states, server, round, most=_CLIENTS, stop_requested=stop_requested)
     finite = {name: value for name, value in found.items() if value is not None}
     if len(finite) < len(found):
         raise Diverged(f"clients diverge in their local steps with η_l = {won.client_lr:.3g}, the best that was tried")
-    start = _loss(runner, assembly.problem.initial(), _listened_to(assembly))
-    return Probe(rounds, start, tuple(trials), finite, _smoothness(runner, server.params, round))
+    start = _loss(work, assembly.problem.initial())
+    return Probe(rounds, start, tuple(trials), finite, smoothness(runner, server, round))
 
 
-def _trial(assembly: Assembly, alpha: float, rate: float, rounds: int, passing: Passing) -> tuple[Trial, Any]:
-    marks = {int(mark) for mark in np.linspace(max(rounds / 2, 1), rounds, _MARKS).round()}
-    clients = _listened_to(assembly)
+def _refuse_empty(assembly: Assembly, rounds: int) -> None:
+    plan = assembly.plan
+    if not any(len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(rounds)):
+        raise Refused(
+            f"a probe needs clients, and nobody takes part in the first {rounds} rounds; give more with --rounds, or a "
+            "larger participation.probability"
+        )
+
+
+@final
+@dataclass(frozen=True)
+class _Work:
+    """What all trials have in common."""
+
+    assembly: Assembly
+    rounds: int
+    passing: Passing
+    stop_requested: Asked
+    listened: list[Examples]
+
+    @property
+    def marks(self) -> set[int]:
+        return {int(mark + 0.5) for mark in np.linspace(max(self.rounds / 2, 1), self.rounds, _MARKS)}
+
+
+def _trial(work: _Work, alpha: float, rate: float) -> tuple[Trial, Any]:
     losses, server, done = {}, None, 0
     try:
-        for server in _rounds(assembly, alpha, rate, rounds):
+        for server in _rounds(work, alpha, rate):
             done += 1
-            if done in marks:
-                losses[done] = _loss(assembly.runner, server.params, clients)
-            passing(1)
+            if done in work.marks:
+                losses[done] = _loss(work, server.params)
+            work.passing(1)
     except Diverged:
-        passing(rounds - done)
+        work.passing(work.rounds - done)
         losses = {}
     return Trial(alpha, rate, losses), server
 
@@ -133,34 +159,47 @@ class _Untested:
         return None
 
 
-def _rounds(assembly: Assembly, alpha: float, rate: float, rounds: int) -> Iterator[Any]:
-    runner, client = _with_alpha(assembly.runner, alpha), assembly.experiment.client
-    schedule = Schedule(rate, client.lr_decay, assembly.experiment.server.lr)
-    plan = replace(assembly.plan, schedule=schedule, rounds=rounds)
-    server = runner.algorithm.init_server(assembly.problem.initial())
-    for done in training(runner.algorithm, _Untested(LocalExecutor(runner)), plan, server):
+def _rounds(work: _Work, alpha: float, rate: float) -> Iterator[Any]:
+    runner = _with_alpha(work.assembly.runner, alpha)
+    plan = replace(work.assembly.plan, schedule=_schedule(work.assembly, rate), rounds=work.rounds)
+    server = runner.algorithm.init_server(work.assembly.problem.initial())
+    executor = LocalExecutor(runner, stop_requested=work.stop_requested)
+    for done in training(runner.algorithm, _Untested(executor), plan, server):
         yield done.server
+
+
+def _schedule(assembly: Assembly, rate: float) -> Schedule:
+    return Schedule(rate, assembly.experiment.client.lr_decay, assembly.experiment.server.lr)
 
 
 def _with_alpha(runner: ClientRunner, alpha: float) -> ClientRunner:
     return replace(runner, algorithm=FedCM(alpha=alpha))
 
 
-def _listened_to(assembly: Assembly) -> list[int]:
-    """As many clients, drawn, as have the examples that a loss is taken over."""
-    order = generator(assembly.plan.seed, Purpose.DIAGNOSIS).permutation(assembly.plan.population)
-    enough = np.searchsorted(np.cumsum(assembly.runner.data.sizes(order[:_EXAMPLES])), _EXAMPLES) + 1
-    return order[: int(enough)].tolist()
+def _listened_to(assembly: Assembly) -> list[Examples]:
+    """Clients, drawn, and of a large one some of its examples, drawn too."""
+    data, population, draw = assembly.runner.data, assembly.plan.population, generator(assembly.plan.seed, _DRAW)
+    order = draw.permutation(population)
+    most = math.ceil(_EXAMPLES / min(population, _LISTENED))
+    sizes = np.minimum(data.sizes(order[:_EXAMPLES]), most)
+    enough = int(np.searchsorted(np.cumsum(sizes), _EXAMPLES)) + 1
+    listened = []
+    for client in order[:enough].tolist():
+        own = data.client(client)
+        if own.size > most:
+            drawn = torch.from_numpy(np.sort(draw.choice(own.size, most, replace=False))).to(own.labels.device)
+            own = Examples(own.features[drawn], own.labels[drawn])
+        listened.append(own)
+    return listened
 
 
-def _loss(runner: ClientRunner, params: Vector, clients: list[int]) -> float:
-    """The mean of clients' losses, of a large client's on its first examples."""
-    problem = runner.problem
+def _loss(work: _Work, params: Vector) -> float:
+    """The mean of these clients' losses."""
+    problem = work.assembly.problem
     model = problem.bind(params).eval()
     try:
         with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]), problem.arithmetic():
-            examples = (runner.data.client(client) for client in clients)
-            losses = [problem.loss(model(own.features[:PIECE]), own.labels[:PIECE]).item() for own in examples]
+            losses = [problem.loss(model(own.features), own.labels).item() for own in work.listened]
     finally:
         model.train()
     loss = float(np.mean(losses))
@@ -169,15 +208,16 @@ def _loss(runner: ClientRunner, params: Vector, clients: list[int]) -> float:
     return loss
 
 
-def _smoothness(runner: ClientRunner, params: Vector, round: Round) -> float:
-    """‖g_i(y) − g_i(x)‖ / ‖y − x‖ from the start to the end of FedAvg's local steps; the median of a few clients."""
-    runner, ratios = _with_alpha(runner, 1.0), []
-    sent = runner.algorithm.broadcast(runner.algorithm.init_server(params))
+def smoothness(runner: ClientRunner, server: Any, round: Round) -> float | None:
+    """‖g_i(y) − g_i(x)‖ / ‖y − x‖ from the start to the end of local steps; the median of a few clients drawn."""
+    sent, params, ratios = runner.algorithm.broadcast(server), server.params, []
+    clients = generator(runner.seed, _DRAW, round.index).permutation(runner.data.population)[:_SMOOTHNESS]
     with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        for client in range(min(_SMOOTHNESS, runner.data.population)):
+        for client in clients.tolist():
             done = runner.run(client, sent, runner.algorithm.init_client(params), round)
             report: Any = done.report
             moved = report.direction * (round.client_lr * done.steps)
             at = runner.problem.full_gradient(runner.data.client(client))
             ratios.append(((at(params - moved) - at(params)).norm() / moved.norm().clamp(min=1e-30)).item())
-    return float(np.median(ratios))
+    found = float(np.median(ratios))
+    return found if math.isfinite(found) else None

@@ -23,7 +23,7 @@ def shown(
     yield from display(rounds, total, first, title, console)
 
 
-def bar_of_rounds(console: Console) -> Progress:
+def bar_of_rounds(console: Console, *, transient: bool = False) -> Progress:
     """On a terminal alone; a task has a field `said`."""
     return Progress(
         TextColumn("[bold]{task.description}"),
@@ -35,6 +35,7 @@ def bar_of_rounds(console: Console) -> Progress:
         console=console,
         refresh_per_second=8,
         disable=not console.is_terminal,
+        transient=transient,
     )
 
 

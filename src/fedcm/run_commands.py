@@ -153,7 +153,8 @@ def _drive(run: Any, trackers: list[Any], diagnose: int | None) -> int:
         say(f"--diagnose {diagnose} comes to no round of this run, which ends after {run.rounds}")
     with going_on_by(how):
         try:
-            rounds = shown(cost_told(drive(run), say), run.rounds, run.first, run.folder.name)
+            rounds = drive(run) if diagnose is None else cost_told(drive(run), diagnose, say)
+            rounds = shown(rounds, run.rounds, run.first, run.folder.name)
             for _ in tracked(rounds, run.folder, run.first, trackers):
                 pass
         except Diverged as reason:

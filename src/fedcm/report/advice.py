@@ -1,40 +1,29 @@
 """What `fedcm advise` shows: its progress, then the figures, what they suggest and what to beware of."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from fedcm.progress import bar_of_rounds
 
-
-class Bar:
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("probe", total=None, said="rounds")
-
-    def expect(self, total: int) -> None:
-        """From here on, so many rounds."""
-        self._progress.reset(self._task, total=total)
-
-    def advance(self, rounds: int) -> None:
-        self._progress.advance(self._task, rounds)
+if TYPE_CHECKING:
+    from fedcm.advice import Advice, Probe, Setting
 
 
 @contextmanager
-def probing() -> Iterator[Bar]:
-    """A bar on a terminal."""
-    with bar_of_rounds(Console(stderr=True)) as progress:
-        yield Bar(progress)
+def probing(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal; gives the function that moves it on."""
+    with bar_of_rounds(Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("probe", total=total, said="rounds")
+        yield lambda rounds: progress.advance(task, rounds)
 
 
-def advice_shown(advice: Any, setting: Any, seen: Any) -> None:
-    """`fedcm.advice`'s Advice, Setting and Probe."""
+def advice_shown(advice: "Advice", setting: "Setting", seen: "Probe") -> None:
     _trials(seen)
     found = seen.found
     table = Table(box=SIMPLE, pad_edge=False, show_header=False)
@@ -45,7 +34,7 @@ def advice_shown(advice: Any, setting: Any, seen: Any) -> None:
         ("variance of a round's mean gradient", "V", f"{advice.variance:.3g}"),
         ("… against the gradient", "r = V/‖∇f‖²", f"{advice.ratio:.3g}"),
         ("drift in the local steps", "ε", f"{found['drift']:.3g}"),
-        ("smoothness along them", "L", f"{seen.smoothness:.3g}"),
+        ("smoothness along them", "L", "–" if seen.smoothness is None else f"{seen.smoothness:.3g}"),
         ("cosine of clients' directions with ∇f", "", f"{found['direction_cosine']:.2f}"),
         (
             "loss over clients, least to most",
@@ -66,7 +55,7 @@ def advice_shown(advice: Any, setting: Any, seen: Any) -> None:
     )
 
 
-def _trials(seen: Any) -> None:
+def _trials(seen: "Probe") -> None:
     table = Table(box=SIMPLE, pad_edge=False, title=f"trials of {seen.rounds} rounds", title_justify="left")
     marks = sorted({mark for trial in seen.trials for mark in trial.losses})
     shown = sorted({marks[0], marks[len(marks) // 2], marks[-1]})

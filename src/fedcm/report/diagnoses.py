@@ -36,7 +36,10 @@ def diagnoses(story: Story) -> list[dict[str, Any]]:
     runs = [run for run in story.digests if run.name in labels and run.diagnoses.round]
     pictures = [_curve(runs, labels)]
     for name, (title, said, log) in QUANTITIES.items():
-        lines = [_line(run, labels, run.diagnoses.round, run.diagnoses.found.get(name, [])) for run in runs]
+        found = [run.diagnoses.found.get(name, []) for run in runs]
+        if log:  # what is 0 has no place on such an axis
+            found = [[value or None for value in values] for values in found]
+        lines = [_line(run, labels, run.diagnoses.round, values) for run, values in zip(runs, found, strict=True)]
         pictures.append({"title": title, "said": said, "log": log, "lines": [line for line in lines if line]})
     return [picture for picture in pictures if picture["lines"]]
 
