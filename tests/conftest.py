@@ -1,5 +1,6 @@
 """What several tests share: a small experiment on made data, and the command line called in this process."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,12 @@ import tomli_w
 from scenes import Answer, small_experiment, write_npz
 
 from fedcm import cli
+
+# whoever starts the tests in the background or by nohup has these ignored, and every process that a test sends them to
+# would inherit that
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture(autouse=True)
