@@ -117,6 +117,7 @@ def test_the_runs_of_a_series_that_is_killed_end_too_and_the_same_command_goes_o
     assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
 
 
+@pytest.mark.slow
 def test_a_series_started_again_at_once_waits_for_what_was_left_behind(experiment: Write, tmp_path: Path) -> None:
     words, folder = two_long_runs(experiment, tmp_path)
     process = begun(words, folder)
@@ -124,7 +125,7 @@ def test_a_series_started_again_at_once_waits_for_what_was_left_behind(experimen
     assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
 
 
-@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_folder_that_another_process_has_locked_is_waited_for_and_told(
     experiment: Write, tmp_path: Path, fresh: bool
 ) -> None:

@@ -164,6 +164,7 @@ def on_two_machines(tmp_path: Path, algorithm: str, second_seed: int = 5) -> tup
     return one, two
 
 
+@pytest.mark.slow
 def test_two_machines_that_share_nothing_give_the_same_bits(tmp_path: Path) -> None:
     one, two = on_two_machines(tmp_path, "fedcm")
     assert (one.code, two.code) == (0, 0), one.said + two.said
