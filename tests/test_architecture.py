@@ -86,7 +86,7 @@ MAY_IMPORT = {
     "planning": {"assembly", "data", "evaluate", "experiment", "series", "threads"},
     "preflight": {"assembly", "planning", "series"},
     "reproduction": {"refusal"},
-    "theory": {"algorithm", "algorithms", "chance", "data", "refusal", "report", "theory"},
+    "theory": {"algorithm", "algorithms", "chance", "data", "parent", "refusal", "report", "theory", "threads"},
     "report": {
         *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "planning", "progress", "record"),
         *("advice", "refusal", "report", "series"),

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import traceback
 from typing import Annotated
 
 import typer
@@ -40,6 +39,7 @@ def advise(
     from fedcm.algorithms.fedcm import FedCM
     from fedcm.assembly import assemble
     from fedcm.executors.executor import Diverged, Stopped
+    from fedcm.executors.group import as_failure
     from fedcm.experiment import load
     from fedcm.planning import without_trial
     from fedcm.probing import TRIALS, affordable, probe, setting_of
@@ -65,9 +65,8 @@ def advise(
             raise Refused(f"{reason}; lower client.lr, or clip gradients with client.clip") from None
         except Refused:
             raise
-        except Exception as error:  # in a user's own code, most often
-            where = error.__dict__.pop("__notes__", ["the probe failed"])[0]
-            say(f"fedcm: {where}\n{traceback.format_exc().rstrip()}")
+        except Exception as error:
+            say(f"fedcm: {as_failure(error, 'the probe failed')}")
             raise typer.Exit(1) from None
         advice = advised(setting, seen)
     if as_json:

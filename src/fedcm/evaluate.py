@@ -1,10 +1,12 @@
 """How well parameters do on held-out data, in pieces of fixed size so that work can be shared out without a trace."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from fedcm.algorithm import Vector
 from fedcm.chance import Purpose, torch_seed
@@ -32,20 +34,26 @@ def pieces(data: FederatedData) -> range:
     return range(0, data.test_size, PIECE)
 
 
-def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
-    """Whatever chance the model takes in evaluation is the same for the same piece, every time."""
+@contextmanager
+def evaluating(problem: Problem, params: Vector, start: int = 0) -> Iterator[nn.Module]:
+    """The model, told that it is evaluated; whatever chance it takes is the same for the same start, every time."""
     model = problem.bind(params).eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), problem.arithmetic():
             problem.reseed(torch_seed(0, Purpose.EVALUATION, client=start))
-            features, labels = data.test(start, min(start + PIECE, data.test_size))
-            outputs = model(features)
-            loss = problem.loss(outputs, labels).item() * len(labels)
-            classes = not labels.is_floating_point() and outputs.dim() > labels.dim()
-            correct = int((outputs.argmax(1) == labels).sum()) if classes else None
-        return Tally(len(labels), loss, labels.numel(), correct)
+            yield model
     finally:
         model.train()
+
+
+def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
+    with evaluating(problem, params, start) as model:
+        features, labels = data.test(start, min(start + PIECE, data.test_size))
+        outputs = model(features)
+        loss = problem.loss(outputs, labels).item() * len(labels)
+        classes = not labels.is_floating_point() and outputs.dim() > labels.dim()
+        correct = int((outputs.argmax(1) == labels).sum()) if classes else None
+    return Tally(len(labels), loss, labels.numel(), correct)
 
 
 def score(tallies: Iterable[Tally]) -> Score:

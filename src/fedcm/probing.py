@@ -19,7 +19,7 @@ from fedcm.assembly import Assembly
 from fedcm.chance import Purpose, generator
 from fedcm.data.dataset import Examples
 from fedcm.diagnosis import diagnose
-from fedcm.evaluate import Score
+from fedcm.evaluate import Score, evaluating
 from fedcm.executors.executor import Diverged
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.runner import ClientRunner
@@ -196,12 +196,8 @@ def _listened_to(assembly: Assembly) -> list[Examples]:
 def _loss(work: _Work, params: Vector) -> float:
     """The mean of these clients' losses."""
     problem = work.assembly.problem
-    model = problem.bind(params).eval()
-    try:
-        with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]), problem.arithmetic():
-            losses = [problem.loss(model(own.features), own.labels).item() for own in work.listened]
-    finally:
-        model.train()
+    with one_thread(), evaluating(problem, params) as model:
+        losses = [problem.loss(model(own.features), own.labels).item() for own in work.listened]
     loss = float(np.mean(losses))
     if not math.isfinite(loss):
         raise Diverged(f"the loss over clients became {loss}")

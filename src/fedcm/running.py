@@ -1,7 +1,6 @@
 """The rounds of a run that are left, led by the first process, which alone writes them down, and followed by others."""
 
 import math
-import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from fedcm.data.dataset import Dataset
 from fedcm.diagnosis import diagnose
 from fedcm.executors.distributed import DistributedExecutor
 from fedcm.executors.executor import Diverged, Executor, Stopped
-from fedcm.executors.group import Group, Unwritten, WorkerFailed
+from fedcm.executors.group import Group, Unwritten, WorkerFailed, as_failure
 from fedcm.executors.local import LocalExecutor
 from fedcm.handoff import Start
 from fedcm.record import RunFolder
@@ -59,9 +58,8 @@ def drive(run: Run, executor: Executor | None = None) -> Generator[Metrics, None
         raise Unwritten(str(error)) from error
     except (Diverged, Refused, Stopped):
         raise
-    except Exception as error:  # in a user's own code, most often
-        where = error.__dict__.pop("__notes__", ["the run failed"])[0]
-        raise WorkerFailed(f"{where}\n{traceback.format_exc().rstrip()}") from error
+    except Exception as error:
+        raise as_failure(error, "the run failed") from error
     finally:
         if run.crew is not None:
             if group is not None:

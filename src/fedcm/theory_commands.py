@@ -1,8 +1,6 @@
 """`fedcm theory …`: the convergence theorem, measured."""
 
 import json
-import os
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +13,7 @@ from fedcm.progress import say
 from fedcm.refusal import Refused
 
 if TYPE_CHECKING:
-    from fedcm.theory.points import Experiment
-    from fedcm.theory.rates import Found, Row
+    from fedcm.theory.rates import Row
 
 theory_app = typer.Typer(no_args_is_help=True, help="The convergence theorem of FedCM, measured (docs/theory.md).")
 
@@ -45,14 +42,16 @@ def rates(
     Example: `fedcm theory rates --only strongly-convex --quick`
     """
     from fedcm.atomic import write_text
-    from fedcm.theory.rates import chosen
+    from fedcm.theory.rates import chosen, cost
     from fedcm.theory.rates_figure import draw
     from fedcm.theory.rates_markdown import markdown
     from fedcm.theory.rates_table import as_json as row_as_json
     from fedcm.theory.rates_table import printed, sheet
+    from fedcm.theory.shared_out import measured
 
     experiments, folder = chosen(only or [], quick), _writable(output)
-    rows = _measured(experiments, quick)
+    with _bar(sum(cost(point) for experiment in experiments for point in experiment.points)) as bar:
+        rows = measured(experiments, quick, bar)
     records = json.dumps([row_as_json(row) for row in rows], indent=1, ensure_ascii=False, allow_nan=False)
     texts = {"json": records + "\n", "md": markdown(rows), "csv": sheet(rows).csv(), "tex": sheet(rows).latex()}
     for suffix, text in texts.items():
@@ -88,50 +87,6 @@ def _split(rows: Sequence["Row"]) -> tuple[list["Row"], list["Row"]]:
     """Those over the number of clients, and all others."""
     clients = [row for row in rows if row.experiment.varied == "N"]
     return clients, [row for row in rows if row.experiment.varied != "N"]
-
-
-def _measured(experiments: Sequence["Experiment"], quick: bool) -> list["Row"]:
-    """A process a core shares the points out; what is found at a point does not depend on who measures it."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    from fedcm.theory.rates import cost, rows_of
-    from fedcm.threads import physical_cores
-
-    tasks = [(experiment.name, quick, number) for experiment in experiments for number in range(len(experiment.points))]
-    workers = min(physical_cores(), len(tasks))
-    rows = []
-    with (
-        _bar(sum(cost(point) for experiment in experiments for point in experiment.points)) as bar,
-        ProcessPoolExecutor(workers, get_context("spawn"), _as_worker, (os.getpid(),)) as pool,
-    ):
-        found = pool.map(_at_point, tasks)
-        for experiment in experiments:
-            measured = []
-            for point in experiment.points:
-                measured.append(next(found))
-                bar(experiment.name, cost(point))
-            rows += rows_of(experiment, measured)
-    return rows
-
-
-def _as_worker(parent: int) -> None:
-    import torch
-
-    from fedcm.parent import when_gone
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once, and without a word
-    when_gone(parent, lambda: os._exit(1))
-    torch.set_num_threads(1)
-
-
-def _at_point(task: tuple[str, bool, int]) -> dict[str, "Found"]:
-    """By the experiment's name: a problem with all its data need not go from process to process."""
-    from fedcm.theory.rates import chosen, measure
-
-    name, quick, number = task
-    (experiment,) = chosen([name], quick)
-    return measure(experiment, number)
 
 
 @contextmanager

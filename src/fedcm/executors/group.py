@@ -6,6 +6,7 @@ Nothing is pickled: tensors and text go as tensors of numbers.
 import contextlib
 import os
 import re
+import traceback
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import IntEnum
@@ -34,6 +35,12 @@ class Trouble(IntEnum):
 
 class WorkerFailed(RuntimeError):  # noqa: N818
     """A worker's own error, told with its traceback; or a worker that is no longer there."""
+
+
+def as_failure(error: Exception, otherwise: str) -> WorkerFailed:
+    """Of an error that is being handled, in a user's own code most often: where it was, and its traceback."""
+    where = error.__dict__.pop("__notes__", [otherwise])[0]
+    return WorkerFailed(f"{where}\n{traceback.format_exc().rstrip()}")
 
 
 class Unwritten(OSError):  # noqa: N818
