@@ -90,7 +90,7 @@ MAY_IMPORT = {
     "report": {
         *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "planning", "progress", "record"),
         *("advice", "refusal", "report", "series"),
-        *("chance", "data", "settings", "summary"),  # for the digest of a run's folder alone
+        *("chance", "data", "sampling", "settings", "summary"),  # for the digest of a run's folder alone
     },
 }
 
