@@ -22,6 +22,7 @@ from typing import final
 from fedcm.algorithms.lookup import algorithm_name
 from fedcm.executors.executor import Stopped
 from fedcm.experiment import Experiment, read, resolved, to_toml
+from fedcm.faults import debugging
 from fedcm.grid import GridRun
 from fedcm.overrides import read_table
 from fedcm.parent import for_children
@@ -124,7 +125,7 @@ def run_all(
                         if child.process.returncode == _REFUSED and not _is_free(task, tell):
                             waiting.append(task)  # another process was there first
                             continue
-                        _ended(task, child)
+                        _ended(task, child, tell)
                         yield task
                 yield None
                 time.sleep(_LOOK)
@@ -180,7 +181,7 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
     return _Child(process, said)
 
 
-def _ended(task: Task, child: _Child) -> None:
+def _ended(task: Task, child: _Child, tell: Callable[[str], None]) -> None:
     summary = task.folder.read_summary()
     if summary is not None and child.process.returncode in (0, 1):
         task.state, task.done = summary["outcome"], task.rounds
@@ -188,6 +189,8 @@ def _ended(task: Task, child: _Child) -> None:
         return
     lines = child.said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     task.state = "failed"
+    if debugging():  # its traceback, among what it said
+        tell(f"{task.run.name} said:\n" + "\n".join(lines))
     task.why = (lines[-1] if lines else f"it left with code {child.process.returncode}").removeprefix("fedcm: ")
 
 
