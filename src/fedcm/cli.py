@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,6 +145,7 @@ def _only_debug(
     """A command that lends its option to all others."""
 
 
+@cache
 def command_line() -> Any:
     """All commands, and groups of them, each with the option --debug."""
     lending = typer.Typer(add_completion=False)

@@ -118,7 +118,7 @@ def _run(
                 return None
             put_all(own, exception.set)
     own = override(own, settings)
-    own["seed"] = own.get("seed", 0) + replicate
+    own["seed"] = _next_seed(own.get("seed", 0), replicate)
     published = grid.published.get(" ".join(labels.values()), {}).get(name)
     own["cell"] = {"labels": labels} | ({} if published is None else {"published": published})
     experiment = read(own)
@@ -131,8 +131,14 @@ def _holds(where: Mapping[str, Names], labels: Mapping[str, str]) -> bool:
 
 
 def _name_of_algorithm(table: Table) -> str:
-    name = table.get("algorithm", {}).get("name")
+    own = table.get("algorithm")
+    name = own.get("name") if isinstance(own, dict) else None
     return name if isinstance(name, str) else ""
+
+
+def _next_seed(first: Any, replicate: int) -> Any:
+    """What is no whole number is left to the experiment's schema, which refuses it."""
+    return first + replicate if isinstance(first, int) and not isinstance(first, bool) else first
 
 
 def _all_seeds(exception: Exceptional) -> Exceptional:

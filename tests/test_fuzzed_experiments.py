@@ -1,0 +1,155 @@
+"""Experiments that are wrong in any way either work or are refused in one sentence with code 2: never a traceback.
+
+The bundled experiments are mutated, with a fixed seed, and go through the commands themselves: `run` up to its first
+round, and `compare`, `sweep` and `reproduce` with --dry-run.
+"""
+
+import itertools
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from mutations import garbled, mutated, systematic, text_of
+from scenes import Answer
+
+from fedcm import reproduction
+
+ROOT = Path(__file__).parents[1] / "experiments"
+BUNDLED = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.toml"))
+Fedcm = Callable[..., Answer]
+Try = Callable[[str, str], Answer]
+
+
+def bases() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each experiment as it is, and on small data with a small model, so that more than its reading can be reached."""
+    for path in BUNDLED:
+        table = tomllib.loads((ROOT / path).read_text())
+        yield str(path), table
+        small = {"data": {"source": "made.npz"}, "model": {"name": "mlp", "hidden": [4]}, "rounds": 3}
+        split = table["split"] | ({"clients": 6} if "clients" in table["split"] else {})
+        if "axes" in table.get("grid", {}):
+            table["grid"]["axes"] = {axis: _few(variants) for axis, variants in table["grid"]["axes"].items()}
+            table["grid"].pop("exceptions", None)
+            table["grid"].pop("published", None)
+        yield f"small {path}", table | small | {"split": split}
+
+
+def _few(variants: dict[str, Any]) -> dict[str, Any]:
+    """Without their own models and sizes of the population."""
+    return {
+        name: {key: value for key, value in changes.items() if key in ("algorithm", "client", "server")}
+        for name, changes in itertools.islice(variants.items(), 2)
+    }
+
+
+@pytest.fixture
+def attempt(fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
+    """Gives an experiment's text to a command."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDCM_DATA", str(tmp_path / "no-data"))
+    monkeypatch.delenv("FEDCM_RUNS", raising=False)
+    monkeypatch.setattr("fedcm.run_commands._drive", lambda run, trackers, diagnose: run.folder.unlock() or 0)
+    monkeypatch.setattr("fedcm.run_commands._show_summary", lambda folder, as_json: None)
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(60, 5)).astype(np.float32)
+    np.savez(tmp_path / "made.npz", x_train=x, y_train=np.arange(60) % 3, x_test=x[:9], y_test=np.arange(9) % 3)
+    folder = tmp_path / "bundled"
+    for scale in ("mini", "paper"):
+        shutil.copytree(ROOT / scale, folder / scale)
+    monkeypatch.setattr(reproduction, "experiments_folder", lambda: folder)
+    path = tmp_path / "mutant.toml"
+
+    def call(command: str, text: str) -> Answer:
+        path.write_text(text, encoding="utf-8")
+        match command:
+            case "reproduce":
+                shutil.copy(path, folder / "mini" / "table2.toml")
+                return fedcm("reproduce", "table2", "--dry-run", "--runs-dir", "runs")
+            case "sweep":
+                return fedcm("sweep", path, "--over", "client.lr=0.1,0.2", "--dry-run", "--runs-dir", "runs")
+            case "compare":
+                return fedcm("compare", path, "--algorithms", "fedcm,feddyn", "--dry-run", "--runs-dir", "runs")
+            case "grid":
+                return fedcm("compare", path, "--dry-run", "--runs-dir", "runs")
+            case _:
+                return fedcm("run", path, "--runs-dir", "runs")
+
+    return call
+
+
+def wrong(answer: Answer) -> bool:
+    """Neither done nor refused in one sentence."""
+    if answer.code == 0:
+        return "Traceback" in answer.err + answer.out
+    lines = answer.err.strip().splitlines()
+    return answer.code != 2 or answer.out != "" or len(lines) != 1 or not lines[0].startswith("fedcm: ")
+
+
+COMMANDS = ("run", "compare", "grid", "sweep", "reproduce")
+
+
+def commands_for(table: dict[str, Any]) -> list[str]:
+    return [each for each in COMMANDS if each != "run" or "grid" not in table]
+
+
+def randomly(count: int, seed: int, attempt: Try) -> list[str]:
+    """What was neither done nor refused."""
+    draw, all_bases, found = Random(seed), list(bases()), []
+    for k in range(count):
+        name, table = draw.choice(all_bases)
+        command = draw.choice(commands_for(table))
+        if draw.random() < 0.1:
+            said, text = garbled((ROOT / draw.choice(BUNDLED)).read_text(), draw)
+        else:
+            said, changed = mutated(table, draw)
+            text = text_of(changed)
+        if text is not None and wrong(answer := attempt(command, text)):
+            found.append(f"{command} {name} ({seed}.{k}): {said}: {answer.code} {answer.err}")
+    return found
+
+
+def test_a_mutated_experiment_works_or_is_refused(attempt: Try) -> None:
+    assert randomly(250, 0, attempt) == []
+
+
+def test_a_seed_that_is_no_number_is_refused_by_every_command(attempt: Try) -> None:
+    for name, table in bases():
+        if name in ("demo.toml", "mini/table1.toml"):
+            for seed in ("x", 1.5, True, [1]):
+                for command in set(commands_for(table)) - ({"sweep"} if "grid" in table else set()):
+                    answer = attempt(command, text_of(table | {"seed": seed}) or "")
+                    assert not wrong(answer)
+                    assert "seed must be a valid integer" in answer.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_many_more_mutated_experiments_work_or_are_refused(attempt: Try, seed: int) -> None:
+    assert randomly(500, seed, attempt) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", ["small demo.toml", "mini/tuning.toml", "small mini/table1.toml"])
+def test_every_wrong_value_at_every_place_works_or_is_refused(attempt: Try, base: str) -> None:
+    table = dict(bases())[base]
+    commands, found = itertools.cycle(commands_for(table)), []
+    for said, changed in systematic(table):
+        command = next(commands)
+        if (text := text_of(changed)) is not None and wrong(answer := attempt(command, text)):
+            found.append(f"{command} {base}: {said}: {answer.code} {answer.err}")
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("base", "command"),
+    [*(("small demo.toml", command) for command in ("run", "compare", "sweep")), ("small mini/table1.toml", "grid")],
+)
+def test_without_a_mutation_they_work(attempt: Try, base: str, command: str) -> None:
+    """So that what is refused is refused for its mutation, and much of the way has been gone by then."""
+    answer = attempt(command, text_of(dict(bases())[base]) or "")
+    assert answer.code == 0, answer.err
