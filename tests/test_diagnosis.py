@@ -22,7 +22,8 @@ from fedcm.executors.client_states import MemoryStates
 from fedcm.executors.executor import Stopped
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import read
-from fedcm.problem import Problem, squared_error
+from fedcm.losses import squared_error
+from fedcm.problem import Problem
 from fedcm.running import drive
 from fedcm.starting import begin, resume
 from fedcm.summary import params_sha256

@@ -24,7 +24,8 @@ from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import load
 from fedcm.planning import without_trial
 from fedcm.probing import FEWEST, affordable, probe, smoothness
-from fedcm.problem import Problem, squared_error
+from fedcm.losses import squared_error
+from fedcm.problem import Problem
 
 FOUND = {
     "gradient_norm": 1.0,

@@ -14,14 +14,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedcm.algorithm import Vector
 from fedcm.data.dataset import Examples
+from fedcm.losses import Loss, cross_entropy
 from fedcm.refusal import Refused
-
-Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, labels) -> mean loss, a scalar
 
 _PIECE = 500  # examples at a time where all of a client's data count
 
@@ -40,7 +38,7 @@ class Problem:
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss = F.cross_entropy,
+        loss: Loss = cross_entropy,
         *,
         weight_decay: float = 0.0,
         clip: float | None = None,
@@ -131,11 +129,6 @@ class Problem:
             norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
             gradient.mul_((self.clip / norm).clamp(max=1.0))
         return gradient
-
-
-def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
-    """For labels that are numbers rather than classes."""
-    return F.mse_loss(outputs.reshape(labels.shape), labels)
 
 
 @final

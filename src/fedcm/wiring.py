@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, final
 
-import torch.nn.functional as F
 from torch import nn
 
 from fedcm.algorithm import Algorithm
@@ -13,7 +12,8 @@ from fedcm.data.federated import FederatedData
 from fedcm.device import this_device
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import Client, Engine, Server, refuse_unequal_weights
-from fedcm.problem import Loss, Problem, squared_error
+from fedcm.losses import Loss, cross_entropy, look_one_hot, squared_error
+from fedcm.problem import Problem
 from fedcm.refusal import Refused
 from fedcm.rehearsal import rehearse
 from fedcm.sampling import FixedSize, Participation
@@ -52,14 +52,20 @@ def wire(
             f"participation must be at most {data.population} clients, all there are, got {participation.clients}"
         )
     in_loss = client.weight_decay_at == "loss"
-    default = F.cross_entropy if data.classes is not None else squared_error
+    default = cross_entropy if data.classes is not None else squared_error
     decay = client.weight_decay if in_loss else 0.0
     model = model.to(this_device(engine.device))
     problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip, precision=engine.precision)
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
     plan = Plan(rounds, data.population, participation, schedule, seed, evaluate_every)
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
-    rehearse(problem, data.ready_for(problem.dtype, problem.device).client(0), None if loss else data.classes)
+    first = data.ready_for(problem.dtype, problem.device).client(0)
+    if loss is None and data.classes is None and look_one_hot(first.labels):
+        raise Refused(
+            f"labels of floats are a regression, and these {tuple(first.labels.shape)} labels look one-hot; give their "
+            "argmax as integers, or a loss of your own"
+        )
+    rehearse(problem, first, None if loss else data.classes)
     engine, measured = settled(engine, problem, data, local_work, plan)
     data = data.ready_for(problem.dtype, problem.device, engine.layout)
     if engine.compile == "on":

@@ -152,9 +152,9 @@ def by_owner(owners: np.ndarray) -> Parts:
 
 
 def label_counts(parts: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """(clients, classes): how many examples of each class each client holds."""
+    """(clients, classes): how many labels of each class each client holds."""
     classes = int(labels.max()) + 1
-    return np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+    return np.stack([np.bincount(labels[part].reshape(-1), minlength=classes) for part in parts])
 
 
 def _draw_classes(mass: np.ndarray, left: np.ndarray, draw: np.random.Generator) -> np.ndarray:
