@@ -34,6 +34,7 @@ bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: ben
 	$(BIN)/python benchmarks/bare_loop.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/step_profile.py
+	$(BIN)/python benchmarks/direction_sum.py
 
 bench-federation: $(READY)  ## what a round over real processes and mutual TLS costs: benchmarks/FEDERATION.md (ten minutes)
 	$(BIN)/python benchmarks/federation_rounds.py

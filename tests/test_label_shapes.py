@@ -1,4 +1,4 @@
-"""Labels of any shape: a stack learns what single clients learn, and a user's loss sees the labels as they were given."""
+"""Labels of any shape: a stack learns what single clients learn, and a user's loss gets the labels as given."""
 
 from pathlib import Path
 

@@ -22,9 +22,9 @@ from fedcm.data.federated import ArrayData
 from fedcm.executors.executor import Stopped
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import load
+from fedcm.losses import squared_error
 from fedcm.planning import without_trial
 from fedcm.probing import FEWEST, affordable, probe, smoothness
-from fedcm.losses import squared_error
 from fedcm.problem import Problem
 
 FOUND = {

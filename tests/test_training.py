@@ -42,13 +42,13 @@ def run(
     rounds: int = 6,
     lr: float = 0.1,
     before_training: Callable[[], object] = lambda: None,
-    local_work: LocalWork = LocalWork(4, epochs=2),
+    local_work: LocalWork | None = None,
     **executor: Any,
 ) -> list[RoundDone]:
     data = data or federated()
     torch.manual_seed(0)
     problem = Problem(model or nn.Linear(5, 2))
-    local = LocalExecutor(ClientRunner(algorithm, problem, data, local_work, seed=1, **executor))
+    local = LocalExecutor(ClientRunner(algorithm, problem, data, local_work or LocalWork(4, 2), seed=1, **executor))
     plan = Plan(rounds, data.population, participation, Schedule(lr, 0.9), seed=1, evaluate_every=4)
     before_training()
     return list(training(algorithm, local, plan, algorithm.init_server(problem.initial())))

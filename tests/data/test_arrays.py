@@ -106,7 +106,7 @@ def with_nan() -> np.ndarray:
         ({"x": X[:0], "y": Y[:0]}, "at least one example"),
         ({"x": with_nan(), "y": Y}, r"must be finite as float32, got nan in example 3 \(1 such"),
         ({"x": X * 1e300, "y": Y}, "must be finite as float32, got"),
-        ({"x": X, "y": Y - 1}, "labels must be 0 or more, got -1 in example 0"),
+        ({"x": X, "y": Y - 1}, "labels must be 0 or more, got -1"),
         ({"x": X, "y": np.where(Y == 1, np.inf, 0.5)}, "labels must be finite"),
         ({"x": X, "y": Y.astype(str)}, "labels must be integers"),
         ({"x": X, "y": np.zeros((10, 0))}, r"labels must be \(examples,\) or \(examples, ...\), got shape \(10, 0\)"),

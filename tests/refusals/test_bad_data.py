@@ -35,7 +35,7 @@ def one_hot(kind: type) -> dict[str, np.ndarray]:
         ("a nan", {"x_train": with_nan()}, "features must be finite as float32, got nan in example 3"),
         ("an infinite label", {"y_train": np.full(40, np.inf)}, "labels must be finite"),
         ("lengths that differ", {"y_train": np.arange(39) % 4}, "must have the same length, got 40 and 39"),
-        ("negative labels", {"y_train": np.arange(40) % 4 - 1}, "labels must be 0 or more, got -1 in example 0"),
+        ("negative labels", {"y_train": np.arange(40) % 4 - 1}, "labels must be 0 or more, got -1"),
         ("identity numbers", {"y_train": np.arange(40) + 10**9}, "labels must be the classes' numbers"),
         ("labels past 63 bits", {"y_train": np.full(40, 2**64 - 1, np.uint64)}, "labels must be"),
         ("one-hot labels", one_hot(float), "for one-hot labels give their argmax"),

@@ -21,8 +21,8 @@ _MOST_CLASSES = 1_000_000  # a larger label is an identity number, not a class
 def examples(
     features: np.ndarray, labels: np.ndarray, where: str, *, channel_last: bool = True, copy: bool = True
 ) -> Examples:
-    """Features (n, ...) and labels (n, ...), checked; `where` begins each refusal. Labels keep their shape. Float labels
-    are a regression's.
+    """Features (n, ...) and labels (n, ...), checked; `where` begins each refusal. Labels keep their shape.
+    Float labels are a regression's.
 
     Without `copy` nobody else may hold the features: they are kept as they are where that can be."""
     x, y = _features(features, where, channel_last, copy or None), _labels(labels, where)
@@ -84,9 +84,8 @@ def _labels(array: np.ndarray, where: str) -> Tensor:
     if array.dtype.kind not in "iub":
         raise Refused(f"{where}: labels must be integers (or floats for a regression), got an array of {array.dtype}")
     if array.size and array.min() < 0:
-        raise Refused(
-            f"{where}: labels must be 0 or more, got {array.min()} in example {int(np.unravel_index(array.argmin(), array.shape)[0])}"
-        )
+        example = int(np.argwhere(array < 0)[0][0])
+        raise Refused(f"{where}: labels must be 0 or more, got {array.min()} (the first below 0 in example {example})")
     _fits(array, "labels", where)
     return torch.from_numpy(array.astype(np.int64))
 
