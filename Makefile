@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-federation bench bench-peers bench-growth bench-federation check format clean
+.PHONY: help demo anchors test test-slow test-federation bench bench-peers bench-growth bench-federation check format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ test-federation: $(READY)  ## whole federations of real processes over mutual TL
 
 test-slow: $(READY)  ## the slow tests: real CIFAR (FEDCM_DATA names a prepared data folder), torch.compile, more failures
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
+
+anchors: $(READY)  ## record the golden runs anew (tests/anchors), and say what changed
+	PYTHONPATH=tests:tests/anchors $(BIN)/python tests/anchors/record.py
 
 bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (15 minutes)
 	$(BIN)/python benchmarks/bare_loop.py

@@ -11,7 +11,7 @@ Weight decay "in the step" is added to the direction by the local loop instead.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +42,7 @@ class Problem:
         *,
         weight_decay: float = 0.0,
         clip: float | None = None,
-        precision: Literal["float32", "bf16"] = "float32",
+        autocast: bool = False,
     ) -> None:
         refuse_running_statistics(model)
         self.model = model.train()
@@ -64,7 +64,7 @@ class Problem:
         self.device = self._parameters[0].device
         self._initial = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         self._bound: Vector | None = None
-        self._half = precision == "bf16"
+        self._half = autocast
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._compiled_size: int | None = None
 

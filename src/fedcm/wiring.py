@@ -55,7 +55,11 @@ def wire(
     default = cross_entropy if data.classes is not None else squared_error
     decay = client.weight_decay if in_loss else 0.0
     model = model.to(this_device(engine.device))
-    problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip, precision=engine.precision)
+    if engine.precision == "float64":
+        model = model.double()
+    problem = Problem(
+        model, loss or default, weight_decay=decay, clip=client.clip, autocast=engine.precision == "bf16"
+    )
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
     plan = Plan(rounds, data.population, participation, schedule, seed, evaluate_every)
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
