@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo anchors test test-slow test-federation bench bench-peers bench-growth bench-federation check format clean
+.PHONY: help demo anchors mutants test test-slow test-federation bench bench-peers bench-growth bench-federation check format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ test-slow: $(READY)  ## the slow tests: real CIFAR (FEDCM_DATA names a prepared 
 
 anchors: $(READY)  ## record the golden runs anew (tests/anchors), and say what changed
 	PYTHONPATH=tests:tests/anchors $(BIN)/python tests/anchors/record.py
+
+mutants: $(READY)  ## change one line of the source at a time and see which changes no test notices (an hour or more; SAMPLE=20 for some)
+	PYTHONPATH=tests/mutation $(BIN)/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE))
 
 bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (15 minutes)
 	$(BIN)/python benchmarks/bare_loop.py
