@@ -11,7 +11,17 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedcm.data.partition import IID, SPLITS, Dirichlet, DirichletByLabel, Natural, Shards, Split, label_counts
+from fedcm.data.partition import (
+    IID,
+    SPLITS,
+    Dirichlet,
+    DirichletByLabel,
+    Natural,
+    Shards,
+    Split,
+    _draw_classes,
+    label_counts,
+)
 from fedcm.refusal import Refused
 
 DRAWS = 3000
@@ -131,17 +141,21 @@ def test_who_has_too_few_takes_what_it_needs_from_whoever_has_most() -> None:
         parts = DirichletByLabel(4, 0.3, least).parts(np.zeros(40, int), np.random.default_rng(seed))
         return np.array([len(part) for part in parts])
 
-    lacked = 0
-    for seed in range(300):
-        before, after = sizes(1, seed), sizes(3, seed)
-        missing = np.maximum(3 - before, 0)
+    lacked = rivals = 0
+    for seed in range(600):
+        before, after = sizes(1, seed), sizes(5, seed)
+        missing = np.maximum(5 - before, 0)
         rich = before.argmax()
         expected = before + missing
         expected[rich] -= missing.sum()
-        if np.delete(before, rich).max() < expected[rich]:  # so it has most all the time
+        alone = np.delete(before, rich).max() < expected[rich]  # so it has most all the time
+        one_lacks = before.min() >= 2 and (missing > 0).sum() == 1 and expected[rich] >= 5  # and takes it all at once
+        if alone or one_lacks:
             assert after.tolist() == expected.tolist()
             lacked += missing.sum() > 0
+            rivals += not alone
     assert lacked > 100
+    assert rivals > 3
 
 
 def test_shards_are_of_one_class_where_they_fit_and_dealt_at_random() -> None:
@@ -195,7 +209,16 @@ def test_exactly_enough_examples_are_enough_and_one_fewer_is_refused(split: Spli
 
 def test_label_counts_have_a_column_for_every_label_up_to_the_largest() -> None:
     labels = np.array([0, 3, 3, 0, 3])
-    assert label_counts([np.array([0, 1]), np.array([2, 3, 4])], labels).tolist() == [[1, 0, 0, 1], [1, 0, 0, 2]]
+    assert label_counts([np.array([0, 3]), np.array([1, 2, 4])], labels).tolist() == [[2, 0, 0, 0], [0, 0, 0, 3]]
+
+
+def test_a_class_without_mass_is_not_drawn_even_by_a_draw_of_exactly_0() -> None:
+    class Zero:
+        def random(self, shape: tuple[int, ...]) -> np.ndarray:
+            return np.zeros(shape)
+
+    mass, left = np.array([[0.0, 0.5, 0.5], [0.0, 0.0, 0.0]]), np.array([0, 3, 1])
+    assert _draw_classes(mass, left, Zero()).tolist() == [1, 1]  # pyright: ignore[reportArgumentType]
 
 
 RECORDED = {
@@ -203,7 +226,7 @@ RECORDED = {
     Dirichlet(7, 0.6): "7e18c95b634220d9",
     Dirichlet(7, 0.01): "cfebd88065184ad1",
     DirichletByLabel(7, 0.6): "09cf5842c7ea85bc",
-    DirichletByLabel(7, 0.05, least=9): "f18cc24f5157acc0",
+    DirichletByLabel(7, 0.3, least=20): "5f2a1bcff3b7a5cd",
     Shards(7, 3): "7ac3c0a4aaad0d4c",
 }
 
