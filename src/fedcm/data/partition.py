@@ -90,7 +90,7 @@ class DirichletByLabel:
         owned: list[list[np.ndarray]] = [[] for _ in range(self.clients)]
         for pool in _shuffled_classes(labels, draw):
             share = draw.dirichlet(np.full(self.clients, self.concentration))
-            cuts = np.rint(np.cumsum(share)[:-1] * len(pool)).astype(int).clip(0, len(pool))
+            cuts = np.rint(np.cumsum(share)[:-1] * len(pool)).astype(int)
             for part, piece in zip(owned, np.split(pool, cuts), strict=True):
                 part.append(piece)
         parts = [draw.permutation(np.concatenate(pieces)) for pieces in owned]
