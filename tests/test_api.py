@@ -98,7 +98,7 @@ def test_a_loss_of_the_users_own_is_used() -> None:
         ({"batch_size": 0}, "batch_size"),
         ({"algorithm": fedcm.Scaffold(), "weights": "examples"}, "weights"),
         ({"clients": []}, "at least one client"),
-        ({"model": nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))}, "batch norm"),
+        ({"model": nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))}, "running statistics"),
     ],
 )
 def test_what_cannot_work_is_refused(arguments: dict[str, Any], said: str) -> None:

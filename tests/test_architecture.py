@@ -18,23 +18,26 @@ MAY_IMPORT = {
     "parent": set(),
     "processor": set(),
     "atomic": set(),
+    "notices": set(),
+    "faults": set(),
+    "modes": {"notices", "refusal"},
     "locks": set(),
     "imports": {"refusal"},
     "settings": {"refusal"},
     "algorithm": set(),
     "algorithms": {"algorithm", "algorithms", "imports", "refusal", "settings"},
     "contract": {"algorithm"},
-    "data": {"atomic", "chance", "data", "imports", "refusal"},
+    "data": {"atomic", "chance", "data", "imports", "notices", "refusal"},
     "models": {"imports", "models", "refusal"},
     "losses": set(),
-    "problem": {"algorithm", "data", "losses", "refusal"},
+    "problem": {"algorithm", "data", "faults", "losses", "modes", "refusal"},
     "client": {"algorithm", "data", "problem"},
     "aggregate": set(),
     "sampling": {"chance"},
     "schedule": set(),
-    "evaluate": {"algorithm", "chance", "data", "problem"},
+    "evaluate": {"algorithm", "chance", "data", "faults", "modes", "problem"},
     "replay": set(),
-    "stacked": {"algorithm", "client", "data", "losses", "problem", "refusal", "replay"},
+    "stacked": {"algorithm", "client", "data", "faults", "losses", "modes", "problem", "refusal", "replay"},
     "executors": {
         *("aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "problem", "refusal"),
         "stacked",
@@ -46,6 +49,7 @@ MAY_IMPORT = {
         *("evaluate", "executors", "experiment", "federation", "memory", "models", "overrides", "parent", "progress"),
         *(
             "locks",
+            "notices",
             "planning",
             "record",
             "refusal",
@@ -69,8 +73,8 @@ MAY_IMPORT = {
     "handoff": {"data", "algorithm", "assembly", "executors", "experiment", "record", "refusal"},
     "training": {"algorithm", "executors", "sampling", "schedule", "threads"},
     "device": {"refusal", "threads"},
-    "calibration": {"data", "device", "experiment", "problem", "refusal", "stacked", "threads", "training"},
-    "rehearsal": {"data", "problem", "refusal"},
+    "calibration": {"data", "device", "experiment", "faults", "problem", "refusal", "stacked", "threads", "training"},
+    "rehearsal": {"algorithm", "data", "evaluate", "faults", "problem", "refusal"},
     "overrides": {"algorithms", "data", "refusal", "sampling", "settings"},
     "experiment": {
         *("algorithm", "algorithms", "contract", "data", "models", "overrides", "refusal", "sampling", "settings"),
@@ -92,7 +96,7 @@ MAY_IMPORT = {
     "report": {
         *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "planning", "progress", "record"),
         *("advice", "refusal", "report", "series"),
-        *("chance", "data", "settings", "summary"),  # for the digest of a run's folder alone
+        *("chance", "data", "sampling", "settings", "summary"),  # for the digest of a run's folder alone
     },
 }
 

@@ -126,8 +126,9 @@ def test_a_parameter_that_the_loss_does_not_use_has_gradient_zero() -> None:
         nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
     ],
 )
-def test_batch_norm_is_refused_with_the_reason_and_the_remedy(model: nn.Module) -> None:
-    with pytest.raises(Refused, match=r"running statistics differ from client to client.*GroupNorm"):
+def test_batch_norm_in_training_mode_is_refused_with_the_reason_and_the_remedies(model: nn.Module) -> None:
+    said = r"which client trained last; use nn.GroupNorm instead, freeze it .* or give it track_running_stats=False"
+    with pytest.raises(Refused, match=said):
         Problem(model)
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
     from fedcm.api import Trained, train
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
+    from fedcm.notices import EvalModeWarning, FedcmWarning, RandomDataWarning
     from fedcm.refusal import Refused
     from fedcm.sampling import Everyone, FixedSize, Independent, Participation
 
@@ -31,6 +32,9 @@ _HOME = {
     "ClientsOnDemand": "fedcm.data.dataset",
     "Dataset": "fedcm.data.dataset",
     "Examples": "fedcm.data.dataset",
+    "EvalModeWarning": "fedcm.notices",
+    "FedcmWarning": "fedcm.notices",
+    "RandomDataWarning": "fedcm.notices",
     "Everyone": "fedcm.sampling",
     "FixedSize": "fedcm.sampling",
     "Independent": "fedcm.sampling",
@@ -44,18 +48,21 @@ __all__ = [
     "Algorithm",
     "ClientsOnDemand",
     "Dataset",
+    "EvalModeWarning",
     "Everyone",
     "Examples",
     "FedAdam",
     "FedAvg",
     "FedCM",
     "FedDyn",
+    "FedcmWarning",
     "FixedSize",
     "Gradient",
     "Independent",
     "LocalRun",
     "Nothing",
     "Participation",
+    "RandomDataWarning",
     "Refused",
     "Round",
     "Scaffold",

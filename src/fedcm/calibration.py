@@ -17,9 +17,10 @@ from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.device import processes_for
 from fedcm.experiment import Engine
+from fedcm.faults import located
 from fedcm.problem import Problem
 from fedcm.refusal import Refused
-from fedcm.stacked import StackedProblem, refuse_unstackable
+from fedcm.stacked import StackedProblem, refuse_other_in_stack
 from fedcm.threads import one_thread
 from fedcm.training import Plan
 
@@ -89,7 +90,7 @@ def _stack(problem: Problem, batch: Examples, alone: float, most: int, measured:
     if most < 2 or (alone > _TINY and problem.device.type == "cpu"):
         return 1
     try:
-        refuse_unstackable(problem)
+        refuse_other_in_stack(problem, batch)
         stacked = StackedProblem(problem)
         best, shortest = 1, _PAYS * alone
         for size in sorted({min(size, most) for size in _STACKS}):
@@ -128,8 +129,8 @@ def compile_or_refuse(problem: Problem, batch_size: int, data: Examples) -> None
         what = str(error).strip().splitlines()
         raise Refused(
             f"torch.compile must be able to take the model {type(problem.model).__name__}, and failed: "
-            f'{type(error).__name__}{": " + what[0] if what else ""}; set engine.compile = "off"'
-        ) from None
+            f'{type(error).__name__}{": " + what[0] if what else ""}{located(error)}; set engine.compile = "off"'
+        ) from error
 
 
 def _first_batch(data: FederatedData, local_work: LocalWork) -> Examples:

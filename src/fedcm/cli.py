@@ -13,6 +13,7 @@ from fedcm.advice_commands import advise
 from fedcm.data_commands import data_app
 from fedcm.federation_commands import federation_app
 from fedcm.grid_commands import compare, reproduce, sweep
+from fedcm.notices import in_one_line
 from fedcm.options import AsJson, DataDir, RunsDir
 from fedcm.refusal import Refused
 from fedcm.report_commands import report
@@ -133,7 +134,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without these letters still gets the rest
     try:
         Path.cwd()
-        app()
+        with in_one_line():
+            app()
     except (Refused, OSError) as refusal:
         print(f"fedcm: {' '.join(str(refusal).split())}", file=sys.stderr)
         sys.exit(2)

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from fedcm.algorithm import Vector
 from fedcm.chance import Purpose, torch_seed
 from fedcm.data.federated import FederatedData
+from fedcm.faults import note
+from fedcm.modes import eval_mode
 from fedcm.problem import Problem
 
 PIECE = 500  # examples; part of the result's last bits, so a constant
@@ -37,20 +39,23 @@ def pieces(data: FederatedData) -> range:
 @contextmanager
 def evaluating(problem: Problem, params: Vector, start: int = 0) -> Iterator[nn.Module]:
     """The model, told that it is evaluated; whatever chance it takes is the same for the same start, every time."""
-    model = problem.bind(params).eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), problem.arithmetic():
-            problem.reseed(torch_seed(0, Purpose.EVALUATION, client=start))
+    with eval_mode(problem.bind(params)) as model, torch.no_grad(), torch.random.fork_rng(devices=[]):
+        problem.reseed(torch_seed(0, Purpose.EVALUATION, client=start))
+        with problem.arithmetic():
             yield model
-    finally:
-        model.train()
 
 
 def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
     with evaluating(problem, params, start) as model:
         features, labels = data.test(start, min(start + PIECE, data.test_size))
-        outputs = model(features)
-        loss = problem.loss(outputs, labels).item() * len(labels)
+        doing = "in the model, in evaluation"
+        try:
+            outputs = model(features)
+            doing = "in the loss, in evaluation"
+            loss = problem.loss(outputs, labels).item() * len(labels)
+        except Exception as error:
+            note(error, doing)
+            raise
         correct = None if labels.is_floating_point() else _correct(outputs, labels)
     return Tally(len(labels), loss, labels.numel(), correct)
 

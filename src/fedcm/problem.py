@@ -6,7 +6,8 @@ model and nothing is copied in or out. What a client does to its own gradient ha
     g = ∇ loss(minibatch) + λ·params      weight decay "in the loss"
     g ← g · min(1, clip / ‖g‖)            clipping, where asked for
 
-Weight decay "in the step" is added to the direction by the local loop instead.
+Weight decay "in the step" is added to the direction by the local loop instead. Every module of the model stays in the
+mode, training or eval, in which it comes.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from torch import Tensor, nn
 
 from fedcm.algorithm import Vector
 from fedcm.data.dataset import Examples
+from fedcm.faults import note
 from fedcm.losses import Loss, cross_entropy
+from fedcm.modes import refuse_updated_statistics
 from fedcm.refusal import Refused
 
 _PIECE = 500  # examples at a time where all of a client's data count
@@ -44,8 +47,9 @@ class Problem:
         clip: float | None = None,
         autocast: bool = False,
     ) -> None:
-        refuse_running_statistics(model)
-        self.model = model.train()
+        refuse_lazy(model)
+        refuse_updated_statistics(model)
+        self.model = model
         self.loss = loss
         self.weight_decay = weight_decay  # λ in the loss
         self.clip = clip  # greatest norm of a client's own gradient
@@ -116,9 +120,17 @@ class Problem:
     def _loss_gradient(self, params: Vector, batch: Examples) -> tuple[Vector, Tensor]:
         model = self.bind(params)
         run = self._compiled if self._compiled is not None and batch.size == self._compiled_size else model
-        with torch.enable_grad(), self.arithmetic():
-            loss = self.loss(run(batch.features), batch.labels)
-            pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True, allow_unused=True)
+        doing = "in the model"
+        try:
+            with torch.enable_grad(), self.arithmetic():
+                outputs = run(batch.features)
+                doing = "in the loss"
+                loss = self.loss(outputs, batch.labels)
+                doing = "in the backward pass"
+                pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True, allow_unused=True)
+        except Exception as error:
+            note(error, doing)
+            raise
         return torch.cat([piece.reshape(-1) for piece in pieces]), loss.detach()
 
     def own(self, gradient: Vector, params: Vector) -> Vector:
@@ -149,17 +161,10 @@ class BatchGradient:
         return self.problem.own(gradient, params)
 
 
-def refuse_running_statistics(model: nn.Module) -> None:
-    """A mean of running statistics over clients is not a statistic of anything, and flat vectors do not carry them."""
+def refuse_lazy(model: nn.Module) -> None:
     for name, module in model.named_modules():
-        kind = type(module).__name__
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "running_mean", None) is not None:
-            raise Refused(
-                f"the model must be free of batch norm, got {kind} at {name or 'its root'!r}: its running statistics "
-                "differ from client to client and their mean fits none of them; use nn.GroupNorm instead "
-                "(fedcm's resnet8 and resnet18 have it)"
-            )
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters(recurse=False)):
             raise Refused(
-                f"the model must know its shapes, got the lazy {kind} at {name!r}; pass one batch through it first"
+                f"the model must know its shapes, got the lazy {type(module).__name__} at {name!r}; pass one batch "
+                "through it first"
             )

@@ -1,34 +1,141 @@
-"""One step on two examples before anything is written: what does not fit is a sentence now, not a traceback later."""
+"""One step on two examples before anything is written: what does not fit is a sentence now, not a failure later.
 
+The model, the loss and the backward pass are tried one after the other, so that the sentence names the one that failed.
+"""
+
+from typing import Any
+
+import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
+from fedcm.algorithm import Algorithm
+from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
-from fedcm.problem import Problem
+from fedcm.data.federated import FederatedData
+from fedcm.evaluate import PIECE, evaluating
+from fedcm.faults import describe
+from fedcm.problem import Problem, squared_error
 from fedcm.refusal import Refused
+
+_LOOKED_AT = 10_000  # clients whose sizes are asked for at most
 
 
 def rehearse(problem: Problem, data: Examples, classes: int | None) -> None:
-    """Refuse a model that cannot take these data, cannot learn from them, or keeps something beside its parameters."""
+    """Refuse a model that cannot take these data, cannot learn from them, or changes more than its parameters.
+
+    A loss that cannot take the model's outputs is refused too."""
     name = type(problem.model).__name__
     some = Examples(data.features[:2], data.labels[:2])
     before = {key: buffer.clone() for key, buffer in problem.model.named_buffers()}
-    problem.model.train()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            problem.gradient(some)(problem.initial())
-            outputs = problem.bind(problem.initial())(some.features)
-    except Exception as error:
-        kind = f"{tuple(some.features.shape[1:])} {str(some.features.dtype).removeprefix('torch.')}"
-        hint = "" if some.features.is_floating_point() else " (integers are token ids: give amounts as floats)"
-        raise Refused(
-            f"the model {name} must take examples of {kind}{hint} and give {classes or 1} outputs with a gradient, and "
-            f"failed on two of them: {type(error).__name__}: {error}"
-        ) from None
-    if classes is not None and isinstance(outputs, torch.Tensor) and outputs.dim() > 1 and outputs.shape[1] < classes:
+    with torch.random.fork_rng(devices=[]):
+        outputs = _try_model(problem, some)
+        _try_loss(problem, outputs, some, classes)
+        _try_gradient(problem, some)
+    if classes is not None and isinstance(outputs, Tensor) and outputs.dim() > 1 and outputs.shape[1] < classes:
         raise Refused(f"the model {name} must give {classes} outputs, one a class, and gives {outputs.shape[1]}")
     for key, buffer in problem.model.named_buffers():
         if not torch.equal(buffer, before[key]):
             raise Refused(
-                f"the model {name} must keep nothing but its parameters, and its buffer {key!r} changed in a step: "
-                "what stands there would depend on who trained last"
+                f"the model {name} must change nothing but its parameters, and its buffer {key!r} changed in a step: "
+                "it would depend on which client trained last"
             )
+
+
+def refuse_failing_algorithm(algorithm: Algorithm[Any, Any, Any, Any], problem: Problem) -> None:
+    """Try what an algorithm does before the first step, on this model's parameters."""
+    params = problem.initial()
+    try:
+        algorithm.broadcast(algorithm.init_server(params))
+        algorithm.init_client(params)
+    except Exception as error:
+        raise Refused(
+            f"the algorithm {type(algorithm).__name__} failed on the {problem.size} parameters of the model: "
+            f"{describe(error)}"
+        ) from error
+
+
+def refuse_lone_examples(problem: Problem, first: Examples, data: FederatedData, local_work: LocalWork) -> None:
+    """Refuse batches of one example where the model cannot take one; batch norm cannot, with statistics of each batch.
+
+    `first` are the examples of client 0."""
+    one = Examples(*[part[:1] for part in first])
+    name = type(problem.model).__name__
+    with torch.random.fork_rng(devices=[]):
+        try:
+            problem.gradient(one)(problem.initial())
+        except Exception as error:
+            sizes = data.sizes(np.arange(min(data.population, _LOOKED_AT)))
+            if len(alone := np.flatnonzero(_has_batch_of_one(sizes, local_work))):
+                raise Refused(
+                    f"the model {name} must take a batch of one example, because client {alone[0]} has "
+                    f"{sizes[alone[0]]} and client.batch_size is {local_work.batch_size}, and failed on it; choose "
+                    f"another batch size ({describe(error)})"
+                ) from error
+        if data.test_size % PIECE == 1:
+            try:
+                with evaluating(problem, problem.initial()) as model:
+                    model(one.features)
+            except Exception as error:
+                raise Refused(
+                    f"the model {name} must take a single example in evaluation, because the {data.test_size} test "
+                    f"examples are evaluated {PIECE} at a time, and failed on it; leave one out ({describe(error)})"
+                ) from error
+
+
+def _has_batch_of_one(sizes: np.ndarray, local_work: LocalWork) -> np.ndarray:
+    in_a_pass = -(-sizes // local_work.batch_size)
+    steps = np.array([local_work.count(int(size)) for size in sizes])
+    return (sizes - (in_a_pass - 1) * local_work.batch_size == 1) & (steps >= in_a_pass) | (local_work.batch_size == 1)
+
+
+def _try_model(problem: Problem, some: Examples) -> Any:
+    try:
+        with torch.enable_grad(), problem.arithmetic():
+            return problem.bind(problem.initial())(some.features)
+    except Exception as error:
+        kind = f"{tuple(some.features.shape[1:])} {str(some.features.dtype).removeprefix('torch.')}"
+        hint = "" if some.features.is_floating_point() else " (integers are token ids: give amounts as floats)"
+        name = type(problem.model).__name__
+        raise Refused(
+            f"the model {name} must take examples of {kind}{hint}, and failed on {_count(some)}: {describe(error)}"
+        ) from error
+
+
+def _try_loss(problem: Problem, outputs: Any, some: Examples, classes: int | None) -> None:
+    loss = problem.loss
+    name = getattr(loss, "__qualname__", type(loss).__name__)
+    try:
+        with torch.enable_grad(), problem.arithmetic():
+            found = loss(outputs, some.labels)
+    except Exception as error:
+        if loss in (F.cross_entropy, squared_error):  # which fail on what they are given
+            raise Refused(
+                f"the model {type(problem.model).__name__} must give {classes or 1} outputs per example, and gave "
+                f"{_described(outputs)} for {_count(some)}, on which {name} failed: {describe(error)}"
+            ) from error
+        raise Refused(
+            f"the loss {name} failed on {_count(some)} (outputs: {_described(outputs)}; labels: "
+            f"{_described(some.labels)}): {describe(error)}"
+        ) from error
+    if not (isinstance(found, Tensor) and found.numel() == 1):
+        raise Refused(f"the loss {name} must give one number, a tensor of one element, got {_described(found)}")
+
+
+def _try_gradient(problem: Problem, some: Examples) -> None:
+    try:
+        problem.gradient(some)(problem.initial())
+    except Exception as error:
+        raise Refused(
+            "the loss must have a gradient with respect to the parameters of the model "
+            f"{type(problem.model).__name__}, and the backward pass failed on {_count(some)}: {describe(error)}"
+        ) from error
+
+
+def _described(value: Any) -> str:
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def _count(some: Examples) -> str:
+    return "one example" if some.size == 1 else f"{some.size} examples"

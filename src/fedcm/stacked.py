@@ -13,10 +13,14 @@ from torch.func import functional_call, grad_and_value, vmap
 from fedcm.algorithm import Algorithm, Gradient, LocalRun, Vector
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import Pick
+from fedcm.faults import describe
 from fedcm.losses import Loss, example_losses
+from fedcm.modes import uses_batch_statistics
 from fedcm.problem import Problem
 from fedcm.refusal import Refused
 from fedcm.replay import Replayed
+
+_SAME = 0.05  # of a gradient's norm: far above rounding, bfloat16's too, and far below what mixing examples does
 
 
 class StackResult(NamedTuple):
@@ -131,7 +135,42 @@ def refuse_unstackable(problem: Problem) -> Loss:
     losses = example_losses(problem.loss)
     if losses is None:
         raise Refused("clients can be stacked with cross-entropy or squared error only; set engine.stack = 1")
-    for module in problem.model.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
+    for name, module in problem.model.named_modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.training:
             raise Refused("a model with dropout cannot be stacked; set engine.stack = 1")
+        if uses_batch_statistics(module):
+            raise Refused(
+                f"a model with statistics of each batch ({type(module).__name__} at {name or 'its root'!r}) cannot be "
+                "stacked, because the examples that fill up a stack would enter them; set engine.stack = 1"
+            )
     return losses
+
+
+def refuse_other_in_stack(problem: Problem, data: Examples) -> None:
+    """Refuse a model that takes another step in a stack than alone: tried on two clients of unequal sizes.
+
+    Whatever a model of the user's own does across the examples of a batch shows here."""
+    sizes = (3, 2)
+    index = torch.arange(sizes[0], device=data.labels.device) % data.size
+    some = Examples(data.features[index], data.labels[index])
+    params, name = problem.initial(), type(problem.model).__name__
+    weights = torch.zeros((2, 3), dtype=params.dtype, device=params.device)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            alone = []
+            for row, size in enumerate(sizes):
+                weights[row, :size] = 1 / size
+                alone.append(problem.gradient(Examples(some.features[:size], some.labels[:size]))(params.clone()))
+            padded = index * (weights > 0)
+            both = Examples(some.features[padded], some.labels[padded])
+            stacked = StackedProblem(problem).at(params.expand(2, -1).contiguous(), both, weights)[0]
+    except Exception as error:
+        if isinstance(error, Refused):
+            raise
+        raise Refused(f"the model {name} cannot be stacked; set engine.stack = 1 ({describe(error)})") from error
+    largest = torch.stack(alone).norm(dim=1)
+    if not ((stacked - torch.stack(alone)).norm(dim=1) <= _SAME * largest + 1e-6).all():
+        raise Refused(
+            f"the model {name} takes other steps in a stack of clients than alone, because an example's output depends "
+            "on the others of its batch; set engine.stack = 1"
+        )

@@ -12,6 +12,7 @@ from fedcm.crew import join as join_crew
 from fedcm.executors.executor import Stopped
 from fedcm.executors.group import Unwritten, WorkerFailed
 from fedcm.memory import keep_freed_memory
+from fedcm.notices import leave_to_first_worker
 from fedcm.refusal import Refused
 from fedcm.running import follow
 from fedcm.torchrun import Launch, follows, join, launched
@@ -52,6 +53,7 @@ def _led_by_first(data_dir: Path | None, stop_requested: Asked) -> int:
 
 
 def _followed(data_dir: Path | None, stop_requested: Asked) -> int:
+    leave_to_first_worker()
     group = None
     try:
         with redirect_stdout(sys.stderr):  # what a user's own code prints
@@ -73,6 +75,7 @@ def _followed(data_dir: Path | None, stop_requested: Asked) -> int:
 def serve(run: Path, data_dir: Path | None, stop_requested: Asked) -> None:
     """A crew's worker: one run, and whatever goes wrong is told by the first process."""
     keep_freed_memory()
+    leave_to_first_worker()
     group = None
     try:
         group = join_crew()

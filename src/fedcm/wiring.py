@@ -13,11 +13,13 @@ from fedcm.device import this_device
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import Client, Engine, Server, refuse_unequal_weights
 from fedcm.losses import Loss, cross_entropy, look_one_hot, squared_error
+from fedcm.modes import warn_of_eval_mode
 from fedcm.problem import Problem
 from fedcm.refusal import Refused
-from fedcm.rehearsal import rehearse
+from fedcm.rehearsal import refuse_failing_algorithm, refuse_lone_examples, rehearse
 from fedcm.sampling import FixedSize, Participation
 from fedcm.schedule import Schedule
+from fedcm.stacked import refuse_other_in_stack
 from fedcm.training import Plan
 
 
@@ -54,6 +56,7 @@ def wire(
     in_loss = client.weight_decay_at == "loss"
     default = cross_entropy if data.classes is not None else squared_error
     decay = client.weight_decay if in_loss else 0.0
+    warn_of_eval_mode(model)
     model = model.to(this_device(engine.device))
     if engine.precision == "float64":
         model = model.double()
@@ -63,15 +66,20 @@ def wire(
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
     plan = Plan(rounds, data.population, participation, schedule, seed, evaluate_every)
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
-    first = data.ready_for(problem.dtype, problem.device).client(0)
+    ready = data.ready_for(problem.dtype, problem.device)
+    first = ready.client(0)
     if loss is None and data.classes is None and look_one_hot(first.labels):
         raise Refused(
             f"labels of floats are a regression, and these {tuple(first.labels.shape)} labels look one-hot; give their "
             "argmax as integers, or a loss of your own"
         )
     rehearse(problem, first, None if loss else data.classes)
+    refuse_failing_algorithm(algorithm, problem)
+    refuse_lone_examples(problem, first, ready, local_work)
     engine, measured = settled(engine, problem, data, local_work, plan)
     data = data.ready_for(problem.dtype, problem.device, engine.layout)
+    if engine.stack > 1:
+        refuse_other_in_stack(problem, first)
     if engine.compile == "on":
         compile_or_refuse(problem, client.batch_size, data.client(0))
     runner = ClientRunner(

@@ -104,7 +104,7 @@ def test_a_function_that_gives_no_data_is_refused(
                 def forward(self, x): return self.layer(x), x
             f = Two
             """,
-            "must take examples of (6,) float32 and give 4 outputs with a gradient, and failed",
+            "must give 4 outputs per example, and gave a tuple for 2 examples",
         ),
         (
             "without a gradient",

@@ -6,12 +6,12 @@
     ([client, client, …], test)        the same, with a test set
     a ClientsOnDemand                  clients whose data are made when they are asked for
 
-A lone torch dataset or pair is a training set without a test set. Each example is asked for once, so a random transform
-inside a torch dataset is drawn once.
+A lone torch dataset or pair is a training set without a test set. Each example is read once, so a random transform
+inside a torch dataset is drawn once, and the user is warned of it.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from torch.utils.data import TensorDataset
 from fedcm.data.arrays import joined
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.examples import dataset, examples
+from fedcm.data.random_items import ReadItem, warn_if_random
 from fedcm.imports import import_path
 from fedcm.refusal import Refused
 
@@ -46,13 +47,18 @@ def from_given(given: Any, *, name: str = "data") -> Dataset:
     if isinstance(given, list):
         return from_clients(given, name=name)
     if isinstance(given, Examples) or _is_pair(given) or _is_torch_dataset(given):
-        return dataset(name, as_examples(given, where=name))
+        train = as_examples(given, where=name)
+        warn_if_random(name, [(item_reader(given), train)])
+        return dataset(name, train)
     if isinstance(given, tuple) and len(given) == 2:
         first, test = given
         if isinstance(first, list):
             return from_clients(first, test, name=name)
         held_out = None if test is None else as_examples(test, where=f"{name}, the test set")
-        return dataset(name, as_examples(first, where=f"{name}, the training set"), held_out)
+        train = as_examples(first, where=f"{name}, the training set")
+        warn_if_random(f"{name}, the training set", [(item_reader(first), train)])
+        warn_if_test_is_random(name, test, held_out)
+        return dataset(name, train, held_out)
     raise Refused(
         f"{name} must give a fedcm Dataset, (train, test), a list of clients, (clients, test) or ClientsOnDemand, "
         f"got {_described(given)}"
@@ -73,12 +79,19 @@ def from_clients(
         for client, client_name in zip(clients, names, strict=True)
     ]
     held_out = None if test is None else as_examples(test, where=f"{name}, the test set")
+    warn_if_random(name, [(item_reader(client), part) for client, part in zip(clients, parts, strict=True)])
+    warn_if_test_is_random(name, test, held_out)
     return joined(name, parts, names, held_out)
+
+
+def warn_if_test_is_random(name: str, test: Any, held_out: Examples | None) -> None:
+    if held_out is not None:
+        warn_if_random(f"{name}, the test set", [(item_reader(test), held_out)], held_out=True)
 
 
 def as_examples(given: Any, *, where: str = "data") -> Examples:
     """A map-style torch dataset of (x, y), or a pair (features, labels) of tensors or arrays, checked."""
-    if isinstance(given, TensorDataset) and len(given.tensors) == 2:
+    if _holds_pair(given):
         given = given.tensors
     if isinstance(given, tuple) and _is_pair(given):
         features, labels = given
@@ -92,26 +105,47 @@ def as_examples(given: Any, *, where: str = "data") -> Examples:
     )
 
 
+def item_reader(given: Any) -> ReadItem | None:
+    """How to read an item of a torch dataset again; None for whatever is not read item by item."""
+    if isinstance(given, tuple) or _holds_pair(given) or not _is_torch_dataset(given):
+        return None
+
+    def read(index: int) -> Examples:
+        item = _item(given, index, "an item read again")
+        return examples(item.x[None], item.y[None], "an item read again", channel_last=not item.tensor)
+
+    return read
+
+
 def _collected(given: Any, where: str) -> Examples:
     size = len(given)
     if size == 0:
         raise Refused(f"{where}: there must be at least one example, got an empty dataset")
-    features, labels, shape, tensors = [], [], None, True
+    items: list[_Item] = []
     for index in range(size):
-        example = given[index]
-        if not isinstance(example, tuple | list) or len(example) != 2:
-            raise Refused(f"{where}: an example must be a pair (x, y), got {_described(example)} at index {index}")
-        x, y = example
-        tensors = tensors and isinstance(x, torch.Tensor)
-        features.append(np.atleast_1d(_array(x)))
-        labels.append(_array(y))
-        shape = shape or features[0].shape
-        if features[-1].shape != shape or labels[-1].shape != labels[0].shape:
+        item = _item(given, index, where)
+        items.append(item)
+        if (item.x.shape, item.y.shape) != (items[0].x.shape, items[0].y.shape):
             raise Refused(
-                f"{where}: examples must have one shape, got x {shape}, y {labels[0].shape} at index 0 and "
-                f"x {features[-1].shape}, y {labels[-1].shape} at index {index}"
+                f"{where}: examples must have one shape, got x {items[0].x.shape}, y {items[0].y.shape} at index 0 and "
+                f"x {item.x.shape}, y {item.y.shape} at index {index}"
             )
-    return examples(np.stack(features), np.stack(labels), where, channel_last=not tensors)
+    features, labels = np.stack([item.x for item in items]), np.stack([item.y for item in items])
+    return examples(features, labels, where, channel_last=not all(item.tensor for item in items))
+
+
+class _Item(NamedTuple):
+    x: np.ndarray
+    y: np.ndarray
+    tensor: bool  # whether x came as one
+
+
+def _item(given: Any, index: int, where: str) -> _Item:
+    example = given[index]
+    if not isinstance(example, tuple | list) or len(example) != 2:
+        raise Refused(f"{where}: an example must be a pair (x, y), got {_described(example)} at index {index}")
+    x, y = example
+    return _Item(np.atleast_1d(_array(x)), _array(y), isinstance(x, torch.Tensor))
 
 
 def _array(value: Any) -> np.ndarray:
@@ -119,6 +153,12 @@ def _array(value: Any) -> np.ndarray:
         value = value.detach().cpu()
         return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
     return np.asarray(value)
+
+
+def _holds_pair(given: Any) -> bool:
+    """A TensorDataset of features and labels, unless its items are made by a subclass of the user's."""
+    plain = isinstance(given, TensorDataset) and type(given).__getitem__ is TensorDataset.__getitem__
+    return plain and len(given.tensors) == 2
 
 
 def _is_pair(given: Any) -> bool:

@@ -18,7 +18,7 @@ from fedcm.data.checksum import sha256
 from fedcm.data.dataset import ClientsOnDemand, Examples, is_count
 from fedcm.data.examples import same_kind
 from fedcm.data.federated import Pick, made_ready
-from fedcm.data.imported import as_examples
+from fedcm.data.imported import as_examples, warn_if_test_is_random
 from fedcm.refusal import Refused
 
 
@@ -45,6 +45,7 @@ class MadeData:
         if self._held_out is not None:
             same_kind(self._first, self._held_out, f"{name}: client 0", "the test set")
             self._refuse_unknown_class(self._held_out, "the test set")
+            warn_if_test_is_random(name, clients.test, self._held_out)
 
     @property
     def population(self) -> int:

@@ -31,6 +31,7 @@ from fedcm.federation.site_settings import load_settings, refuse_forbidden
 from fedcm.federation.site_states import SiteStates
 from fedcm.federation.terms import Terms, described
 from fedcm.memory import keep_freed_memory
+from fedcm.notices import in_one_line
 from fedcm.parent import when_gone
 from fedcm.record import versions
 from fedcm.refusal import Refused
@@ -119,7 +120,7 @@ def main(kit: Path, requests: int, answers: int) -> None:
     keep_freed_memory()
     when_gone(os.getppid(), lambda: os._exit(1))  # in the middle of a step too: whoever would take the answer is gone
     asked = Requests(kit)
-    with os.fdopen(requests, "rb") as inlet, os.fdopen(answers, "wb") as outlet:
+    with os.fdopen(requests, "rb") as inlet, os.fdopen(answers, "wb") as outlet, in_one_line():
         while True:
             try:
                 words, arrays = receive(inlet)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
+from fedcm.report.cohorts import Redraw, redraw_from
 from fedcm.report.digest import Curve, Diagnoses, Digest, Mix, Participation
 from fedcm.summary import summarise
 
@@ -34,7 +35,7 @@ def condensed(folder: RunFolder, mix_of: MixOf = lambda table, sha256: None) -> 
             platform=provenance.get("platform", ""),
             cpu=provenance.get("cpu", {}),
             started=provenance.get("started", ""),
-            participation=participation(lines, table.get("split", {}).get("clients")),
+            participation=participation(lines, table.get("split", {}).get("clients"), redraw_from(table)),
             mix=mix_of(table, split) if split else None,
             curve=thinned(lines),
             diagnoses=diagnoses(lines),
@@ -78,11 +79,17 @@ def diagnoses(lines: Lines) -> Diagnoses:
     return Diagnoses(round=[line["round"] + 1 for line in diagnosed], found=found)
 
 
-def participation(lines: Lines, population: int | None) -> Participation:
-    """How many clients took part how many times."""
-    took_part = Counter(client for line in lines for client in line["clients"])
-    times = Counter(took_part.values())
-    if population is not None and population > len(took_part):
+def participation(lines: Lines, population: int | None, redraw: Redraw = lambda line: None) -> Participation:
+    """How many clients took part how many times. A round that names nobody is redrawn; if that cannot be done, `times`
+    stays empty."""
+    took_part: Counter[int] = Counter()
+    known = True
+    for line in lines:
+        clients = line["clients"] if "clients" in line else redraw(line)
+        known = known and clients is not None
+        took_part.update(clients or ())
+    times = Counter(took_part.values()) if known else Counter()
+    if known and population is not None and population > len(took_part):
         times[0] = population - len(took_part)
     return Participation(
         population=population,
