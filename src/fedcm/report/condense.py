@@ -79,10 +79,11 @@ def diagnoses(lines: Lines) -> Diagnoses:
 
 
 def participation(lines: Lines, population: int | None) -> Participation:
-    """How many clients took part how many times."""
-    took_part = Counter(client for line in lines for client in line["clients"])
-    times = Counter(took_part.values())
-    if population is not None and population > len(took_part):
+    """How many clients took part how many times; unknown where a cohort was too large to be named in its line."""
+    took_part = Counter(client for line in lines for client in line.get("clients", ()))
+    named = all("clients" in line for line in lines)
+    times = Counter(took_part.values()) if named else Counter[int]()
+    if named and population is not None and population > len(took_part):
         times[0] = population - len(took_part)
     return Participation(
         population=population,
