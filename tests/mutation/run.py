@@ -52,7 +52,8 @@ class Workbench:
         sys.path.insert(0, str(self.folder))
         os.environ |= {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
         sys.dont_write_bytecode = True
-        import hypothesis, pydantic, pytest, sklearn.datasets, torch, typer  # noqa: E401, F401
+        import hypothesis  # noqa: F401
+        import torch
 
         torch.set_num_threads(1)
 
