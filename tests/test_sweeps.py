@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes import lines_of, small_experiment, summary_of, whole
+from scenes import lines_of, small_experiment, stopped_after, summary_of, whole
 
 from fedcm.grid import GridRun, runs_of
 from fedcm.record import RunFolder
@@ -149,6 +149,25 @@ def test_what_is_no_run_or_is_damaged_is_left_where_it_is(experiment: Write, tmp
     assert folders(tasks) == [f"{notes.name}-2", f"{damaged.name}-2"]
     assert [word in task.remark for word, task in zip(("no run", "cannot be read"), tasks, strict=True)] == [True] * 2
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_that_cannot_go_on_gives_way_to_one_that_is_finished(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    path, runs = experiment(rounds=4), tmp_path / "runs"
+    words = ("sweep", path, "--over", "client.lr=0.1", "--runs-dir", runs)
+    damaged = stopped_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")
+    (damaged / "metrics.jsonl").write_text("what\n" * 2)
+    answer = fedcm(*words)
+    assert answer.code == 2
+    advice = f"start the run anew with `fedcm run {damaged / 'experiment.toml'}`"
+    assert advice in answer.err
+    before = contents(damaged)
+    assert fedcm("run", damaged / "experiment.toml", "--runs-dir", runs).code == 0  # as it was told
+    answer = fedcm(*words)
+    assert answer.code == 0, answer.err
+    assert "1 of 1 runs are finished already" in answer.err
+    assert contents(damaged) == before
 
 
 def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(experiment: Write, tmp_path: Path) -> None:

@@ -26,10 +26,12 @@ class Place(NamedTuple):
 
 
 def place_all(runs: Sequence[GridRun], runs_dir: Path) -> list[Place]:
-    """A folder for each run, no two the same; first come those whose own name has their experiment."""
+    """A folder for each run, no two the same; first come those that are finished under their own name."""
     there = _There(runs_dir)
     own = [RunFolder(runs_dir / run.name) for run in runs]
-    at_home = [there.is_same(folder, run) for folder, run in zip(own, runs, strict=True)]
+    at_home = [
+        there.is_same(folder, run) and folder.read_summary() is not None for folder, run in zip(own, runs, strict=True)
+    ]
     there.taken |= {folder.name.casefold() for folder, home in zip(own, at_home, strict=True) if home}
     return [
         Place(run, folder) if home else there.place(run) for run, folder, home in zip(runs, own, at_home, strict=True)
@@ -63,10 +65,15 @@ class _There:
         self._settings: dict[Path, Table | None] = {}
 
     def place(self, run: GridRun) -> Place:
+        """Of several folders with this experiment the first whose run is over: what else is there may be damaged."""
         place = self._by_name(run)
-        if not place.folder.experiment.is_file():
-            place = self._elsewhere(run) or place
-        self.taken.add(place.folder.name.casefold())
+        same = [place.folder] if place.folder.experiment.is_file() else []
+        same += self._elsewhere(run)
+        folder = next((one for one in same if one.read_summary() is not None), (same or [place.folder])[0])
+        if folder.path != place.folder.path:
+            remark = f"{run.name} is the same experiment as {folder.path}, which is used for it"
+            place = Place(run, folder, remark)
+        self.taken.add(folder.name.casefold())
         return place
 
     def is_same(self, folder: RunFolder, run: GridRun) -> bool:
@@ -89,14 +96,9 @@ class _There:
             remark = remark or f"{folder.path} stays as it is, with other settings ({', '.join(why[:3])}{more})"
         raise AssertionError("numbers do not end")
 
-    def _elsewhere(self, run: GridRun) -> Place | None:
-        """Of several the first that is over."""
+    def _elsewhere(self, run: GridRun) -> list[RunFolder]:
         alike = self.by_kind.get(_kind(resolved(run.experiment)), [])
-        same = [one for one in alike if one.name.casefold() not in self.taken and self.is_same(one, run)]
-        if not same:
-            return None
-        folder = next((one for one in same if one.read_summary() is not None), same[0])
-        return Place(run, folder, f"{run.name} is the same experiment as {folder.path}, which is used for it")
+        return [one for one in alike if one.name.casefold() not in self.taken and self.is_same(one, run)]
 
     def _read(self, folder: RunFolder) -> Table | None:
         if folder.path not in self._settings:

@@ -142,7 +142,12 @@ class RunFolder:
                 raise ValueError
             return read
         except ValueError:
-            raise Refused(f"{str(self.metrics)!r} is damaged: every line must be JSON; start the run anew") from None
+            raise Refused(f"{str(self.metrics)!r} is damaged: every line must be JSON; {self._begin_anew}") from None
+
+    @property
+    def _begin_anew(self) -> str:
+        """In another folder: what is in this one stays."""
+        return f"start the run anew with `fedcm run {shlex.quote(str(self.experiment))}`"
 
     def keep_metrics(self, rounds: int) -> None:
         """Cut back to what a checkpoint stands on, which was on the disk before it."""
@@ -150,7 +155,7 @@ class RunFolder:
         if [line["round"] for line in lines] != list(range(rounds)):
             raise Refused(
                 f"{str(self.metrics)!r} must hold rounds 0 to {rounds - 1}, which the checkpoint stands on, and does "
-                "not; start the run anew"
+                f"not; {self._begin_anew}"
             )
         write_text(self.metrics, "".join(map(_line, lines)))
 
@@ -201,7 +206,7 @@ class RunFolder:
                 raise ValueError("it has no checksums of the data")
             return provenance
         except (OSError, ValueError) as error:
-            raise Refused(f"{str(self.provenance)!r} cannot be read ({error}); start the run anew") from None
+            raise Refused(f"{str(self.provenance)!r} cannot be read ({error}); {self._begin_anew}") from None
 
 
 def runs_in(folder: Path, *, nested: bool = False) -> list[RunFolder]:
