@@ -150,6 +150,16 @@ def test_a_users_squared_error_on_column_labels_trains_as_the_default_does() -> 
     assert default.history[-1]["test_loss"] < 1e-4
 
 
+def test_a_loss_that_broadcasts_is_refused_before_it_trains() -> None:
+    """Labels (n,) and outputs (n, 1): a difference of the two would be (n, n)."""
+    x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    clients = [(x, x[:, 0])]
+    with pytest.raises(Refused, match=r"outputs \(2, 1\) and labels \(2,\).* broadcasts one over the other"):
+        fedcm.train(nn.Linear(3, 1), clients, fedcm.FedAvg(), rounds=1, loss=lambda o, y: ((o - y) ** 2).mean())
+    fedcm.train(nn.Linear(3, 1), clients, fedcm.FedAvg(), rounds=1, loss=lambda o, y: ((o[:, 0] - y) ** 2).mean())
+    fedcm.train(nn.Linear(3, 1), clients, fedcm.FedAvg(), rounds=1, loss=lambda o, y: F.mse_loss(o.reshape(-1), y))
+
+
 def test_column_labels_of_classes_are_counted_as_right_or_wrong() -> None:
     x = torch.tensor([[1.0], [-1.0], [2.0], [-2.0]])
     y = (x > 0).long()

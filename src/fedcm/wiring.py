@@ -60,9 +60,7 @@ def wire(
     model = model.to(this_device(engine.device))
     if engine.precision == "float64":
         model = model.double()
-    problem = Problem(
-        model, loss or default, weight_decay=decay, clip=client.clip, autocast=engine.precision == "bf16"
-    )
+    problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip, autocast=engine.precision == "bf16")
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
     plan = Plan(rounds, data.population, participation, schedule, seed, evaluate_every)
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)

@@ -62,7 +62,8 @@ def mutate(source: str) -> Iterator[Mutant]:
                 changed = copy.deepcopy(tree)
                 target = next(found for k, found in enumerate(ast.walk(changed)) if k == place)
                 if _replace(changed, target, change(target)):
-                    yield Mutant(f"{getattr(node, 'lineno', 0)}: {what}", ast.unparse(ast.fix_missing_locations(changed)))
+                    label = f"{getattr(node, 'lineno', 0)}: {what}"
+                    yield Mutant(label, ast.unparse(ast.fix_missing_locations(changed)))
 
 
 _SKIPPED: dict[int, set[int]] = {}
