@@ -128,7 +128,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
             yield from _constants(value)
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
             what = f"if {ast.unparse(test)} → if not"
-            yield what, lambda n: _set(n, "test", ast.UnaryOp(ast.Not(), getattr(n, "test", None)))
+            yield what, _negate
         case ast.Return(value=value) if value is not None and not _is_none(value):
             yield f"{ast.unparse(node)} → return None", lambda _: ast.Return(ast.Constant(None))
         case ast.Expr(value=ast.Call()):
@@ -164,6 +164,12 @@ def _is_none(value: ast.expr) -> bool:
 
 def _set(node: ast.AST, name: str, value: object) -> ast.AST:
     setattr(node, name, value)
+    return node
+
+
+def _negate(node: ast.AST) -> ast.AST:
+    assert isinstance(node, ast.If | ast.IfExp | ast.While)
+    node.test = ast.UnaryOp(ast.Not(), node.test)
     return node
 
 

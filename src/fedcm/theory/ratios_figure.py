@@ -23,7 +23,8 @@ def draw_ratios(compared: Sequence[Comparison], folder: Path, name: str) -> list
                 axes.plot(values, ratios[:, 0], label=label, marker="o", markersize=4.5, **style)
                 axes.fill_between(values, ratios[:, 1], ratios[:, 2], color=style["color"], alpha=0.15, lw=0)
             axes.set(xscale="log", xlabel=compared[0].fedcm.experiment.varied, ylabel="FedAvg's error ÷ FedCM's")
-            axes.set_xticks(values, [f"{value:g}" for value in values], minor=False)
+            ticks = compared[0].fedcm.experiment.values
+            axes.set_xticks(ticks, [f"{value:g}" for value in ticks], minor=False)
             axes.set_xticks([], minor=True)
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
