@@ -9,7 +9,7 @@ import typer
 
 from fedcm import options
 from fedcm.progress import say
-from fedcm.run_commands import only_results_on_stdout
+from fedcm.run_commands import only_results_on_stdout, say_failure
 from fedcm.signals import StopSignals
 
 
@@ -66,7 +66,7 @@ def advise(
         except Refused:
             raise
         except Exception as error:
-            say(f"fedcm: {as_failure(error, 'the probe failed')}")
+            say_failure(as_failure(error, "the probe failed"))
             raise typer.Exit(1) from None
         advice = advised(setting, seen)
     if as_json:

@@ -5,12 +5,14 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from fedcm.advice_commands import advise
 from fedcm.data_commands import data_app
+from fedcm.faults import DEBUG, describe, place_of, trace_of
 from fedcm.federation_commands import federation_app
 from fedcm.grid_commands import compare, reproduce, sweep
 from fedcm.notices import in_one_line
@@ -126,18 +128,66 @@ def follow(run: Path, data_dir: DataDir = None) -> None:
         serve(run, data_dir, stopping)
 
 
+def _turn_on_debug(wanted: bool) -> None:
+    if wanted:
+        os.environ[DEBUG] = "1"  # workers, and the runs of a series, inherit it
+
+
+def _only_debug(
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help="Show the Python traceback of an error too.", callback=_turn_on_debug, expose_value=False
+        ),
+    ] = False,
+) -> None:
+    """A command that lends its option to all others."""
+
+
+def command_line() -> Any:
+    """All commands, and groups of them, each with the option --debug."""
+    lending = typer.Typer(add_completion=False)
+    lending.command()(_only_debug)
+    option = next(param for param in get_command(lending).params if param.name == "debug")
+    whole = get_command(app)
+    waiting: list[Any] = [whole]
+    while waiting:
+        command = waiting.pop()
+        command.params.append(option)
+        waiting += getattr(command, "commands", {}).values()
+    return whole
+
+
+def _tell(error: Exception) -> int:
+    """Prints what went wrong, in a sentence; gives the exit code."""
+    code, sentence = 2, str(error)
+    if not isinstance(error, Refused):
+        own = place_of(error) is not None
+        if own:
+            code, sentence = 1, f"your own code failed: {describe(error)}"
+        elif not isinstance(error, OSError):
+            code, sentence = 1, f"an error inside fedcm: {describe(error)}; `--debug` shows where, for a report of it"
+    if trace := trace_of(error):
+        print(trace, file=sys.stderr)
+    print(f"fedcm: {' '.join(sentence.split())}", file=sys.stderr)
+    return code
+
+
 def main() -> None:
     if sys.stdout is None:  # closed by whoever started this
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without these letters still gets the rest
+    before = os.environ.get(DEBUG)
     try:
         Path.cwd()
         with in_one_line():
-            app()
-    except (Refused, OSError) as refusal:
-        print(f"fedcm: {' '.join(str(refusal).split())}", file=sys.stderr)
-        sys.exit(2)
+            command_line()()
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        sys.exit(_tell(error))
+    finally:
+        if before is None:
+            os.environ.pop(DEBUG, None)

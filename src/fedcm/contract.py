@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedcm.algorithm import Algorithm, LocalRun, Round, messages
+from fedcm.faults import describe
 
 _P, _CLIENTS, _STEPS, _LR = 7, 3, (2, 5, 3), 0.1
 _ROUND = Round(index=3, client_lr=_LR, server_lr=0.9, cohort=_CLIENTS, population=11, steps=10 / 3)
@@ -35,7 +36,7 @@ def violations(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
         try:
             found += check(algorithm)
         except Exception as error:
-            found.append(f"{check.__name__.strip('_').replace('_', ' ')}: {type(error).__name__}: {error}")
+            found.append(f"{check.__name__.strip('_').replace('_', ' ')}: {describe(error)}")
     return found
 
 

@@ -80,7 +80,7 @@ class Crew:
 
     def _look(self, over: threading.Event) -> None:
         while not over.wait(0.2):
-            self._cause = self._dead() or self._alarm()
+            self._cause = self._alarm() or self._dead()
             if self._cause:
                 break
         if self._cause and not over.is_set():
@@ -106,7 +106,7 @@ class Crew:
         """What is known of a worker that is no longer there."""
         deadline = time.monotonic() + 5
         while not self._cause and time.monotonic() < deadline:
-            self._cause = self._dead()
+            self._cause = self._alarm() or self._dead()
             time.sleep(0.02)
         return self._cause or otherwise
 

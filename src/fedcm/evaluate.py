@@ -48,10 +48,10 @@ def evaluating(problem: Problem, params: Vector, start: int = 0) -> Iterator[nn.
 def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
     with evaluating(problem, params, start) as model:
         features, labels = data.test(start, min(start + PIECE, data.test_size))
-        doing = "in the model, in evaluation"
+        doing = "in the model"
         try:
             outputs = model(features)
-            doing = "in the loss, in evaluation"
+            doing = "in the loss"
             loss = problem.loss(outputs, labels).item() * len(labels)
         except Exception as error:
             note(error, doing)

@@ -22,14 +22,20 @@ class Place(NamedTuple):
 
 
 def place_of(error: BaseException) -> Place | None:
-    """Where the user's own code failed: the last frame outside fedcm, torch, the standard library and, if there is one,
-    outside all installed packages. None where no such code took part."""
+    """Where the user's own code failed: the last frame outside fedcm, torch, the standard library and other installed
+    packages. If there is none, the last frame of another package that fedcm called; None if there is none either."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return Place(error.filename, error.lineno)
-    places = [Place(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
-    theirs = [place for place in places if _is_users(place.file)]
-    own = [place for place in theirs if not _is_installed(place.file)]
-    return next(reversed(own or theirs), None)
+    own: Place | None = None
+    called: Place | None = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        place = Place(frame.filename, frame.lineno or 0)
+        if frame.filename.startswith(_OURS):
+            called = None  # by which fedcm itself was called, such as the command line's library
+        elif _is_theirs(frame.filename):
+            called = place
+            own = own if _is_installed(frame.filename) else place
+    return own or called
 
 
 def describe(error: BaseException) -> str:
@@ -49,15 +55,18 @@ def located(error: BaseException) -> str:
 
 
 def note(error: BaseException, what: str) -> None:
-    """Remember what was being done when the error came; Python's own traceback shows it too."""
+    """Remember what was being done when the error came: which part of a step, or what failed with it. Python's own
+    traceback shows it too."""
     error.add_note(what)
     error.__dict__.setdefault(_NOTES, []).append(what)
 
 
 def tell(error: BaseException, otherwise: str) -> str:
-    """What was being done, by the error's notes or else as given, and the error, in one line; on the lines below it the
+    """What failed, by the error's notes or else as given, and the error, in one line; on the lines below it the
     traceback, where the user asked for it."""
-    doing = ", ".join(reversed(getattr(error, _NOTES, [otherwise])))
+    notes = [*getattr(error, _NOTES, ()), otherwise]
+    first = next((k for k, what in enumerate(notes) if "failed" in what), len(notes) - 1)
+    doing = ", ".join(reversed(notes[: first + 1]))
     return "\n".join(part for part in (f"{doing}: {describe(error)}", trace_of(error)) if part)
 
 
@@ -79,12 +88,13 @@ def trace_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)).rstrip()
 
 
-def _is_users(file: str) -> bool:
-    if file.startswith("<"):  # code that was made up by Python, torch or a dataclass
+def _is_theirs(file: str) -> bool:
+    """Neither torch's, nor the standard library's, nor made up while a program runs."""
+    if file.startswith("<"):
         return file.startswith(_TYPED_IN)
     torch = sys.modules.get("torch")
     folder = os.path.dirname(torch.__file__ or "") + os.sep if torch is not None else None  # noqa: PTH120
-    if file.startswith(_OURS) or (folder is not None and file.startswith(folder)):
+    if folder is not None and file.startswith(folder):
         return False
     return _is_installed(file) or not file.startswith(_STANDARD)
 

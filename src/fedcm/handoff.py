@@ -12,7 +12,6 @@ import secrets
 import socket
 import time
 import tomllib
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from fedcm.assembly import Assembly, assemble
 from fedcm.data.dataset import Dataset
 from fedcm.executors.group import Group, Trouble
 from fedcm.experiment import read, to_toml
+from fedcm.faults import tell
 from fedcm.record import versions
 from fedcm.refusal import Refused
 
@@ -57,8 +57,8 @@ def accept(group: Group, data_dir: Path | None, dataset: Dataset | None = None) 
         _refuse_unseen(terms["sign"])
     except (Refused, OSError) as refusal:
         trouble, said = Trouble.REFUSED, f"{here}: {refusal}"
-    except Exception:  # of the user's own model, data or algorithm
-        trouble, said = Trouble.FAILED, f"{here} failed before the first round\n{traceback.format_exc()}"
+    except Exception as error:  # of the user's own model, data or algorithm
+        trouble, said = Trouble.FAILED, tell(error, f"{here} failed before the first round")
     group.agree(trouble, said)
     return assembly
 

@@ -2,10 +2,10 @@
 
 import importlib
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
+from fedcm.faults import describe
 from fedcm.refusal import Refused, nearest
 
 
@@ -53,6 +53,4 @@ def _module(name: str, path: str) -> Any:
 
 
 def _failed(path: str, error: BaseException) -> Refused:
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (place.filename, place.lineno)
-    return Refused(f"{path!r} cannot be imported: {type(error).__name__}: {error} ({file}, line {line})")
+    return Refused(f"{path!r} cannot be imported: {describe(error)}")

@@ -18,6 +18,8 @@ from fedcm.faults import describe
 from fedcm.losses import example_losses
 from fedcm.problem import Problem
 from fedcm.refusal import Refused
+from fedcm.sampling import PARTICIPATION
+from fedcm.training import Plan
 
 _LOOKED_AT = 10_000  # clients whose sizes are asked for at most
 
@@ -54,6 +56,28 @@ def refuse_failing_algorithm(algorithm: Algorithm[Any, Any, Any, Any], problem: 
             f"the algorithm {type(algorithm).__name__} failed on the {problem.size} parameters of the model: "
             f"{describe(error)}"
         ) from error
+
+
+def refuse_unusable_cohorts(plan: Plan) -> None:
+    """Try a participation of the user's own on round 0."""
+    if type(plan.participation) in PARTICIPATION.values():
+        return
+    name = type(plan.participation).__name__
+    try:
+        given = plan.participation.cohort(plan.population, plan.seed, 0)
+    except Exception as error:
+        raise Refused(f"the participation {name} failed to draw the clients of round 0: {describe(error)}") from error
+    cohort = given if isinstance(given, np.ndarray) and given.ndim == 1 else None
+    if cohort is None or cohort.dtype.kind not in "iu" or not _rises(cohort, plan.population):
+        raise Refused(
+            f"the participation {name} must give an array of client numbers from 0 to {plan.population - 1}, sorted, "
+            f"each once, got {str(given)[:80]}"
+        )
+
+
+def _rises(cohort: np.ndarray, population: int) -> bool:
+    signed = cohort.astype(np.int64)
+    return not len(signed) or bool(signed[0] >= 0 and signed[-1] < population and (np.diff(signed) > 0).all())
 
 
 def refuse_lone_examples(problem: Problem, first: Examples, data: FederatedData, local_work: LocalWork) -> None:

@@ -154,9 +154,19 @@ def going_on_by(how: str) -> Iterator[None]:
     except Stopped:
         say(f"stopped, all finished rounds are saved; {how}")
         raise typer.Exit(130) from None
-    except (Unwritten, WorkerFailed) as failure:
+    except Unwritten as failure:
         say(f"fedcm: {failure}; what was saved before is whole: {how}")
         raise typer.Exit(1) from None
+    except WorkerFailed as failure:
+        say_failure(failure, f"; what was saved before is whole: {how}")
+        raise typer.Exit(1) from None
+
+
+def say_failure(failure: Any, then: str = "") -> None:
+    """A `WorkerFailed`: the traceback, if the user asked for it, and below it the sentence."""
+    if failure.trace:
+        say(failure.trace)
+    say(f"fedcm: {failure.sentence}{then}")
 
 
 def _drive(run: Any, trackers: list[Any], diagnose: int | None) -> int:

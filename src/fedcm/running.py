@@ -18,6 +18,7 @@ from fedcm.executors.distributed import DistributedExecutor
 from fedcm.executors.executor import Diverged, Executor, Stopped
 from fedcm.executors.group import Group, Unwritten, WorkerFailed, as_failure
 from fedcm.executors.local import LocalExecutor
+from fedcm.faults import note, place_of
 from fedcm.handoff import Start
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
@@ -55,6 +56,8 @@ def drive(run: Run, executor: Executor | None = None) -> Generator[Metrics, None
     except WorkerFailed as failure:
         raise WorkerFailed(run.crew.why(str(failure)) if run.crew is not None else str(failure)) from None
     except OSError as error:  # a full disk, most often
+        if place_of(error) is not None:  # in the user's own code
+            raise as_failure(error, "the run failed") from error
         raise Unwritten(str(error)) from error
     except (Diverged, Refused, Stopped):
         raise
@@ -83,9 +86,16 @@ def follow(
     states = file_states(assembly, RunFolder(start.path))
     states.restore(start.states)
     executor = DistributedExecutor(assembly.runner, states, group, stop_requested, at_work_on)
-    with suppress(Stopped, Diverged):  # the first process tells
-        for _ in training(assembly.algorithm, executor, assembly.plan, start.server, start.first):
-            pass
+    try:
+        with suppress(Stopped, Diverged):  # the first process tells
+            for _ in training(assembly.algorithm, executor, assembly.plan, start.server, start.first):
+                pass
+    except (Refused, Unwritten, WorkerFailed):
+        raise
+    except Exception as error:  # of the user's algorithm, say; the first process may not come to it
+        failure = as_failure(error, "the run failed")
+        group.alarm(f"worker {group.rank}: {failure}")
+        raise failure from error
     return True
 
 
@@ -119,6 +129,9 @@ def _diagnosed(run: Run, done: RoundDone) -> Metrics:
         found = diagnose(run.assembly.runner, run.states, done.server, round, stop_requested=run.stop_requested)
     except Stopped:  # the next round is told to stop; this one is done
         return {}
+    except Exception as error:
+        note(error, f"the diagnosis after round {done.index} failed")
+        raise
     return {"diagnosis": found}
 
 

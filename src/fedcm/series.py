@@ -23,6 +23,7 @@ from fedcm.algorithms.lookup import algorithm_name
 from fedcm.cells import note_cell
 from fedcm.executors.executor import Stopped
 from fedcm.experiment import Experiment, read, to_toml
+from fedcm.faults import debugging
 from fedcm.grid import GridRun
 from fedcm.labels import write_label
 from fedcm.overrides import read_table
@@ -142,7 +143,7 @@ def run_all(
                         if child.process.returncode == _REFUSED and _was_taken(task, is_free):
                             waiting.append(task)
                             continue
-                        _ended(task, child)
+                        _ended(task, child, tell)
                         yield task
                 yield None
                 time.sleep(_LOOK)
@@ -206,7 +207,7 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
     return _Child(process, said)
 
 
-def _ended(task: Task, child: _Child) -> None:
+def _ended(task: Task, child: _Child, tell: Callable[[str], None]) -> None:
     summary = task.folder.read_summary()
     if summary is not None and child.process.returncode in (0, 1):
         task.state, task.done = summary["outcome"], task.rounds
@@ -214,6 +215,8 @@ def _ended(task: Task, child: _Child) -> None:
         return
     lines = child.said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     task.state = "failed"
+    if debugging():  # its traceback, among what it said
+        tell(f"{task.run.name} said:\n" + "\n".join(lines))
     task.why = (lines[-1] if lines else f"it left with code {child.process.returncode}").removeprefix("fedcm: ")
 
 

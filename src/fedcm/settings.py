@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from fedcm.faults import describe, located
 from fedcm.refusal import Refused, nearest
 
 Record = TypeVar("Record")
@@ -76,7 +77,8 @@ def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) 
     try:
         return kind(**values)
     except Exception as error:  # the user's own code, in __post_init__; or functions that are missing
-        raise Refused(f"{where} {name!r}: {error}") from None
+        said = f"{error}{located(error)}" if isinstance(error, ValueError) else describe(error)
+        raise Refused(f"{where} {name!r}: {said}") from error
 
 
 def _read_value(hint: Any, value: Any, where: str) -> Any:

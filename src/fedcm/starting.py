@@ -73,6 +73,7 @@ def begin(
         handoff.offer(launch.group, assembly, runs_dir)
     job = launch.job if launch is not None else None
     experiment = assembly.experiment
+    server = assembly.algorithm.init_server(assembly.problem.initial())
     texts = to_toml(experiment), provenance(assembly.checksums, fingerprint(experiment), assembly.measured, job)
     while True:
         path = runs_dir / (name or free_name(runs_dir, default_name(experiment)))
@@ -82,7 +83,6 @@ def begin(
         except Exists:
             if name is not None:
                 raise  # otherwise another process took the free name first
-    server = assembly.algorithm.init_server(assembly.problem.initial())
     run = Run(folder, assembly, file_states(assembly, folder), server, 0, stop_requested)
     return _shared(run, data_dir, workers, launch)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedcm.algorithm import Algorithm, Round
 from fedcm.executors.executor import Diverged, Executor, RoundResult
+from fedcm.faults import note
 from fedcm.sampling import Participation
 from fedcm.schedule import Schedule
 from fedcm.threads import one_thread
@@ -55,8 +56,12 @@ def training(
     """Rounds `first`, …, from a server state on."""
     for index in range(first, plan.rounds):
         started = time.perf_counter()
-        with one_thread():
-            server, metrics = one_round(algorithm, executor, plan, server, index)
+        try:
+            with one_thread():
+                server, metrics = one_round(algorithm, executor, plan, server, index)
+        except Exception as error:
+            note(error, f"round {index} failed")
+            raise
         yield RoundDone(index, server, metrics | {"seconds": round_seconds(started)})
 
 

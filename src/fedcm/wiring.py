@@ -16,7 +16,7 @@ from fedcm.losses import Loss, cross_entropy, look_one_hot, squared_error
 from fedcm.modes import warn_of_eval_mode
 from fedcm.problem import Problem
 from fedcm.refusal import Refused
-from fedcm.rehearsal import refuse_failing_algorithm, refuse_lone_examples, rehearse
+from fedcm.rehearsal import refuse_failing_algorithm, refuse_lone_examples, refuse_unusable_cohorts, rehearse
 from fedcm.sampling import FixedSize, Participation
 from fedcm.schedule import Schedule
 from fedcm.stacked import refuse_other_in_stack
@@ -63,6 +63,7 @@ def wire(
     problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip, autocast=engine.precision == "bf16")
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
     plan = Plan(rounds, data.population, participation, schedule, seed, evaluate_every)
+    refuse_unusable_cohorts(plan)
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
     ready = data.ready_for(problem.dtype, problem.device)
     first = ready.client(0)

@@ -22,6 +22,7 @@ from fedcm.data.arrays import joined
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.examples import dataset, examples
 from fedcm.data.random_items import ReadItem, warn_if_random
+from fedcm.faults import describe
 from fedcm.imports import import_path
 from fedcm.refusal import Refused
 
@@ -37,7 +38,7 @@ def load(path: str) -> Dataset | ClientsOnDemand:
     except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
         if isinstance(error, Refused):
             raise
-        raise Refused(f"{path}() must give data, got {type(error).__name__}: {error}") from error
+        raise Refused(f"{path}() must give data, got {describe(error)}") from error
 
 
 def from_given(given: Any, *, name: str = "data") -> Dataset:
@@ -141,7 +142,10 @@ class _Item(NamedTuple):
 
 
 def _item(given: Any, index: int, where: str) -> _Item:
-    example = given[index]
+    try:
+        example = given[index]
+    except Exception as error:  # the user's own code: anything can come out of it
+        raise Refused(f"{where}: item {index} could not be read: {describe(error)}") from error
     if not isinstance(example, tuple | list) or len(example) != 2:
         raise Refused(f"{where}: an example must be a pair (x, y), got {_described(example)} at index {index}")
     x, y = example

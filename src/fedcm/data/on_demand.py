@@ -19,6 +19,7 @@ from fedcm.data.dataset import ClientsOnDemand, Examples, is_count
 from fedcm.data.examples import same_kind
 from fedcm.data.federated import Pick, made_ready
 from fedcm.data.imported import as_examples, warn_if_test_is_random
+from fedcm.faults import describe
 from fedcm.refusal import Refused
 
 
@@ -30,7 +31,7 @@ class MadeData:
         """Makes the first client twice: what is not the same every time is refused now."""
         self.source, self.name = clients, name
         self.dtype, self.device, self.layout = torch.float32, torch.device("cpu"), "channels_last"
-        self._first, again = self._tried(), self._tried()
+        self._first, again = self._tried(0), self._tried(0)
         if not all(map(torch.equal, self._first, again)):
             raise Refused(
                 f"{name}: a client must be the same whenever it is made, and client 0 was not; draw from a generator "
@@ -72,7 +73,7 @@ class MadeData:
         """The first and the last client stand for all, with the version that the source gives itself."""
         digest = hashlib.sha256(f"{self.population} {self.classes} {self.source.version}".encode())
         for client in (0, self.population - 1):
-            for part in self._made(client):
+            for part in self._tried(client):
                 digest.update(part.numpy().data)
         sums = {"clients": digest.hexdigest()}
         if self._held_out is not None:
@@ -106,13 +107,14 @@ class MadeData:
             raise Refused(f"{self.name}: every client must hold at least one example, got size({client}) = {size!r}")
         return operator.index(size)
 
-    def _tried(self) -> Examples:
+    def _tried(self, client: int) -> Examples:
+        """Before the first round: what fails is refused."""
         try:
-            return self._made(0)
+            return self._made(client)
         except Exception as error:  # the user's own code: anything can come out of it
             if isinstance(error, Refused):
                 raise
-            raise Refused(f"{self.name}: client 0 could not be made: {type(error).__name__}: {error}") from error
+            raise Refused(f"{self.name}: client {client} could not be made: {describe(error)}") from error
 
     def _made(self, client: int) -> Examples:
         made = as_examples(self.source.client(client), where=f"{self.name}, client {client}")

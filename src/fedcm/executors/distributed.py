@@ -4,7 +4,6 @@ There is no server process: every process holds the server state and makes the s
 """
 
 import errno
-import traceback
 from collections.abc import Callable
 from typing import Any, final
 
@@ -18,6 +17,7 @@ from fedcm.executors.executor import Diverged, RoundResult, Stopped
 from fedcm.executors.group import Group, Trouble, WorkerFailed, shares
 from fedcm.executors.local import empty_round, summed_up
 from fedcm.executors.runner import ClientRunner
+from fedcm.faults import tell
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # told in a sentence, not with a traceback
 
@@ -68,7 +68,7 @@ class DistributedExecutor:
             if isinstance(error, OSError) and error.errno in _DISK:
                 trouble, said = Trouble.UNWRITTEN, f"{error} ({where})"
             else:
-                trouble, said = Trouble.FAILED, f"{where}\n{traceback.format_exc().rstrip()}"
+                trouble, said = Trouble.FAILED, tell(error, where)
                 if self.group.rank:
                     self.group.alarm(said)
         high_limbs = self.group.add_up(trouble, said, facts, mean.totals, mean.high_limbs)
@@ -85,11 +85,17 @@ class DistributedExecutor:
             return None
         starts = pieces(data)
         table = torch.zeros((len(starts), 4), dtype=torch.float64)
-        for position in range(self.group.rank, len(starts), self.group.size):
-            done = tally(problem, params, data, starts[position])
-            row = [done.examples, done.loss, done.labels, -1 if done.correct is None else done.correct]
-            table[position] = torch.tensor(row, dtype=torch.float64)
-        self.group.sum_(table)
+        trouble, said = Trouble.NONE, ""
+        try:
+            for position in range(self.group.rank, len(starts), self.group.size):
+                done = tally(problem, params, data, starts[position])
+                row = [done.examples, done.loss, done.labels, -1 if done.correct is None else done.correct]
+                table[position] = torch.tensor(row, dtype=torch.float64)
+        except WorkerFailed:  # of another
+            raise
+        except Exception as error:
+            trouble, said = Trouble.FAILED, tell(error, f"the evaluation failed on worker {self.group.rank}")
+        self.group.add_up(trouble, said, table, [])
         return score(
             Tally(int(examples), loss, int(labels), None if correct < 0 else int(correct))
             for examples, loss, labels, correct in table.tolist()

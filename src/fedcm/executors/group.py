@@ -6,7 +6,6 @@ Nothing is pickled: tensors and text go as tensors of numbers.
 import contextlib
 import os
 import re
-import traceback
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import IntEnum
@@ -17,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fedcm.executors.executor import Diverged, Stopped
+from fedcm.faults import tell
 from fedcm.refusal import Refused
 
 ALARM = "alarm"  # the key in the store of a trouble that somebody may be watching for
@@ -34,13 +34,21 @@ class Trouble(IntEnum):
 
 
 class WorkerFailed(RuntimeError):  # noqa: N818
-    """A worker's own error, told with its traceback; or a worker that is no longer there."""
+    """A worker's own error, or a worker that is no longer there: a sentence, and below it the traceback, if there is
+    one."""
+
+    @property
+    def sentence(self) -> str:
+        return str(self).partition("\n")[0]
+
+    @property
+    def trace(self) -> str:
+        return str(self).partition("\n")[2]
 
 
 def as_failure(error: Exception, otherwise: str) -> WorkerFailed:
-    """Of an error that is being handled, in a user's own code most often: where it was, and its traceback."""
-    where = error.__dict__.pop("__notes__", [otherwise])[0]
-    return WorkerFailed(f"{where}\n{traceback.format_exc().rstrip()}")
+    """Of an error in a user's own code most often; `otherwise` says what failed, where the error does not know."""
+    return WorkerFailed(tell(error, otherwise))
 
 
 class Unwritten(OSError):  # noqa: N818

@@ -12,6 +12,7 @@ from fedcm.evaluate import Score, pieces, score, tally
 from fedcm.executors.client_states import MemoryStates, States
 from fedcm.executors.executor import RoundResult, Stopped
 from fedcm.executors.runner import ClientRunner
+from fedcm.faults import note
 
 
 @final
@@ -39,7 +40,7 @@ class LocalExecutor:
                 try:
                     facts[unit] = self.runner.run_unit(clients, sent, self.states, round, mean, weights[unit])
                 except Exception as error:
-                    error.add_note(f"client {clients[0]} failed in round {round.index}")
+                    note(error, f"client {clients[0]} failed in round {round.index}")
                     raise
         self.states.commit(cohort, facts[:, 2].tolist())
         return summed_up(mean, weights, facts, cohort)
@@ -52,7 +53,11 @@ def evaluated(runner: ClientRunner, params: Vector) -> Score | None:
     problem, data = runner.problem, runner.data
     if not data.test_size:
         return None
-    return score(tally(problem, params, data, start) for start in pieces(data))
+    try:
+        return score(tally(problem, params, data, start) for start in pieces(data))
+    except Exception as error:
+        note(error, "the evaluation failed")
+        raise
 
 
 def empty_round(cohort: np.ndarray) -> RoundResult:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fedcm.faults import describe
 from fedcm.imports import import_path
 from fedcm.models.cnn import cnn, lenet
 from fedcm.models.linear import linear
@@ -54,7 +55,7 @@ def build_model(
         except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
             if isinstance(error, Refused):
                 raise
-            raise Refused(f"the model {name!r} could not be made: {type(error).__name__}: {error}") from error
+            raise Refused(f"the model {name!r} could not be made: {describe(error)}") from error
     if not isinstance(model, nn.Module):
         raise Refused(f"the model {name!r} must return an nn.Module, got {type(model).__name__}")
     return model
