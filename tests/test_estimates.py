@@ -218,6 +218,11 @@ def test_a_paper_client_has_no_noise_left_in_its_round() -> None:
     assert compute_noise_share(LocalWork(50, epochs=5).passes(120), 120) > 0, "the last minibatch counts too much"
 
 
+def test_noise_that_is_not_of_the_minibatches_choice_is_averaged_over_the_steps() -> None:
+    """With all examples in every minibatch only dropout and the like are left, drawn anew at each of K steps."""
+    assert compute_noise_share(LocalWork(4, epochs=2).passes(4), 4) == 1 / 2
+
+
 # ---- rounds ----
 
 
