@@ -120,6 +120,38 @@ def test_a_run_that_is_fetched_again_leaves_the_one_before_in_the_archive(experi
     assert contents(old) == before
 
 
+def test_a_run_that_never_began_anew_is_not_taken_for_the_one_before(
+    experiment: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing.py").write_text(FAILING)
+    path, runs = experiment(rounds=1, model={"name": "failing:Net"}), tmp_path / "runs"
+    monkeypatch.syspath_prepend(tmp_path)
+    before = contents(whole(path, runs, "small-fedcm-seed3"))
+    words = [sys.executable, "-m", "fedcm", "compare", path.name, "--algorithms", "fedcm", "--runs-dir", "runs"]
+    dying = os.environ | {"FAIL_AT": "2"}  # the first is the look before the series begins
+    done = subprocess.run([*words, "--fresh"], cwd=tmp_path, env=dying, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout
+    assert "1 of 1 runs failed" in done.stderr
+    assert contents(runs / "small-fedcm-seed3") == before
+
+
+FAILING = """
+import os
+import pathlib
+
+import torch
+
+class Net(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(6, 4)
+        if "FAIL_AT" in os.environ:
+            calls = pathlib.Path("calls")
+            calls.write_text(calls.read_text() + "x" if calls.exists() else "x")
+            if len(calls.read_text()) >= int(os.environ["FAIL_AT"]):
+                os._exit(1)
+"""
+
+
 class Terminal:
     """A command with a terminal before it."""
 

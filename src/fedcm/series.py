@@ -48,6 +48,7 @@ class Task:
     state: str = "missing"  # stopped, locked, running, finished, diverged, failed
     why: str = ""  # it failed
     _read: int = field(default=0, repr=False)
+    _before: int | None = field(default=None, repr=False)  # the folder that goes to the archive, by its inode
 
     @property
     def rounds(self) -> int:
@@ -57,8 +58,18 @@ class Task:
     def over(self) -> bool:
         return self.state in ("finished", "diverged", "failed")
 
+    def remember_before(self) -> None:
+        """A run that is about to go to the archive says nothing of the one that takes its place."""
+        self._before = _inode(self.folder.path) if self.archive is not None else None
+
+    @property
+    def is_begun(self) -> bool:
+        return self._before is None or _inode(self.folder.path) != self._before
+
     def look(self) -> None:
         """Count the rounds on the disk; only what is new is read."""
+        if not self.is_begun:
+            return
         try:
             with self.folder.metrics.open("rb") as file:
                 size = file.seek(0, 2)
@@ -70,6 +81,13 @@ class Task:
             return
         self._read += len(new)
         self.done += new.count(b"\n")
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def tasks_of(runs: Sequence[GridRun], runs_dir: Path, *, archive: Path | None = None) -> list[Task]:
@@ -193,6 +211,7 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
         words += ["--fresh", "--archive", str(task.archive)] if task.archive is not None else []
     words += [word for name in track for word in ("--track", name)]
     words += ["--workers", str(workers)] + ([] if data_dir is None else ["--data-dir", str(data_dir)])
+    task.remember_before()
     said = scratch / f"{task.run.name}.txt"
     with said.open("wb") as file:
         process = subprocess.Popen(
@@ -208,7 +227,7 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
 
 
 def _ended(task: Task, child: _Child, tell: Callable[[str], None]) -> None:
-    summary = task.folder.read_summary()
+    summary = task.folder.read_summary() if task.is_begun else None
     if summary is not None and child.process.returncode in (0, 1):
         task.state, task.done = summary["outcome"], task.rounds
         task.why = summary.get("reason", "")
