@@ -68,6 +68,8 @@ def compiles_the_model(bench: Bench, setting: str) -> None:
     assert torch.equal(on.params, off.params)
     short, _ = spied(bench, setting, None)
     assert _engine_of(short)["compile"] == "off", "a run of seconds"
+    alone = bench.clients_folder("alone", bench.clients[:1])
+    spied(bench, setting, "on", data={"source": alone}, participation={"kind": "everyone"})
 
 
 def computes_on_the_device(bench: Bench, setting: str) -> None:
