@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-federation bench bench-peers bench-growth bench-federation check format clean
+.PHONY: help demo anchors mutants test test-slow test-federation bench bench-peers bench-growth bench-federation check format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -18,8 +18,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# --fresh asks on a terminal; here it just moves the runs of the demo before to the archive
 demo: $(READY)  ## FedCM and its four baselines on real digits: a table and a picture of the curves
-	$(BIN)/fedcm compare experiments/demo.toml --runs-dir runs/demo --fresh
+	$(BIN)/fedcm compare experiments/demo.toml --runs-dir runs/demo --fresh </dev/null
+	@if [ -d runs/demo/archive ]; then du -sh runs/demo/archive | awk '{print "earlier demos: runs/demo/archive, " $$1 "; remove it if you do not need them"}'; fi
 
 test: $(READY)  ## the tests, on every core (minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not federation"
@@ -30,10 +32,17 @@ test-federation: $(READY)  ## whole federations of real processes over mutual TL
 test-slow: $(READY)  ## the slow tests: real CIFAR (FEDCM_DATA names a prepared data folder), torch.compile, more failures
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
+anchors: $(READY)  ## record the golden runs anew (tests/anchors), and say what changed
+	PYTHONPATH=tests:tests/anchors $(BIN)/python tests/anchors/record.py
+
+mutants: $(READY)  ## change one line of the source at a time and see which changes no test notices (an hour or more; SAMPLE=20 for some)
+	PYTHONPATH=tests/mutation $(BIN)/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE))
+
 bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (15 minutes)
 	$(BIN)/python benchmarks/bare_loop.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/step_profile.py
+	$(BIN)/python benchmarks/direction_sum.py
 
 bench-federation: $(READY)  ## what a round over real processes and mutual TLS costs: benchmarks/FEDERATION.md (ten minutes)
 	$(BIN)/python benchmarks/federation_rounds.py

@@ -13,6 +13,7 @@ import math
 import statistics
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -46,12 +47,18 @@ def fedcm(*words: object) -> str:
     return done.stdout
 
 
-def swept(work: str, split: str, runs: Path) -> None:
+def swept(work: str, split: str, runs: Path) -> dict[tuple[int, float, float], Path]:
+    """The runs by seed, α and η_l."""
     file, rounds, _, seeds = WORKS[work]
     over = (f"split.kind={split}", f"algorithm.alpha={_list(ALPHAS)}", f"client.lr={_list(RATES)}")
     words = [word for setting in over for word in ("--over", setting)]
     chosen = ["--algorithms", "fedcm", "--set", f"rounds={rounds}", "--seed", 1, "--seeds", seeds[split]]
-    fedcm("sweep", EXPERIMENTS / file, *words, *chosen, "--runs-dir", runs / work, "--json")
+    told = json.loads(fedcm("sweep", EXPERIMENTS / file, *words, *chosen, "--runs-dir", runs / work, "--json"))
+    found = {}
+    for run in (runs / work / summary["name"] for summary in told.values()):
+        made = tomllib.loads((run / "experiment.toml").read_text())
+        found[made["seed"], made["algorithm"]["alpha"], made["client"]["lr"]] = run
+    return found
 
 
 def _list(values: tuple[float, ...]) -> str:
@@ -66,7 +73,9 @@ def accuracy(run: Path) -> float:
     return statistics.mean(scores[-10:]) if finished else 0.0
 
 
-def compared(work: str, split: str, seed: int, probe: int, runs: Path) -> list[str]:
+def compared(
+    work: str, split: str, seed: int, probe: int, runs: Path, by_values: dict[tuple[int, float, float], Path]
+) -> list[str]:
     file, rounds, _, _ = WORKS[work]
     chosen = ["--seed", seed, "--set", f"rounds={rounds}", "--set", f"split.kind={split}"]
     advice = json.loads(fedcm("advise", EXPERIMENTS / file, *chosen, "--rounds", probe, "--json"))
@@ -76,12 +85,8 @@ def compared(work: str, split: str, seed: int, probe: int, runs: Path) -> list[s
     if not (runs / work / name / "summary.json").is_file():
         words = ["--runs-dir", runs / work, "--name", name, "--fresh", "--json"]
         fedcm("run", EXPERIMENTS / file, *chosen, *values, *words)
-    own, stem = accuracy(runs / work / name), Path(file).stem
-    found = {
-        (each, at): accuracy(runs / work / f"{stem}-{split}-{each}-{at}-fedcm-seed{seed}")
-        for each in ALPHAS
-        for at in RATES
-    }
+    own = accuracy(runs / work / name)
+    found = {(each, at): accuracy(by_values[seed, each, at]) for each in ALPHAS for at in RATES}
     there = max(((value, each) for (each, at), value in found.items() if at == rate), default=(math.nan, alpha))
     best = max((value, pair) for pair, value in found.items())
     cells = [work, split, seed, f"{advice['probe']['rounds']} of {rounds}", f"α {alpha:g}, η_l {rate:g}", f"{own:.2f}"]
@@ -98,11 +103,11 @@ def main() -> None:
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)
     for work in [asked.only] if asked.only else WORKS:
         _, _, probes, seeds = WORKS[work]
-        for split in seeds:
-            swept(work, split, asked.runs_dir)
+        by_split = {split: swept(work, split, asked.runs_dir) for split in seeds}
         cases = [(probe, split, seed + 1) for probe in probes for split in seeds for seed in range(seeds[split])]
         for probe, split, seed in cases:
-            print(f"| {' | '.join(compared(work, split, seed, probe, asked.runs_dir))} |", flush=True)
+            row = compared(work, split, seed, probe, asked.runs_dir, by_split[split])
+            print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ from scenes import Answer, small_experiment, write_npz
 
 from fedcm import cli
 
+# plain modules of tests/settings: their asserts tell what they saw, as those of test files do
+pytest.register_assert_rewrite("bench", "engines", "networks", "records", "sites", "splits", "walks")
+
 # whoever starts the tests in the background or by nohup has these ignored, and every process that a test sends them to
 # would inherit that
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

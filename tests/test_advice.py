@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from fedcm.advice import ALPHAS, Probe, Setting, Trial, advise, at_horizon, best_of, round_variance, variations
+from fedcm.advice import ALPHAS, Probe, Setting, Trial, advise, at_horizon, best_of, variations
 
 FOUND = {
-    "gradient_norm": 1.0,
-    "noise": 2.0,
+    "gradient_square": 1.0,
+    "noise": 20.0,
+    "round_noise": 0.2,
     "dissimilarity": 5.0,
     "direction_cosine": 0.3,
     "momentum_cosine": 0.6,
@@ -25,6 +26,7 @@ def setting(**changes: Any) -> Setting:
         rounds=500,
         population=500,
         cohort=10.0,
+        inverse_cohort=0.1,
         empty=0.0,
         steps=10.0,
         steps_least=10,
@@ -45,9 +47,20 @@ def seen(**changes: Any) -> Probe:
 
 
 def test_the_variance_is_that_of_a_rounds_mean_gradient() -> None:
-    """σ_l²/(K·S) + (1 − S/N)·σ_g²/S; with everybody there, sampling adds nothing."""
-    assert round_variance(2.0, 5.0, setting()) == pytest.approx(2 / 100 + 0.98 * 0.5)
-    assert round_variance(2.0, 5.0, setting(cohort=500.0)) == pytest.approx(2 / 5000)
+    """Of clients' rounds over S, and (N − S)/(N − 1)·σ_g²/S; with everybody there, sampling adds nothing. That this is
+    the variance is shown in test_estimates.py."""
+    assert advise(setting(), seen()).variance == pytest.approx(0.2 / 10 + 490 / 499 * 0.5)
+    assert advise(setting(cohort=500.0, inverse_cohort=1 / 500), seen()).variance == pytest.approx(0.2 / 500)
+    few = advise(setting(cohort=2.0, inverse_cohort=0.7), seen())
+    assert few.variance == pytest.approx(0.7 * 0.2 + 349 / 499 * 5), "cohorts of 1 and more count for more than of 2"
+
+
+def test_against_a_gradient_that_cannot_be_told_from_0_there_is_no_ratio() -> None:
+    few = {"cohort": 2.0, "inverse_cohort": 0.5}
+    assert advise(setting(**few), seen(gradient_square=4.0)).ratio == pytest.approx((0.1 + 249 / 499 * 5) / 4)
+    advice = advise(setting(**few), seen(gradient_square=-0.1))
+    assert advice.ratio is None
+    assert "the gradient's square cannot be told from 0" in advice.warnings[0]
 
 
 def test_a_trials_level_is_the_geometric_mean_of_its_losses() -> None:
@@ -99,7 +112,10 @@ def test_alpha_falls_with_the_horizon(alpha: float, probed: int, rounds: int, to
         ({"steps": 500.0}, "K·η_l·L = 50.0"),
         ({"steps_most": 40}, "from 10 to 40 local steps, and their directions count equally"),
         ({"steps_most": 40, "by_examples": True}, "from 10 to 40 local steps, so some drift much farther"),
-        ({"cohort": 2.0}, "few clients a round (2 on the mean): the variance of a round's mean gradient is 2.6 times"),
+        (
+            {"cohort": 2.0, "inverse_cohort": 0.5},
+            "few clients a round (2 on the mean): the variance of a round's mean gradient is 2.6 times",
+        ),
         ({"empty": 0.13}, "13% of the rounds have nobody"),
         (
             {"decay_in_step": True, "alpha": 0.05},

@@ -181,7 +181,7 @@ def test_bf16_changes_the_models_arithmetic_and_nothing_else(
     fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     model, batch = nn.Linear(6, 4), Examples(torch.randn(8, 6), torch.arange(8) % 4)
-    exact, half = (Problem(model, precision=name) for name in ("float32", "bf16"))
+    exact, half = (Problem(model, autocast=half) for half in (False, True))
     gradients = [problem.gradient(batch)(exact.initial()) for problem in (exact, half)]
     assert not torch.equal(*gradients)
     torch.testing.assert_close(*gradients, rtol=0.02, atol=0.01)

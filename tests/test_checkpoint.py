@@ -62,6 +62,8 @@ def test_what_is_no_checkpoint_is_cleared(tmp_path: Path) -> None:
 
 
 def test_the_files_can_be_read_by_whoever_may_read_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "ordinary").touch()
     checkpoint.write(tmp_path, Checkpoint(1, state(1), {}), keep=1)
-    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
-    assert len(modes) == 1
+    modes = {path.name: path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 3
+    assert set(modes.values()) == {modes["ordinary"]}

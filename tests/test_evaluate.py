@@ -9,7 +9,8 @@ from torch import nn
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.evaluate import PIECE, Score, pieces, score, tally
-from fedcm.problem import Problem, squared_error
+from fedcm.losses import squared_error
+from fedcm.problem import Problem
 
 DRAW = torch.Generator().manual_seed(0)
 X = torch.randn(2 * PIECE + 137, 4, generator=DRAW)

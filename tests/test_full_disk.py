@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from scenes import Answer, lines_of, private_mounts, summary_of, whole
 
 from fedcm import checkpoint
+from fedcm.archive import new_archive
 from fedcm.experiment import read
 from fedcm.overrides import read_table
 from fedcm.record import RunFolder
@@ -125,19 +126,22 @@ def test_a_run_that_cannot_be_replaced_stays(experiment: Write, tmp_path: Path) 
     path = experiment(rounds=2)
     folder = whole(path, tmp_path / "runs", "one")
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    archive = new_archive(folder.parent)
     position, replaced = 0, False
     while not replaced:
         position += 1
         with pytest.MonkeyPatch.context() as patch:
             FullDisk(patch, folder).full_at = position
             try:
-                begin(read(read_table(path)), folder.parent, "one", replace=True).folder.unlock()
+                begin(read(read_table(path)), folder.parent, "one", archive=archive).folder.unlock()
                 replaced = True
             except OSError:
                 assert {file: file.read_bytes() for file in before} == before, f"write {position}"
                 assert list(folder.parent.iterdir()) == [folder]
     assert position > 6
     assert not (folder / "metrics.jsonl").exists()
+    moved = archive / "one"
+    assert {file: (moved / file.relative_to(folder)).read_bytes() for file in before} == before
 
 
 def large_states(experiment: Write) -> Path:

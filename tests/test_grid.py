@@ -94,7 +94,7 @@ def test_a_sweep_is_an_axis_and_several_multiply(experiment: Write) -> None:
         *((1.0, 0.1), (1.0, 0.2)),
     ]
     assert runs[0].experiment.cell.labels == {"algorithm.alpha": "0.05", "client.lr": "0.1"}
-    assert runs[0].name == "small-0.05-0.1-fedcm-seed3"
+    assert runs[0].name == "small-algorithm.alpha=0.05-client.lr=0.1-fedcm-seed3"
 
 
 def test_only_some_of_a_grids_runs(grid: Write) -> None:

@@ -22,13 +22,16 @@ from fedcm.data.federated import ArrayData
 from fedcm.executors.executor import Stopped
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import load
+from fedcm.losses import squared_error
 from fedcm.planning import without_trial
-from fedcm.probing import FEWEST, affordable, probe, smoothness
-from fedcm.problem import Problem, squared_error
+from fedcm.probing import affordable, probe, smoothness
+from fedcm.problem import Problem
+from fedcm.sampling import Independent
 
 FOUND = {
-    "gradient_norm": 1.0,
-    "noise": 2.0,
+    "gradient_square": 1.0,
+    "noise": 20.0,
+    "round_noise": 0.2,
     "dissimilarity": 5.0,
     "direction_cosine": 0.3,
     "momentum_cosine": 0.6,
@@ -60,6 +63,25 @@ def test_the_command_tells_and_writes_nothing(fedcm: Callable[..., Answer], tmp_
     assert list(tmp_path.iterdir()) == [file]
     shown = fedcm("advise", file, "--rounds", 4)
     assert f"algorithm.alpha={told['alpha']:g}" in shown.out, "the same probe gives the same advice"
+
+
+def test_the_variance_that_it_tells_is_that_of_the_experiments_own_rounds(
+    fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    """Full batches leave no noise, so V is of the cohorts alone: (N·E[1/S] − 1)/(N − 1)·σ_g², S as the run draws it."""
+    fixed = ["--set", "client.batch_size=1000"]
+    told = json.loads(fedcm("advise", own_file(tmp_path), "--rounds", 2, "--json", *fixed).out)
+    found = told["probe"]["found"]
+    assert found["round_noise"] == pytest.approx(0.0, abs=1e-9 * found["dissimilarity"])
+    assert told["variance"] == pytest.approx((10 / 5 - 1) / 9 * found["dissimilarity"], rel=1e-6)
+    assert told["ratio"] == pytest.approx(told["variance"] / found["gradient_square"])
+    varying = [*fixed, "--set", "participation={kind='independent', probability=0.2}"]
+    told = json.loads(fedcm("advise", own_file(tmp_path), "--rounds", 8, "--json", *varying).out)
+    sizes = [len(Independent(0.2).cohort(10, seed=0, round=index)) for index in range(50)]
+    inverse = np.mean([1 / size for size in sizes if size])
+    assert told["setting"]["inverse_cohort"] == pytest.approx(inverse)
+    assert told["setting"]["empty"] == sizes.count(0) / 50 > 0
+    assert told["variance"] == pytest.approx((10 * inverse - 1) / 9 * told["probe"]["found"]["dissimilarity"], rel=1e-6)
 
 
 def test_a_trial_is_fedcm_itself(fedcm: Callable[..., Answer], tmp_path: Path) -> None:
@@ -148,7 +170,7 @@ def test_a_trial_has_as_many_rounds_as_the_time_allows(tmp_path: Path, monkeypat
     assembly = assembly_of(tmp_path)
     monkeypatch.setattr("fedcm.probing.seconds_of_training", lambda assembly: 0.5)
     assert affordable(assembly, 60.0) == 60 / 6 / 0.5
-    assert affordable(assembly, 1.0) == FEWEST
+    assert affordable(assembly, 1.0) == 10, "never fewer, unless the run is shorter"
     assert affordable(assembly, 1e9) == 50, "the run's own"
 
 

@@ -1,8 +1,7 @@
 """Which CPU a run was made on is written down, as far as the system tells."""
 
+import re
 from pathlib import Path
-
-import torch
 
 from fedcm.processor import processor
 
@@ -25,4 +24,4 @@ def test_the_model_is_that_of_the_first_core_with_its_numbers(tmp_path: Path) ->
 def test_a_system_that_does_not_tell_still_has_an_answer(tmp_path: Path) -> None:
     found = processor(tmp_path / "none")
     assert found["model"]
-    assert found["capability"] == torch.backends.cpu.get_cpu_capability()
+    assert re.fullmatch(r"DEFAULT|AVX2|AVX512|VSX|Z VECTOR|NEON|SVE\d*", found["capability"])

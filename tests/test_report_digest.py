@@ -76,6 +76,26 @@ def test_clients_are_counted_by_how_often_they_took_part() -> None:
     assert participation(lines(6, every=3), population=None).times == [(2, 3), (6, 1)]
 
 
+def test_a_run_whose_cohorts_are_too_large_to_be_named_is_reported(
+    fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Its lines say how many took part, not who."""
+    path = experiment(
+        data={"source": "digits"},
+        split={"kind": "iid", "clients": 1001},
+        participation={"kind": "everyone"},
+        model={"name": "linear"},
+        engine={"stack": 256, "layout": "channels_last", "compile": "off"},
+        rounds=2,
+    )
+    folder = whole(path, tmp_path / "runs")
+    assert not any("clients" in line for line in RunFolder(folder).read_metrics())
+    seen = condensed(RunFolder(folder)).participation
+    assert (seen.times, seen.mean_cohort, seen.rounds) == ([], 1001, 2)
+    answer = fedcm("report", tmp_path / "runs", "-o", tmp_path / "page")
+    assert (answer.code, answer.err) == (0, "")
+
+
 def test_a_digest_of_500_rounds_is_small_and_reads_back_as_it_was(tmp_path: Path) -> None:
     digest = made().model_copy(update={"curve": thinned(lines(500, every=10))})
     write_digest(digest, tmp_path / "run.json")

@@ -1,6 +1,7 @@
 """Runs on disk: what their folder holds, and that going on gives the same bits as never having stopped."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -231,8 +232,15 @@ def test_the_split_is_summed_up_and_drawn(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("words", [["algorithms"], ["models"], ["check", "fedcm", "--set", "alpha=0.3"]])
-def test_the_lists_are_printed(fedcm: Callable[..., Answer], words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["algorithms"], ALGORITHMS),
+        (["models"], ["linear", "mlp", "lenet", "cnn", "resnet8", "resnet18", "resnet18-imagenet-stem"]),
+        (["check", "fedcm", "--set", "alpha=0.3"], ["fedcm", "✓"]),
+    ],
+)
+def test_the_lists_are_printed(fedcm: Callable[..., Answer], words: list[str], named: list[str]) -> None:
     answer = fedcm(*words)
     assert answer.code == 0
-    assert answer.out
+    assert all(re.search(rf"(^|\s){name}(\s|$|\()", answer.out) for name in named), answer.out

@@ -15,7 +15,8 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.runner import ClientRunner
-from fedcm.problem import Problem, squared_error
+from fedcm.losses import squared_error
+from fedcm.problem import Problem
 from fedcm.refusal import Refused
 from fedcm.sampling import FixedSize
 from fedcm.schedule import Schedule

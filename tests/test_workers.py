@@ -219,14 +219,25 @@ def test_the_shares_are_balanced_by_steps_and_leave_nobody_out() -> None:
         assert max(loads) <= max(9, -(-sum(steps) // size) + 4)
 
 
-def test_there_is_at_least_one_core() -> None:
-    assert physical_cores() >= 1
+def test_two_threads_of_one_core_are_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six allowed threads two pairs share a core; where the system does not tell, a thread is a core."""
+    siblings = {0: "0,4", 4: "0,4", 1: "1,5", 5: "1,5", 2: "2", 3: "3"}
+    told = {f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": text for cpu, text in siblings.items()}
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(siblings), raising=False)
+    monkeypatch.setattr(Path, "read_text", lambda self: told[str(self)])
+    assert physical_cores() == 4
+
+    def untold(self: Path) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", untold)
+    assert physical_cores() == 6
 
 
 def test_a_process_for_each_core_or_each_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
-    assert processes_for("cpu") == physical_cores()
-    assert (processes_for("cuda"), processes_for("cuda:1")) == (3, 1)
+    monkeypatch.setattr("fedcm.device.physical_cores", lambda: 7)
+    assert [processes_for(name) for name in ("cpu", "cuda", "cuda:1")] == [7, 3, 1]
 
 
 def lines_if_any(folder: Path) -> list[str]:

@@ -16,6 +16,8 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from fedcm.estimates import estimate_round_variance
+
 ALPHAS = (1.0, 0.3, 0.1)  # tried at the experiment's η_l
 _FALL = 2 / 3  # of α with the horizon
 _FILLINGS = 10  # how often a momentum should be able to fill
@@ -48,6 +50,7 @@ class Setting(NamedTuple):
     rounds: int  # T
     population: int  # N
     cohort: float  # S, its mean
+    inverse_cohort: float  # the mean of 1/S over the rounds with anybody
     empty: float  # the share of rounds without anybody
     steps: float  # K, its mean
     steps_least: int
@@ -64,7 +67,7 @@ class Advice:
     alpha: float
     client_lr: float
     variance: float  # V, of a round's mean gradient
-    ratio: float  # r = V/‖∇f‖²
+    ratio: float | None  # r = V/‖∇f‖²; None where the estimate of ‖∇f‖² is not above 0
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -91,8 +94,11 @@ def rounded(rate: float) -> float:
 def advise(setting: Setting, seen: Probe) -> Advice:
     won = best_of(seen.trials)
     alpha = at_horizon(won.alpha, seen.rounds, setting.rounds)
-    variance = round_variance(seen.found["noise"], seen.found["dissimilarity"], setting)
-    ratio = variance / max(seen.found["gradient_norm"] ** 2, 1e-300)
+    found, square = seen.found, seen.found["gradient_square"]
+    variance = estimate_round_variance(
+        found["round_noise"], found["dissimilarity"], setting.inverse_cohort, setting.population
+    )
+    ratio = variance / square if square > 0 else None
     reasons, warnings = _reasons(setting, seen, won, alpha), _warnings(setting, seen, alpha, won.client_lr, ratio)
     return Advice(alpha, won.client_lr, variance, ratio, tuple(reasons), tuple(warnings))
 
@@ -105,12 +111,6 @@ def at_horizon(alpha: float, probed: int, rounds: int) -> float:
     falling, least = alpha * min(probed / rounds, 1.0) ** _FALL, min(_FILLINGS / rounds, alpha)
     told = float(f"{max(falling, least):.2g}")
     return told if told >= least else float(f"{1.05 * least:.2g}")
-
-
-def round_variance(noise: float, dissimilarity: float, setting: Setting) -> float:
-    """Of a round's mean gradient, without drift: V = σ_l²/(K·S) + (1 − S/N)·σ_g²/S."""
-    cohort = max(setting.cohort, 1.0)
-    return noise / (setting.steps * cohort) + max(1 - cohort / setting.population, 0.0) * dissimilarity / cohort
 
 
 def _reasons(setting: Setting, seen: Probe, won: Trial, alpha: float) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _reasons(setting: Setting, seen: Probe, won: Trial, alpha: float) -> Iterato
     )
 
 
-def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float, ratio: float) -> Iterator[str]:
+def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float, ratio: float | None) -> Iterator[str]:
     own = setting.alpha if setting.alpha is not None else alpha
     if setting.alpha is not None and own < min(1.0, _FILLINGS / setting.rounds):
         yield (
@@ -139,9 +139,13 @@ def _warnings(setting: Setting, seen: Probe, alpha: float, rate: float, ratio: f
     yield from _of_local_steps(setting, seen, rate)
     if setting.cohort < min(5, setting.population):
         yield (
-            f"few clients a round ({setting.cohort:.2g} on the mean): the variance of a round's mean gradient is "
-            f"{ratio:.2g} times the gradient's square, and every figure here is as unsure; other seeds may say other "
-            "things"
+            f"few clients a round ({setting.cohort:.2g} on the mean): "
+            + (
+                "the gradient's square cannot be told from 0"
+                if ratio is None
+                else f"the variance of a round's mean gradient is {ratio:.2g} times the gradient's square"
+            )
+            + ", and every figure here is as unsure; other seeds may say other things"
         )
     if setting.empty > 0.01:
         yield f"{setting.empty:.0%} of the rounds have nobody and change nothing; participation.probability is small"

@@ -35,18 +35,21 @@ class LocalRun:
     """A client's finished local steps."""
 
     start: Vector
-    end: Vector
+    end: Vector  # start − client_lr · direction_sum, rounded to the parameters' precision
+    direction_sum: Vector  # Σ_k direction_k, added up step by step
     steps: Tensor  # (1,) for one client, (C, 1) for a stack: each client's own K_i
     client_lr: float
     full_gradient: Gradient  # over all the client's data; costs a pass when called
 
     @property
     def moved(self) -> Vector:
-        return self.start - self.end
+        """start − end, without the rounding of `end`: at a small client_lr that rounding is most of the difference."""
+        return self.client_lr * self.direction_sum
 
     @property
     def mean_direction(self) -> Vector:
-        return self.moved / (self.client_lr * self.steps)
+        """The mean of the local steps' directions."""
+        return self.direction_sum / self.steps
 
 
 class Nothing(NamedTuple):

@@ -16,7 +16,7 @@ from fedcm.data.on_demand import MadeData
 from fedcm.data.partition import by_owner
 from fedcm.executors.local import LocalExecutor
 from fedcm.experiment import Client, Engine, Server
-from fedcm.problem import Loss
+from fedcm.losses import Loss
 from fedcm.progress import shown
 from fedcm.refusal import Refused
 from fedcm.sampling import Everyone, FixedSize, Independent, Participation

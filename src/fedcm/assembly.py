@@ -16,6 +16,7 @@ from fedcm.data.on_demand import MadeData
 from fedcm.data.partition import IID, Natural, Parts, by_owner
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import Experiment
+from fedcm.losses import look_one_hot
 from fedcm.models import build_model
 from fedcm.problem import Problem
 from fedcm.refusal import Refused
@@ -80,10 +81,17 @@ def split(experiment: Experiment, dataset: Dataset) -> Parts:
     if isinstance(experiment.split, Natural) and dataset.owners is not None:
         return by_owner(dataset.owners)
     labels = dataset.train.labels.numpy()
+    hint = "; for one-hot labels give their argmax" if look_one_hot(dataset.train.labels) else ""
     if dataset.classes is None:
         if not isinstance(experiment.split, IID | Natural):
             raise Refused(
                 "labels that are floats can only be split 'iid' or 'natural'; if they are classes, make them integers"
+                + hint
             )
         labels = np.zeros(len(labels), np.int64)
-    return experiment.split.parts(labels, generator(experiment.seed, Purpose.SPLIT))
+    if labels.size > len(labels) and not isinstance(experiment.split, IID | Natural):
+        raise Refused(
+            "a split by label needs one label per example, got labels of shape "
+            f"{tuple(dataset.train.labels.shape)}; use split.kind = 'iid' or 'natural'{hint}"
+        )
+    return experiment.split.parts(labels.reshape(len(labels), -1)[:, 0], generator(experiment.seed, Purpose.SPLIT))

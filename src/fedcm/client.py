@@ -1,6 +1,9 @@
 """The local steps of one client: the only SGD loop there is.
 
-y ← y − η_l·(direction(y) + λ_step·y)      once for every minibatch, from y = sent.params
+    d ← d + direction(y) + λ_step·y,  y ← x − η_l·d      once for every minibatch, from y = x = sent.params, d = 0
+
+This is y ← y − η_l·(direction(y) + λ_step·y) with one rounding of y in place of one per step: steps that are smaller
+than the rounding unit of a parameter add up in d, and are not lost.
 """
 
 import math
@@ -33,7 +36,7 @@ def work(
     step_decay: float = 0.0,
 ) -> ClientResult:
     """Take the local steps and make the report; `sent` and `kept` stay as they are."""
-    params = sent.params.clone()
+    params, total = sent.params.clone(), torch.zeros_like(sent.params)
     steps, losses = 0, []
     with torch.no_grad():
         for batch in batches:
@@ -41,13 +44,16 @@ def work(
             direction = algorithm.direction(gradient, params, sent, kept)
             if step_decay:
                 direction = direction.add(params, alpha=step_decay)
-            params.sub_(direction, alpha=client_lr)  # in place: the model's parameters are views of this vector
+            total += direction
+            # in place: the model's parameters are views of this vector
+            torch.sub(sent.params, total, alpha=client_lr, out=params)
             steps += 1
             if gradient.loss is not None:
                 losses.append(gradient.loss)
         run = LocalRun(
             start=sent.params,
             end=params,
+            direction_sum=total,
             steps=params.new_full((1,), steps),
             client_lr=client_lr,
             full_gradient=problem.full_gradient(data),

@@ -104,7 +104,7 @@ def _stackable(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
         found.append("direction on a stack (C, P) must give each client's own direction as its row")
     start = scene.params.expand(_CLIENTS, _P)
     steps = torch.tensor(_STEPS, dtype=torch.float64)[:, None]
-    run = LocalRun(start, here, steps, _LR, lambda x: x @ scene.curvature - scene.pulls)
+    run = LocalRun(start, here, (start - here) / _LR, steps, _LR, lambda x: x @ scene.curvature - scene.pulls)
     report, kept = algorithm.report(run, scene.sent, stack)
     alone = [scene.report(k) for k in range(_CLIENTS)]
     for part, rows in ((report, [r for r, _ in alone]), (kept, [k for _, k in alone])):
@@ -139,7 +139,8 @@ class _Scene:
 
     def report(self, k: int) -> tuple[Any, Any]:
         steps = self.params.new_tensor([_STEPS[k]])
-        run = LocalRun(self.params, self.here[k], steps, _LR, self._gradient(k))
+        total = (self.params - self.here[k]) / _LR
+        run = LocalRun(self.params, self.here[k], total, steps, _LR, self._gradient(k))
         return self.algorithm.report(run, self.sent, self.kept[k])
 
     def _gradient(self, k: int) -> Callable[[Tensor], Tensor]:

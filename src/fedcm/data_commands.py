@@ -59,8 +59,9 @@ def split(
     dataset = load(chosen.data.source, data_dir)
     if dataset.classes is None:
         raise Refused("the label mix needs labels that are classes, and these are numbers")
-    counts = label_counts(split_data(chosen, dataset), dataset.train.labels.numpy())
-    summary = spread(counts) | {"unused_examples": int(dataset.train.size - counts.sum())}
+    parts = split_data(chosen, dataset)
+    counts = label_counts(parts, dataset.train.labels.numpy())
+    summary = spread(counts) | {"unused_examples": dataset.train.size - sum(map(len, parts))}
     path = draw_label_mix(counts, f"{chosen.name}: {dataset.name}", output or Path(f"{chosen.name}-split.png"))
     if as_json:
         print(json.dumps(summary | {"picture": str(path)}))

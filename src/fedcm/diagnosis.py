@@ -1,22 +1,27 @@
 """Why an algorithm does what it does on these data: drift, momentum and dissimilarity, measured after a round.
 
-At the server's parameters x, over clients i with their whole gradients g_i = ∇f_i(x) (their own decay and clipping in):
+At the server's parameters x, with clients' whole gradients g_i = ∇f_i(x) (their own decay and clipping included), as
+means over all N clients, each counted once:
 
-    ∇f = mean g_i                                          over all clients, or 1000 drawn where there are more
-    dissimilarity  σ_g² = mean ‖g_i − ∇f‖²
-    noise          σ_l² = mean ‖minibatch gradient − g_i‖²  of the next round's minibatches at x
-    drift          ε = mean ‖y_i,k − x‖²                    where the next round's gradients k = 0 … K − 1 are taken
-    cosines        of the directions that the server keeps beside x, and of rehearsed clients' mean ones, with ∇f
+    gradient_square  ‖∇f‖², ∇f = mean g_i
+    dissimilarity    σ_g² = mean ‖g_i − ∇f‖²
+    noise            σ_l² = mean ‖minibatch gradient − g_i‖²        of the next round's minibatches at x
+    round_noise      mean ‖mean of these minibatch gradients − g_i‖²
+    drift            ε = mean ‖y_i,k − x‖²                          where the next round's gradients are taken
+    cosines          of the directions that the server keeps beside x, and of rehearsed clients' mean ones, with ∇f
 
-Noise, drift and clients' directions are those of ten clients. Nothing of a rehearsal is kept, and every draw is a
-function, so a run with diagnoses has the bits of one without. What is not finite is told as None.
+Where there are more than 1000 clients, 1000 are drawn for the first two; the others are from ten clients and five of
+each one's minibatches. All but the cosines are unbiased estimates of the mean over all (`fedcm.estimates`); the cosines
+are with the sample's mean gradient. The estimate of ‖∇f‖² may be negative, and `gradient_norm` is 0 then.
+
+Nothing of a rehearsal is kept, and every draw is a function, so a run with diagnoses has the bits of one without. What
+is not finite is recorded as None.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, final
 
 import numpy as np
@@ -25,6 +30,7 @@ from torch import Tensor
 
 from fedcm.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
 from fedcm.chance import Purpose, generator, torch_seed
+from fedcm.estimates import compute_noise_share, estimate_square_of_mean, estimate_variance
 from fedcm.executors.client_states import States
 from fedcm.executors.executor import Stopped
 from fedcm.executors.runner import ClientRunner
@@ -63,7 +69,7 @@ def diagnose(
     with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         clients = _going_on(_drawn(runner.seed, next_round, next_round.population, most), stop_requested)
         whole = _whole_gradients(runner, server.params, clients, next_round.index)
-        found = _dissimilarity(whole, next_round.population) | _spread(whole.losses)
+        found = _dissimilarity(whole, next_round.population) | _spread(whole.losses, next_round.population)
         for name, vector in zip(server._fields, server, strict=True):
             if name not in _NO_DIRECTIONS:
                 found[f"{name}_norm"] = vector.double().norm().item()
@@ -133,16 +139,21 @@ def _reseed(runner: ClientRunner, index: int, client: int) -> None:
 
 
 def _dissimilarity(whole: _Whole, population: int) -> dict[str, float]:
-    """mean ‖g_i − ∇f‖² = mean ‖g_i‖² − ‖∇f‖²; of a sample its unbiased estimate."""
-    norm, clients = whole.mean.square().sum().item(), len(whole.losses)
-    correction = 1.0 if clients == population or clients < 2 else clients / (clients - 1)
-    return {"gradient_norm": math.sqrt(norm), "dissimilarity": max(whole.square - norm, 0.0) * correction}
+    """From mean ‖g_i − ḡ‖² = mean ‖g_i‖² − ‖ḡ‖² of the clients looked at."""
+    square, sampled = whole.mean.square().sum().item(), len(whole.losses)
+    variance = estimate_variance(max(whole.square - square, 0.0), sampled, population)  # rounding may be below 0
+    gradient_square = estimate_square_of_mean(square, variance, sampled, population)
+    return {
+        "gradient_square": gradient_square,
+        "gradient_norm": math.sqrt(gradient_square) if not gradient_square < 0 else 0.0,  # NaN stays NaN
+        "dissimilarity": variance,
+    }
 
 
-def _spread(losses: list[float]) -> dict[str, float]:
+def _spread(losses: list[float], population: int) -> dict[str, float]:
     return {
         "client_loss": float(np.mean(losses)),
-        "client_loss_deviation": float(np.std(losses)),
+        "client_loss_deviation": math.sqrt(estimate_variance(float(np.var(losses)), len(losses), population)),
         "client_loss_least": float(np.min(losses)),
         "client_loss_most": float(np.max(losses)),
     }
@@ -152,30 +163,39 @@ def _rehearsed(
     runner: ClientRunner, states: States, server: Any, round: Round, gradient: Tensor, clients: Iterator[int]
 ) -> dict[str, float]:
     sent = runner.algorithm.broadcast(server)
-    drifts, cosines, noises = [], [], []
+    drifts, cosines, noises, round_noises = [], [], [], []
     for client in clients:
         watching = _Watching(runner.algorithm, sent.params)
         replace(runner, algorithm=watching, stack=1).run(client, sent, states.get(client), round)  # pyright: ignore[reportArgumentType]
         drifts.append(watching.drift)
         cosines.append(cosine(watching.direction_taken, gradient))
-        noises.append(_noise(runner, server.params, client, round))
+        noise, share = _noise(runner, server.params, client, round)
+        noises.append(noise)
+        round_noises.append(noise * share)
     return {
         "drift": float(np.mean(drifts)),
         "direction_cosine": float(np.mean(cosines)),
         "direction_cosine_least": float(np.min(cosines)),
         "noise": float(np.mean(noises)),
+        "round_noise": float(np.mean(round_noises)),
     }
 
 
-def _noise(runner: ClientRunner, params: Vector, client: int, round: Round) -> float:
-    """Of a client's minibatches, with decay and clipping as in its steps: clipped gradients are less noisy."""
+def _noise(runner: ClientRunner, params: Vector, client: int, round: Round) -> tuple[float, float]:
+    """Of a client's minibatches, with decay and clipping as in its steps: clipped gradients are less noisy. And what
+    the mean over its round leaves of it.
+
+    The minibatches are drawn from all of the round, because the last of a pass may be smaller and so noisier.
+    """
     data = runner.data.client(client)
     _reseed(runner, round.index, client)
     whole = runner.problem.full_gradient(data)(params).double()
-    batches = runner.local_work.batches(data, runner.seed, round.index, client)
-    at_batches = (runner.problem.gradient(batch)(params).double() for batch in islice(batches, _BATCHES))
-    squares = [(gradient - whole).square().sum().item() for gradient in at_batches]
-    return float(np.mean(squares))
+    passes = runner.local_work.passes(data.size)
+    drawn = set(_steps_drawn(runner.seed, round, client, sum(map(len, passes))).tolist())
+    batches = enumerate(runner.local_work.batches(data, runner.seed, round.index, client))
+    gradients = (runner.problem.gradient(batch)(params).double() for step, batch in batches if step in drawn)
+    squares = [_square(gradient - whole) for gradient in gradients]
+    return float(np.mean(squares)), compute_noise_share(passes, data.size)
 
 
 @final
@@ -217,6 +237,14 @@ def _drawn(seed: int, round: Round, population: int, count: int, again: int = 0)
         return np.arange(population)
     draw = generator(seed, Purpose.DIAGNOSIS, round.index, again)
     return np.sort(draw.choice(population, count, replace=False, shuffle=False))
+
+
+def _steps_drawn(seed: int, round: Round, client: int, steps: int) -> np.ndarray:
+    """The local steps whose minibatches count for a client's noise."""
+    if steps <= _BATCHES:
+        return np.arange(steps)
+    draw = generator(seed, Purpose.DIAGNOSIS, round.index, 2 + client)  # 0 and 1 are `_drawn`'s
+    return draw.choice(steps, _BATCHES, replace=False, shuffle=False)
 
 
 def _plain(value: float) -> float | None:

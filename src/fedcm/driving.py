@@ -9,9 +9,12 @@ from typing import Any
 
 import typer
 
+from fedcm.confirmation import agree_on_archive, tell_of_archive
 from fedcm.progress import say
 from fedcm.refusal import Refused
 from fedcm.run_commands import crew_size, going_on_by, only_results_on_stdout, sharing_the_work
+
+_REMARKS = 5  # lines about runs that are there already
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,13 @@ class How:
 def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
     from fedcm.grid import named_so
     from fedcm.planning import planned
-    from fedcm.series import tasks_of
+    from fedcm.series import note_cells, tasks_of
 
     runs = named_so(runs, how.only)
     if how.only:  # a report about some of the runs leaves that about all of them alone
         title = re.sub(r"[^\w.+=-]+", "-", f"{title}-{how.only}").lower()
-
+    names = [run.name for run in runs]
+    archive = agree_on_archive(how.runs_dir, names, ask=not how.dry_run) if how.fresh else None
     again = f"the same command goes on where it stopped{', without --fresh' if how.fresh else ''}"
     estimates = []
     with (
@@ -44,12 +48,14 @@ def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
         only_results_on_stdout(how.as_json),
         going_on_by(again),
     ):
-        tasks = tasks_of(runs, how.runs_dir, fresh=how.fresh)
+        tasks = tasks_of(runs, how.runs_dir, archive=archive)
+        _tell_remarks([task.remark for task in tasks if task.remark])
         devices = sorted({task.run.experiment.engine.device for task in tasks})
         cores = crew_size(how.workers, launch, devices[-1])
         if how.dry_run:
             estimates = planned(tasks, how.data_dir)
         else:
+            note_cells(tasks)
             _run_all(tasks, how, cores, devices == ["cpu"], stopping, launch)
     if how.dry_run:
         _print_plan(estimates, cores, how.as_json)
@@ -59,6 +65,13 @@ def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
     _show(tasks, title, how)
     if any(task.state != "finished" for task in tasks):
         raise typer.Exit(1)
+
+
+def _tell_remarks(remarks: Sequence[str]) -> None:
+    for remark in remarks[:_REMARKS]:
+        say(remark)
+    if len(remarks) > _REMARKS:
+        say(f"and so of {len(remarks) - _REMARKS} more runs")
 
 
 def _run_all(
@@ -79,6 +92,8 @@ def _run_all(
             track_again(task.folder, trackers)
     left = sum(not task.over for task in tasks)
     refuse_what_cannot_begin(tasks, how.data_dir)
+    if tasks[0].archive is not None:
+        tell_of_archive(tasks[0].archive, how.runs_dir, [task.run.name for task in tasks])
     jobs = max(min(left, cores), 1) if side_by_side else 1
     if left < len(tasks):
         say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")
@@ -112,7 +127,7 @@ def _show(tasks: Sequence[Any], title: str, how: How) -> None:
     from fedcm.report.style import PALETTE
     from fedcm.report.tables import comparison_table, series_table
     from fedcm.report_commands import write_report
-    from fedcm.series import short_names
+    from fedcm.series import cell_of, short_names
 
     names = short_names(tasks)
     summaries = {names[task.run.name]: task.folder.read_summary() or {} for task in tasks}
@@ -123,7 +138,9 @@ def _show(tasks: Sequence[Any], title: str, how: How) -> None:
     else:
         comparison_table(summaries)
     tell = say if how.as_json else print
-    page = write_report([task.folder.path for task in tasks], how.data_dir, how.runs_dir / f"{title}-report")
+    # a run may have been made for another sweep, under other labels
+    cells = {task.folder.path: cell_of(task.run.experiment) for task in tasks}
+    page = write_report(list(cells), how.data_dir, how.runs_dir / f"{title}-report", cells)
     drawn = page.parent / "figures"  # one a table; a few runs can be told apart in one picture of their own
     if len(tasks) <= len(PALETTE):
         curves = {names[task.run.name]: task.folder.read_metrics() for task in tasks}

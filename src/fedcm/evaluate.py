@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedcm.algorithm import Vector
 from fedcm.chance import Purpose, torch_seed
@@ -56,9 +56,15 @@ def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> 
         except Exception as error:
             note(error, doing)
             raise
-        classes = not labels.is_floating_point() and outputs.dim() > labels.dim()
-        correct = int((outputs.argmax(1) == labels).sum()) if classes else None
+        correct = None if labels.is_floating_point() else _correct(outputs, labels)
     return Tally(len(labels), loss, labels.numel(), correct)
+
+
+def _correct(outputs: Tensor, labels: Tensor) -> int | None:
+    """How many labels the outputs (b, classes, …) are highest for; None where they are no scores of classes."""
+    if outputs.dim() == 2 and outputs.shape[1] > 1 and labels.shape[1:] == (1,):
+        labels = labels[:, 0]
+    return int((outputs.argmax(1) == labels).sum()) if labels.shape[1:] == outputs.shape[2:] else None
 
 
 def score(tallies: Iterable[Tally]) -> Score:

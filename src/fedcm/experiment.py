@@ -70,7 +70,7 @@ class Engine(Section):
     layout: Literal["auto", "channels_last", "contiguous"] = "auto"  # of images in memory
     compile: Literal["auto", "on", "off"] = "auto"  # the model, by torch.compile
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
-    precision: Literal["float32", "bf16"] = "float32"  # of the model's arithmetic; parameters and sums stay as they are
+    precision: Literal["float32", "float64", "bf16"] = "float32"  # bf16: of the model's arithmetic, by autocast
     client_states: Literal["exact", "bfloat16"] = "exact"  # what clients keep, as it is or in half the bytes
 
 

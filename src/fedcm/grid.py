@@ -13,11 +13,11 @@
     [grid.published]                      # accuracy in percent, by the variants in the axes' order
     "I" = { fedavg = 82.1, fedcm = 87.6 }
 
-Settings hold in this order, the later the stronger: the experiment, `[for.NAME]`, variants, exceptions, `--set`.
+Settings hold in this order, the later the stronger: the experiment, `[for.NAME]`, variants, swept settings, exceptions,
+`--set`.
 """
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,14 @@ from pydantic import Field
 
 from fedcm.algorithms.lookup import algorithm_name
 from fedcm.experiment import Experiment, read
-from fedcm.overrides import Table, for_algorithm, override, parsed_values, put_all, read_table
+from fedcm.overrides import Table, for_algorithm, override, put_all, read_table
 from fedcm.refusal import Refused, nearest
+from fedcm.run_names import run_name, variant_part
 from fedcm.settings import Section, read_section
+from fedcm.swept import Swept, read_swept, refuse_equal
 
 Names = str | list[str]
+_WHY_TWICE = "two variants or algorithms are called so, or --set makes them the same"
 
 
 class Exceptional(Section):
@@ -65,28 +68,33 @@ def runs_of(
     over: Sequence[str] = (),
 ) -> list[GridRun]:
     """All runs that a file asks for, one seed of everything before the next. What is given here wins over the file:
-    algorithms, how many seeds, and more axes as `path=value,value`."""
+    algorithms and how many seeds. `over` are settings to be swept as well, as `path=value,value`."""
     table = read_table(path)
     grid = read_section(Grid, table.pop("grid", {}), "grid")
     if algorithms:
         grid = grid.model_copy(update={"algorithms": list(algorithms)})
     if seeds is not None:
         grid = grid.model_copy(update={"seeds": seeds, "exceptions": [_all_seeds(e) for e in grid.exceptions]})
-    if over:
-        grid = grid.model_copy(update={"axes": grid.axes | dict(map(_swept, over))})
     _refuse_unknown_names(table, grid)
-    runs = list(_combined(table, grid, settings))
+    swept = read_swept(over)
+    if swept:  # what a paper published is of its own settings
+        axes = {axis: grid.axes[axis] for axis in grid.axes if axis not in {setting.path for setting in swept}}
+        grid = grid.model_copy(update={"axes": axes, "published": {}})
+    runs = list(_combined(table, grid, settings, swept))
     if not runs:
         raise Refused(f"the grid of {str(path)!r} must have a run, and its exceptions skip them all")
     names = [run.name for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise Refused(f"the runs of a grid must differ in name, and {twice!r} comes twice; --set makes them the same")
+        why = "two values mean the same, or --set or an exception fixes the setting" if swept else _WHY_TWICE
+        raise Refused(f"the runs of a grid must differ in name, and {twice!r} comes twice: {why}")
+    if swept:
+        refuse_equal({run.name: run.experiment for run in runs})
     return runs
 
 
 def named_so(runs: Sequence[GridRun], part: str) -> list[GridRun]:
     """Those with this in their name."""
-    chosen = [run for run in runs if part.lower() in run.name]
+    chosen = [run for run in runs if part.lower() in run.name.lower()]
     if not chosen:
         raise Refused(
             f"--only must be part of a run's name, and no run has {part!r}; {nearest(part, [r.name for r in runs])}"
@@ -94,24 +102,34 @@ def named_so(runs: Sequence[GridRun], part: str) -> list[GridRun]:
     return chosen
 
 
-def _combined(table: Table, grid: Grid, settings: Sequence[str]) -> Iterator[GridRun]:
+def _combined(table: Table, grid: Grid, settings: Sequence[str], swept: Sequence[Swept]) -> Iterator[GridRun]:
     algorithms: list[str | None] = [*grid.algorithms] or [None]
     for replicate in range(grid.seeds):
         for variants in itertools.product(*[grid.axes[axis] for axis in grid.axes]):
             labels = dict(zip(grid.axes, variants, strict=True))
-            for algorithm in algorithms:
-                run = _run(table, grid, settings, labels, algorithm, replicate)
-                if run is not None:
-                    yield run
+            for values in itertools.product(*[setting.values for setting in swept]):
+                changes = list(zip(swept, values, strict=True))
+                for algorithm in algorithms:
+                    run = _run(table, grid, settings, labels, changes, algorithm, replicate)
+                    if run is not None:
+                        yield run
 
 
 def _run(
-    table: Table, grid: Grid, settings: Sequence[str], labels: dict[str, str], algorithm: str | None, replicate: int
+    table: Table,
+    grid: Grid,
+    settings: Sequence[str],
+    labels: dict[str, str],
+    changes: Sequence[tuple[Swept, Any]],
+    algorithm: str | None,
+    replicate: int,
 ) -> GridRun | None:
     own = for_algorithm(table, algorithm)
     name = _name_of_algorithm(own)
     for axis, variant in labels.items():
         put_all(own, grid.axes[axis][variant])
+    for setting, value in changes:
+        put_all(own, setting.as_table(value))
     for exception in grid.exceptions:
         if _holds(exception.where, labels | {"algorithm": name}):
             if exception.skip or (exception.seeds is not None and replicate >= exception.seeds):
@@ -122,8 +140,11 @@ def _run(
     published = grid.published.get(" ".join(labels.values()), {}).get(name)
     own["cell"] = {"labels": labels} | ({} if published is None else {"published": published})
     experiment = read(own)
-    words = (experiment.name, *labels.values(), algorithm_name(experiment.algorithm), f"seed{experiment.seed}")
-    return GridRun(re.sub(r"[^\w.+=-]+", "-", "-".join(words)).strip("-.").lower(), experiment)
+    found = [setting.found_in(experiment, value) for setting, value in changes]
+    cell = experiment.cell.model_copy(update={"labels": labels | {one.path: one.text for one in found}})
+    experiment = experiment.model_copy(update={"cell": cell})
+    parts = [*map(variant_part, labels.values()), *(one.part for one in found if one.part)]
+    return GridRun(run_name(experiment.name, parts, algorithm_name(experiment.algorithm), experiment.seed), experiment)
 
 
 def _holds(where: Mapping[str, Names], labels: Mapping[str, str]) -> bool:
@@ -143,18 +164,6 @@ def _next_seed(first: Any, replicate: int) -> Any:
 
 def _all_seeds(exception: Exceptional) -> Exceptional:
     return exception.model_copy(update={"seeds": None})
-
-
-def _swept(setting: str) -> tuple[str, dict[str, Table]]:
-    """An axis from `path=value,value`."""
-    keys, values = parsed_values(setting)
-    axis: dict[str, Table] = {}
-    for text, value in values:
-        changes: Any = value
-        for key in reversed(keys):
-            changes = {key: changes}
-        axis[text] = changes
-    return ".".join(keys), axis
 
 
 def _refuse_unknown_names(table: Table, grid: Grid) -> None:

@@ -17,7 +17,13 @@ Seeds = Annotated[
         min=1, max=1000, help="So many seeds, from the experiment's own on; one unless given.", show_default=False
     ),
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Run all anew, replacing the runs of the same names.")]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="Run all anew; runs of the same names are moved to `archive` in the runs' folder. On a terminal it asks.",
+    ),
+]
 Only = Annotated[
     str,
     typer.Option(
@@ -73,7 +79,12 @@ def sweep(
     experiment: options.ExperimentPath,
     over: Annotated[
         list[str],
-        typer.Option("--over", metavar="PATH=VALUE,VALUE", help="A setting and its values; more of these multiply."),
+        typer.Option(
+            "--over",
+            metavar="PATH=VALUE,VALUE",
+            help="A setting and its values, as TOML: `client.lr=0.1,0.3`, `model.hidden=[64,32],[128]`. Repeat it for "
+            "every combination.",
+        ),
     ],
     algorithms: Algorithms = "",
     seeds: Seeds = None,
@@ -93,15 +104,19 @@ def sweep(
 ) -> None:
     """Run an experiment for every value of a setting, or every combination of several; then as `fedcm compare`.
 
+    Runs have the setting in their names. What is there already is used again, whatever it is called; a run with other
+    settings is never written over.
+
     Example: `fedcm sweep experiments/demo.toml --over algorithm.alpha=0.03,0.1,0.3 --over client.lr=0.05,0.1`
     """
     from fedcm.grid import runs_of
+    from fedcm.run_names import sweep_title
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     settings = options.changes(settings, seed, compile, device, precision)
     runs = runs_of(experiment, settings, algorithms=names, seeds=seeds, over=over)
     how = How(runs_dir, data_dir, workers, track, only, fresh, dry_run, as_json)
-    drive_series(runs, f"{experiment.stem}-sweep", how)
+    drive_series(runs, sweep_title(experiment.stem, over), how)
 
 
 def reproduce(

@@ -25,11 +25,11 @@ def run_in_turn(
         if task.over:
             continue
         mine = task.folder.is_of(launch.job)  # begun before a restart
-        if task.folder.experiment.is_file() and (mine or not task.fresh):
+        if task.folder.experiment.is_file() and (mine or task.archive is None):
             run = resume(task.folder.path, data_dir, say, stop_requested, launch=launch)
         else:
             where = task.folder.path.parent, task.run.name
-            run = begin(task.run.experiment, *where, data_dir, stop_requested, replace=task.fresh, launch=launch)
+            run = begin(task.run.experiment, *where, data_dir, stop_requested, archive=task.archive, launch=launch)
         try:
             rounds = shown(drive(run), run.rounds, run.first, title)
             for _ in tracked(rounds, run.folder, run.first, trackers):

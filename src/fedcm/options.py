@@ -77,7 +77,7 @@ Device = Annotated[
 Precision = Annotated[
     str | None,
     typer.Option(
-        metavar="float32|bf16",
+        metavar="float32|float64|bf16",
         help="Short for --set engine.precision=…: of the model's arithmetic.",
         show_default=False,
     ),

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from fedcm.data.partition import SPLITS
 from fedcm.refusal import Refused, nearest
 from fedcm.sampling import PARTICIPATION
 from fedcm.settings import toml_file
+from fedcm.toml_values import read_value, read_values, write_value
 
 Table = dict[str, Any]
 
@@ -107,31 +107,30 @@ def _parsed(setting: str) -> tuple[list[str], Any]:
     keys = path.strip().split(".")
     if not equals or not all(keys):
         raise Refused(f"--set takes path=value, such as client.lr=0.05, got {setting!r}")
-    return keys, _value(text.strip())
+    try:
+        return keys, read_value(text)
+    except Refused as refusal:
+        raise Refused(f"--set takes path=value: {refusal}") from None
 
 
-def parsed_values(setting: str) -> tuple[list[str], list[tuple[str, Any]]]:
-    """Of `path=value,value`: the path's keys, and each value with its text.
+def parsed_values(setting: str) -> tuple[list[str], list[Any]]:
+    """Of `path=value,value`: the path's keys, and the values, which differ.
 
-    >>> parsed_values("algorithm.alpha=0.1, 1")
-    (['algorithm', 'alpha'], [('0.1', 0.1), ('1', 1)])
+    >>> parsed_values("model.hidden=[64, 32], [128]")
+    (['model', 'hidden'], [[64, 32], [128]])
     """
     path, equals, text = setting.partition("=")
-    keys, texts = path.strip().split("."), [one.strip() for one in text.split(",")]
-    if not equals or not all(keys) or not all(texts) or len(set(texts)) < len(texts):
-        raise Refused(
-            f"--over takes path=value,value with values that differ, such as client.lr=0.1,0.3, got {setting!r}"
-        )
-    return keys, [(one, _value(one)) for one in texts]
-
-
-def _value(text: str) -> Any:
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise Refused(f"--over takes path=value,value, such as client.lr=0.1,0.3, got {setting!r}")
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"--set takes path=value, and the value cannot be read: {error}") from None
+        values = read_values(text)
+    except Refused as refusal:
+        raise Refused(f"--over takes path=value,value, such as client.lr=0.1,0.3, got {setting!r}: {refusal}") from None
+    texts = [write_value(value) for value in values]
+    if twice := next((one for one in texts if texts.count(one) > 1), None):
+        raise Refused(f"--over takes values that differ, and {setting!r} has {twice} twice")
+    return keys, values
 
 
 def _merge(table: Table, changes: Mapping[str, Any]) -> None:

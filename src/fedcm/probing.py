@@ -48,11 +48,13 @@ def setting_of(assembly: Assembly, alpha: float | None) -> Setting:
     sizes = [
         len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(min(plan.rounds, 500))
     ]
+    present = [size for size in sizes if size]
     steps = runner.steps(np.arange(min(plan.population, 10_000)))
     return Setting(
         rounds=plan.rounds,
         population=plan.population,
         cohort=float(np.mean(sizes)),
+        inverse_cohort=float(np.mean([1 / size for size in present])) if present else 1.0,
         empty=float(np.mean([size == 0 for size in sizes])),
         steps=float(steps.mean()),
         steps_least=int(steps.min()),

@@ -12,19 +12,17 @@ mode, training or eval, in which it comes.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, final
+from typing import Any, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedcm.algorithm import Vector
 from fedcm.data.dataset import Examples
 from fedcm.faults import note
+from fedcm.losses import Loss, cross_entropy
 from fedcm.modes import refuse_updated_statistics
 from fedcm.refusal import Refused
-
-Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, labels) -> mean loss, a scalar
 
 _PIECE = 500  # examples at a time where all of a client's data count
 
@@ -43,11 +41,11 @@ class Problem:
     def __init__(
         self,
         model: nn.Module,
-        loss: Loss = F.cross_entropy,
+        loss: Loss = cross_entropy,
         *,
         weight_decay: float = 0.0,
         clip: float | None = None,
-        precision: Literal["float32", "bf16"] = "float32",
+        autocast: bool = False,
     ) -> None:
         refuse_lazy(model)
         refuse_updated_statistics(model)
@@ -70,7 +68,7 @@ class Problem:
         self.device = self._parameters[0].device
         self._initial = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         self._bound: Vector | None = None
-        self._half = precision == "bf16"
+        self._half = autocast
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._compiled_size: int | None = None
 
@@ -143,11 +141,6 @@ class Problem:
             norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
             gradient.mul_((self.clip / norm).clamp(max=1.0))
         return gradient
-
-
-def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
-    """For labels that are numbers rather than classes."""
-    return F.mse_loss(outputs.reshape(labels.shape), labels)
 
 
 @final

@@ -25,6 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, final
 
+from fedcm.archive import move_to_archive, remove_if_empty
 from fedcm.atomic import flush, flush_folder, replacing, write_text
 from fedcm.checkpoint import save_tensors
 from fedcm.locks import is_held
@@ -35,11 +36,14 @@ _LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
 
 
 class Exists(Refused):
-    """A run of this name is there already."""
+    """Something of this name is there already."""
 
     def __init__(self, path: Path) -> None:
-        go_on = f"`fedcm resume {shlex.quote(str(path))}`"
-        super().__init__(f"the run {str(path)!r} exists already; go on with it by {go_on}, or give another --name")
+        go_on = f"go on with it by `fedcm resume {shlex.quote(str(path))}`, or give another --name"
+        if RunFolder(path).experiment.is_file():
+            super().__init__(f"the run {str(path)!r} exists already; {go_on}")
+        else:
+            super().__init__(f"{str(path)!r} is there already, and is no run; give another --name or --runs-dir")
 
 
 @final
@@ -57,20 +61,23 @@ class RunFolder:
         self._lock: int | None = None
 
     @classmethod
-    def create(cls, path: Path, experiment: str, provenance: dict[str, Any], *, replace: bool = False) -> "RunFolder":
-        """Appears whole and locked, or not at all. One that is there already is refused, or replaced if so asked."""
+    def create(
+        cls, path: Path, experiment: str, provenance: dict[str, Any], *, archive: Path | None = None
+    ) -> "RunFolder":
+        """Appears whole and locked, or not at all. A run that is there already is moved to the archive if one is given,
+        and refused otherwise."""
         path.parent.mkdir(parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         folder = cls(making)
-        old, placed = making / ".old", False
+        before, placed = None, False
         try:
             write_text(folder.experiment, experiment)
             write_text(folder.provenance, json.dumps(provenance, indent=2) + "\n")
             making.chmod(0o755)
             folder.lock()
-            if replace and RunFolder(path).experiment.is_file():
+            if archive is not None and RunFolder(path).experiment.is_file():
                 with RunFolder(path).locked():
-                    path.rename(old)
+                    before = move_to_archive(path, archive)
             making.rename(path)  # fails where a folder with anything in it is
             placed = True
             flush_folder(path.parent)
@@ -78,13 +85,14 @@ class RunFolder:
             folder.unlock()
             if placed:
                 path.rename(making)
-            if old.exists():
-                old.rename(path)
+            if before is not None:
+                before.rename(path)
+            if archive is not None:
+                remove_if_empty(archive)
             shutil.rmtree(making, ignore_errors=True)
             if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise Exists(path) from None
             raise
-        shutil.rmtree(path / ".old", ignore_errors=True)
         created = cls(path)
         created._lock = folder._lock
         return created
@@ -134,7 +142,12 @@ class RunFolder:
                 raise ValueError
             return read
         except ValueError:
-            raise Refused(f"{str(self.metrics)!r} is damaged: every line must be JSON; start the run anew") from None
+            raise Refused(f"{str(self.metrics)!r} is damaged: every line must be JSON; {self._begin_anew}") from None
+
+    @property
+    def _begin_anew(self) -> str:
+        """In another folder: what is in this one stays."""
+        return f"start the run anew with `fedcm run {shlex.quote(str(self.experiment))}`"
 
     def keep_metrics(self, rounds: int) -> None:
         """Cut back to what a checkpoint stands on, which was on the disk before it."""
@@ -142,7 +155,7 @@ class RunFolder:
         if [line["round"] for line in lines] != list(range(rounds)):
             raise Refused(
                 f"{str(self.metrics)!r} must hold rounds 0 to {rounds - 1}, which the checkpoint stands on, and does "
-                "not; start the run anew"
+                f"not; {self._begin_anew}"
             )
         write_text(self.metrics, "".join(map(_line, lines)))
 
@@ -193,7 +206,7 @@ class RunFolder:
                 raise ValueError("it has no checksums of the data")
             return provenance
         except (OSError, ValueError) as error:
-            raise Refused(f"{str(self.provenance)!r} cannot be read ({error}); start the run anew") from None
+            raise Refused(f"{str(self.provenance)!r} cannot be read ({error}); {self._begin_anew}") from None
 
 
 def runs_in(folder: Path, *, nested: bool = False) -> list[RunFolder]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fedcm.algorithm import Algorithm
@@ -16,7 +15,8 @@ from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.evaluate import PIECE, evaluating
 from fedcm.faults import describe
-from fedcm.problem import Problem, squared_error
+from fedcm.losses import example_losses
+from fedcm.problem import Problem
 from fedcm.refusal import Refused
 from fedcm.sampling import PARTICIPATION
 from fedcm.training import Plan
@@ -134,7 +134,7 @@ def _try_loss(problem: Problem, outputs: Any, some: Examples, classes: int | Non
         with torch.enable_grad(), problem.arithmetic():
             found = loss(outputs, some.labels)
     except Exception as error:
-        if loss in (F.cross_entropy, squared_error):  # which fail on what they are given
+        if example_losses(loss) is not None:  # the default losses fail on what they are given
             raise Refused(
                 f"the model {type(problem.model).__name__} must give {classes or 1} outputs per example, and gave "
                 f"{_described(outputs)} for {_count(some)}, on which {name} failed: {describe(error)}"
@@ -145,6 +145,25 @@ def _try_loss(problem: Problem, outputs: Any, some: Examples, classes: int | Non
         ) from error
     if not (isinstance(found, Tensor) and found.numel() == 1):
         raise Refused(f"the loss {name} must give one number, a tensor of one element, got {_described(found)}")
+    _refuse_broadcast(problem, name, found, outputs, some.labels)
+
+
+def _refuse_broadcast(problem: Problem, name: str, found: Tensor, outputs: Any, labels: Tensor) -> None:
+    """Refuse a loss that subtracts labels (b,) from outputs (b, 1), or the reverse: it would compare every output with
+    every label."""
+    if not isinstance(outputs, Tensor) or outputs.shape == labels.shape or outputs.numel() != labels.numel():
+        return
+    try:
+        with problem.arithmetic():
+            alike = problem.loss(outputs.reshape(labels.shape), labels)
+    except Exception:  # the loss asks for the shapes as they are
+        return
+    if not torch.allclose(alike, found, rtol=1e-3):
+        raise Refused(
+            f"the loss {name} gives {found.item():.6g} for outputs {tuple(outputs.shape)} and labels "
+            f"{tuple(labels.shape)}, and {alike.item():.6g} if both have the labels' shape: it broadcasts one over the "
+            "other; give outputs and labels of one shape"
+        )
 
 
 def _try_gradient(problem: Problem, some: Examples) -> None:

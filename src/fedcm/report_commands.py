@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,11 +57,14 @@ def report(
         print(f"report: {_written(found, paths, output)}")
 
 
-def write_report(paths: Sequence[Path], data_dir: Path | None, output: Path) -> Path:
-    """The page, with its figures and tables beside it."""
+def write_report(
+    paths: Sequence[Path], data_dir: Path | None, output: Path, cells: Mapping[Path, dict[str, Any]]
+) -> Path:
+    """The page, with its figures and tables beside it. `cells` say where in a table the runs stand, in place of what
+    their own files say."""
     from fedcm.report.finding import Found
 
-    return _written(Found(data_dir), paths, output)
+    return _written(Found(data_dir, cells), paths, output)
 
 
 def _written(found: Any, paths: Sequence[Path], output: Path) -> Path:

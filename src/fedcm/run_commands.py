@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from fedcm import options
+from fedcm.confirmation import agree_on_archive
 from fedcm.parent import when_parent_is_gone
 from fedcm.progress import say
 from fedcm.refusal import Refused
@@ -34,7 +35,17 @@ def run(
     precision: options.Precision = None,
     track: options.Track = None,
     diagnose: options.Diagnose = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Replace a run of the same name.")] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh",
+            help="Run it under the same name again; the run of that name is moved to `archive` in the runs' folder. "
+            "On a terminal it asks.",
+        ),
+    ] = False,
+    archive: Annotated[
+        Path | None, typer.Option(hidden=True, help="Where --fresh moves a run, for a series that has asked already.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Run an experiment. docs/experiments.md lists every setting; an unknown one is answered with the known ones.
@@ -43,19 +54,28 @@ def run(
     """
     from fedcm.experiment import load
     from fedcm.record import begun_by
-    from fedcm.starting import begin
+    from fedcm.starting import begin, default_name
+    from fedcm.torchrun import launched
     from fedcm.trackers import named
 
+    changes = options.changes(settings, seed, compile, device, precision)
+    if fresh and archive is None and not launched():
+        archive = agree_on_archive(runs_dir, [name or default_name(load(experiment, changes))])
     with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
         trackers = named(track or ())
-        chosen = load(experiment, options.changes(settings, seed, compile, device, precision))
+        chosen = load(experiment, changes)
         size = crew_size(workers, launch, chosen.engine.device)
         folder = begun_by(launch.job, runs_dir) if launch is not None else None
         if folder is not None:
             code = _go_on(folder, data_dir, stopping, size, launch, trackers, diagnose)
         else:
-            started = begin(chosen, runs_dir, name, data_dir, stopping, replace=fresh, workers=size, launch=launch)
+            if fresh:
+                name = name or default_name(chosen)
+                archive = archive or agree_on_archive(runs_dir, [name])
+            started = begin(chosen, runs_dir, name, data_dir, stopping, archive=archive, workers=size, launch=launch)
             folder = started.folder
+            if archive is not None and (archive / folder.name).is_dir():
+                say(f"the run that was {folder.path} is {archive / folder.name} now")
             say(f"run {folder.path}")
             if started.assembly.measured:
                 engine = started.assembly.experiment.engine

@@ -17,17 +17,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from fedcm.algorithms.lookup import algorithm_name
+from fedcm.cells import note_cell
 from fedcm.executors.executor import Stopped
-from fedcm.experiment import Experiment, read, resolved, to_toml
+from fedcm.experiment import Experiment, read, to_toml
 from fedcm.faults import debugging
 from fedcm.grid import GridRun
+from fedcm.labels import write_label
 from fedcm.overrides import read_table
 from fedcm.parent import for_children
+from fedcm.placement import other_settings, place_again, place_all
 from fedcm.record import RunFolder
-from fedcm.refusal import Refused
 
 _LOOK = 0.2  # seconds between looks at what the processes have done
 _REFUSED = 2  # the exit code
@@ -40,11 +42,13 @@ class Task:
 
     run: GridRun
     folder: RunFolder
-    fresh: bool = False
+    archive: Path | None = None  # where the run goes that is there already; without it that one is used again
+    remark: str = ""  # on its folder
     done: int = 0  # rounds
     state: str = "missing"  # stopped, locked, running, finished, diverged, failed
     why: str = ""  # it failed
     _read: int = field(default=0, repr=False)
+    _before: int | None = field(default=None, repr=False)  # the folder that goes to the archive, by its inode
 
     @property
     def rounds(self) -> int:
@@ -54,8 +58,18 @@ class Task:
     def over(self) -> bool:
         return self.state in ("finished", "diverged", "failed")
 
+    def remember_before(self) -> None:
+        """A run that is about to go to the archive says nothing of the one that takes its place."""
+        self._before = _inode(self.folder.path) if self.archive is not None else None
+
+    @property
+    def is_begun(self) -> bool:
+        return self._before is None or _inode(self.folder.path) != self._before
+
     def look(self) -> None:
         """Count the rounds on the disk; only what is new is read."""
+        if not self.is_begun:
+            return
         try:
             with self.folder.metrics.open("rb") as file:
                 size = file.seek(0, 2)
@@ -69,11 +83,18 @@ class Task:
         self.done += new.count(b"\n")
 
 
-def tasks_of(runs: Sequence[GridRun], runs_dir: Path, *, fresh: bool = False) -> list[Task]:
-    """What there is to do; a folder that holds a run with other settings is refused, unless all begin anew."""
-    tasks = [Task(run, RunFolder(runs_dir / run.name), fresh) for run in runs]
-    if fresh:
-        return tasks
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def tasks_of(runs: Sequence[GridRun], runs_dir: Path, *, archive: Path | None = None) -> list[Task]:
+    """What there is to do. With an archive all begin anew, by their own names."""
+    if archive is not None:
+        return [Task(run, RunFolder(runs_dir / run.name), archive) for run in runs]
+    tasks = [Task(place.run, place.folder, remark=place.remark) for place in place_all(runs, runs_dir)]
     for task in tasks:
         _read_folder(task)
     return tasks
@@ -81,7 +102,6 @@ def tasks_of(runs: Sequence[GridRun], runs_dir: Path, *, fresh: bool = False) ->
 
 def _read_folder(task: Task) -> None:
     """How far the task is by its folder alone."""
-    refuse_other_settings(task.folder, task.run.experiment)
     summary = task.folder.read_summary()
     if summary is not None:
         task.state, task.done, task.why = summary["outcome"], task.rounds, summary.get("reason", "")
@@ -90,6 +110,18 @@ def _read_folder(task: Task) -> None:
         task.look()
     else:
         task.state = "missing"
+
+
+def note_cells(tasks: Sequence[Task]) -> None:
+    """A run that was made for another cell belongs to this one too."""
+    for task in tasks:
+        if task.state != "missing" and task.archive is None:
+            there = read(read_table(task.folder.experiment))
+            note_cell(task.folder.path, cell_of(there), cell_of(task.run.experiment))
+
+
+def cell_of(experiment: Experiment) -> dict[str, Any]:
+    return experiment.cell.model_dump(exclude_none=True)
 
 
 def run_all(
@@ -104,6 +136,10 @@ def run_all(
 ) -> Iterator[Task | None]:
     """Run what is left, `jobs` at a time with so many workers each; gives each task that is over, and None between."""
     waiting, active = [task for task in tasks if not task.over], {}
+
+    def is_free(task: Task) -> bool:
+        return _is_free(task, [other.folder.name for other in tasks if other is not task], tell)
+
     with tempfile.TemporaryDirectory(prefix="fedcm-") as scratch:
         try:
             while waiting or active:
@@ -112,7 +148,7 @@ def run_all(
                 for task in list(waiting):
                     if len(active) == jobs:
                         break
-                    if _is_free(task, tell):
+                    if is_free(task):
                         waiting.remove(task)
                         if task.over:
                             yield task  # whoever had it locked brought it to its end
@@ -122,8 +158,8 @@ def run_all(
                     task.look()
                     if child.process.poll() is not None:
                         del active[id(task)]
-                        if child.process.returncode == _REFUSED and not _is_free(task, tell):
-                            waiting.append(task)  # another process was there first
+                        if child.process.returncode == _REFUSED and _was_taken(task, is_free):
+                            waiting.append(task)
                             continue
                         _ended(task, child, tell)
                         yield task
@@ -133,21 +169,29 @@ def run_all(
             _stop([child for _, child in active.values()])
 
 
-def _is_free(task: Task, tell: Callable[[str], None]) -> bool:
+def _is_free(task: Task, others: Sequence[str], tell: Callable[[str], None]) -> bool:
     """May the task be begun? What another process has locked is told once; what it left by now is looked at."""
+    if task.archive is None and task.folder.experiment.is_file() and other_settings(task.folder, task.run.experiment):
+        place = place_again(task.run, task.folder.path.parent, others)
+        task.run, task.folder = place.run, place.folder
+        if place.remark:
+            tell(place.remark)
     if task.folder.is_locked():
         if task.state != "locked":
             tell(f"{task.run.name} is in progress in another process; waiting for that to end")
         task.state = "locked"
         return False
-    if task.fresh:
+    if task.archive is not None:
         task.state = "missing"
-        return True
-    try:
+    else:
         _read_folder(task)
-    except Refused as refusal:
-        task.state, task.why = "failed", str(refusal)
     return True
+
+
+def _was_taken(task: Task, is_free: Callable[[Task], bool]) -> bool:
+    """Was another process first with a run by this name, of whatever experiment?"""
+    before = task.folder.path
+    return not is_free(task) or task.folder.path != before
 
 
 @dataclass(frozen=True)
@@ -164,9 +208,10 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
         described = scratch / f"{task.run.name}.toml"
         described.write_text(to_toml(task.run.experiment), encoding="utf-8")
         words += ["run", str(described), "--name", task.run.name, "--runs-dir", str(task.folder.path.parent)]
-        words += ["--fresh"] if task.fresh else []
+        words += ["--fresh", "--archive", str(task.archive)] if task.archive is not None else []
     words += [word for name in track for word in ("--track", name)]
     words += ["--workers", str(workers)] + ([] if data_dir is None else ["--data-dir", str(data_dir)])
+    task.remember_before()
     said = scratch / f"{task.run.name}.txt"
     with said.open("wb") as file:
         process = subprocess.Popen(
@@ -182,7 +227,7 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
 
 
 def _ended(task: Task, child: _Child, tell: Callable[[str], None]) -> None:
-    summary = task.folder.read_summary()
+    summary = task.folder.read_summary() if task.is_begun else None
     if summary is not None and child.process.returncode in (0, 1):
         task.state, task.done = summary["outcome"], task.rounds
         task.why = summary.get("reason", "")
@@ -207,24 +252,13 @@ def _stop(children: Sequence[_Child]) -> None:
             child.process.wait()
 
 
-def refuse_other_settings(folder: RunFolder, experiment: Experiment) -> None:
-    if not folder.experiment.is_file():
-        return
-    there, here = resolved(read(read_table(folder.experiment))), resolved(experiment)
-    here["engine"] |= {key: there["engine"][key] for key, value in here["engine"].items() if value == "auto"}
-    if differing := [key for key in here if key != "cell" and here[key] != there.get(key)]:
-        raise Refused(
-            f"the run {str(folder.path)!r} has other settings ({', '.join(differing)}); run all anew with --fresh, or "
-            "use another --runs-dir"
-        )
-
-
 def short_names(tasks: Sequence[Task]) -> dict[str, str]:
     """What to call the runs beside each other: the algorithm, with whatever else differs."""
     several = len({task.run.experiment.seed for task in tasks}) > 1
     names = {}
     for task in tasks:
         experiment = task.run.experiment
-        words = [*experiment.cell.labels.values(), algorithm_name(experiment.algorithm)]
+        words = [write_label(axis, text) for axis, text in experiment.cell.labels.items() if axis != "seed"]
+        words.append(algorithm_name(experiment.algorithm))
         names[task.run.name] = " ".join([*words, f"seed {experiment.seed}"] if several else words)
     return names if len(set(names.values())) == len(names) else {task.run.name: task.run.name for task in tasks}

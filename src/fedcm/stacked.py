@@ -4,11 +4,9 @@ Clients of unequal sizes are padded and every example carries its weight, 1/b in
 a client that has done its K_i steps stands still. So each row moves as the client would alone, to rounding.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
@@ -16,14 +14,13 @@ from fedcm.algorithm import Algorithm, Gradient, LocalRun, Vector
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import Pick
 from fedcm.faults import describe
+from fedcm.losses import Loss, example_losses
 from fedcm.modes import uses_batch_statistics
-from fedcm.problem import Problem, squared_error
+from fedcm.problem import Problem
 from fedcm.refusal import Refused
 from fedcm.replay import Replayed
 
 _SAME = 0.05  # of a gradient's norm: far above rounding, bfloat16's too, and far below what mixing examples does
-
-ExampleLosses = Callable[[Tensor, Tensor], Tensor]  # (outputs, labels) -> one loss an example
 
 
 class StackResult(NamedTuple):
@@ -40,9 +37,8 @@ class StackedProblem:
     """The same problem as a function of a stack of vectors."""
 
     def __init__(self, problem: Problem) -> None:
-        refuse_unstackable(problem)
+        self._losses = refuse_unstackable(problem)
         self.problem = problem
-        self._losses = _PER_EXAMPLE[problem.loss]
         named = [(name, p) for name, p in problem.model.named_parameters() if p.requires_grad]
         self._names = [name for name, _ in named]
         self._shapes = [p.shape for _, p in named]
@@ -80,7 +76,8 @@ def work_stacked(
     weights; `pick` gives the examples at indices (C, n)."""
     indices, weights = batches[0], batches[1].to(sent.params)
     clients, steps = len(sizes), (weights[:, :, :1] > 0).sum(1).to(sent.params)
-    params = sent.params.expand(clients, -1).clone()
+    start = sent.params.expand(clients, -1)
+    params, total = start.clone(), torch.zeros_like(start, memory_format=torch.contiguous_format)
     losses = params.new_zeros(clients)
     together = int(steps.min())  # from here on some stand still
     with torch.no_grad():
@@ -91,12 +88,14 @@ def work_stacked(
                 direction = direction.add(params, alpha=step_decay)
             if k >= together:
                 direction = direction * (steps > k)
-            params.sub_(direction, alpha=client_lr)
+            total += direction
+            torch.sub(start, total, alpha=client_lr, out=params)
             if here.loss is not None:
                 losses += here.loss  # 0 for who stands still: all of its weights are
         run = LocalRun(
-            start=sent.params.expand(clients, -1),
+            start=start,
             end=params,
+            direction_sum=total,
             steps=steps,
             client_lr=client_lr,
             full_gradient=_over_everything(stacked, pick, sizes),
@@ -131,8 +130,10 @@ class _Batch:
         return gradient
 
 
-def refuse_unstackable(problem: Problem) -> None:
-    if problem.loss not in _PER_EXAMPLE:
+def refuse_unstackable(problem: Problem) -> Loss:
+    """The problem's loss example by example, which a stack needs."""
+    losses = example_losses(problem.loss)
+    if losses is None:
         raise Refused("clients can be stacked with cross-entropy or squared error only; set engine.stack = 1")
     for name, module in problem.model.named_modules():
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.training:
@@ -142,6 +143,7 @@ def refuse_unstackable(problem: Problem) -> None:
                 f"a model with statistics of each batch ({type(module).__name__} at {name or 'its root'!r}) cannot be "
                 "stacked, because the examples that fill up a stack would enter them; set engine.stack = 1"
             )
+    return losses
 
 
 def refuse_other_in_stack(problem: Problem, data: Examples) -> None:
@@ -172,16 +174,3 @@ def refuse_other_in_stack(problem: Problem, data: Examples) -> None:
             f"the model {name} takes other steps in a stack of clients than alone, because an example's output depends "
             "on the others of its batch; set engine.stack = 1"
         )
-
-
-def _cross_entropies(outputs: Tensor, labels: Tensor) -> Tensor:
-    if outputs.dim() > 2:
-        return F.cross_entropy(outputs, labels, reduction="none")
-    return outputs.logsumexp(-1) - outputs.gather(-1, labels[:, None])[:, 0]  # vmap takes the other apart, slower
-
-
-def _squared_errors(outputs: Tensor, labels: Tensor) -> Tensor:
-    return (outputs.reshape(labels.shape) - labels).square()
-
-
-_PER_EXAMPLE: dict[Any, ExampleLosses] = {F.cross_entropy: _cross_entropies, squared_error: _squared_errors}

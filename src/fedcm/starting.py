@@ -56,12 +56,13 @@ def begin(
     data_dir: Path | None = None,
     stop_requested: Asked = lambda: False,
     *,
-    replace: bool = False,
+    archive: Path | None = None,
     workers: int = 1,
     launch: Launch | None = None,
     put_together: PutTogether = assemble,
 ) -> Run:
-    """A new run: everything is made and checked before its folder appears (or replaces one of the same name).
+    """A new run: everything is made and checked before its folder appears. A run of the same name is moved to `archive`
+    then, if that is given.
 
     It is shared out over so many workers on this machine, or over the processes of a launch.
     """
@@ -77,7 +78,7 @@ def begin(
     while True:
         path = runs_dir / (name or free_name(runs_dir, default_name(experiment)))
         try:
-            folder = RunFolder.create(path, *texts, replace=replace)
+            folder = RunFolder.create(path, *texts, archive=archive)
             break
         except Exists:
             if name is not None:

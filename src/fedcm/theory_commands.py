@@ -1,19 +1,16 @@
 """`fedcm theory …`: the convergence theorem, measured."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fedcm.options import AsJson
 from fedcm.progress import say
 from fedcm.refusal import Refused
-
-if TYPE_CHECKING:
-    from fedcm.theory.rates import Row
 
 theory_app = typer.Typer(no_args_is_help=True, help="The convergence theorem of FedCM, measured (docs/theory.md).")
 
@@ -37,7 +34,8 @@ def rates(
 ) -> None:
     """Measure how fast the error falls, for FedCM, FedAvg, SCAFFOLD and FedDyn, against what is proven.
 
-    Error against rounds, local steps, clients a round, all clients, α and σ_g; slopes with 95 % intervals.
+    Error against rounds, local steps, clients a round, all clients, α and σ_g; slopes with 95 % intervals. And FedAvg's
+    error over FedCM's, where clients drift and in controls where they do not.
 
     Example: `fedcm theory rates --only strongly-convex --quick`
     """
@@ -46,23 +44,31 @@ def rates(
     from fedcm.theory.rates_figure import draw
     from fedcm.theory.rates_markdown import markdown
     from fedcm.theory.rates_table import as_json as row_as_json
-    from fedcm.theory.rates_table import printed, sheet
+    from fedcm.theory.rates_table import print_comparisons, printed, sheet
+    from fedcm.theory.ratios import compare
+    from fedcm.theory.ratios_figure import draw_ratios
     from fedcm.theory.shared_out import measured
 
     experiments, folder = chosen(only or [], quick), _writable(output)
     with _bar(sum(cost(point) for experiment in experiments for point in experiment.points)) as bar:
         rows = measured(experiments, quick, bar)
-    records = json.dumps([row_as_json(row) for row in rows], indent=1, ensure_ascii=False, allow_nan=False)
+    compared = compare(rows)
+    records = json.dumps([row_as_json(row, compared) for row in rows], indent=1, ensure_ascii=False, allow_nan=False)
     texts = {"json": records + "\n", "md": markdown(rows), "csv": sheet(rows).csv(), "tex": sheet(rows).latex()}
     for suffix, text in texts.items():
         write_text(folder / f"theory-rates.{suffix}", text)
-    clients, others = _split(rows)
+    clients = [row for row in rows if row.experiment.varied == "N"]
+    others = [row for row in rows if row.experiment.steps != "averaging"]
     groups = {"theory-rates": others, "theory-clients": clients}
     pictures = [path for name, own in groups.items() if own for path in draw(own, folder, name)]
+    by_horizon = [one for one in compared if one.fedcm.experiment.varied == "T"]
+    if by_horizon:
+        pictures += draw_ratios(by_horizon, folder, "theory-momentum")
     if as_json:
         print(records)
     else:
         printed(rows)
+        print_comparisons(compared)
         print(f"tables: {folder / 'theory-rates.md'}; pictures: {', '.join(map(str, pictures))}")
 
 
@@ -81,12 +87,6 @@ def _writable(output: str) -> Path:
         reason = error.strerror or str(error)
         raise Refused(f"-o needs a folder that can be written, got {output} ({reason}); give another") from None
     return folder
-
-
-def _split(rows: Sequence["Row"]) -> tuple[list["Row"], list["Row"]]:
-    """Those over the number of clients, and all others."""
-    clients = [row for row in rows if row.experiment.varied == "N"]
-    return clients, [row for row in rows if row.experiment.varied != "N"]
 
 
 @contextmanager

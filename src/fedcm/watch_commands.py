@@ -109,7 +109,9 @@ def fetch(
     run: RunName,
     kit: AdminKit,
     runs_dir: options.RunsDir = Path("runs"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Replace a run of the same name.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Move a run of the same name to `archive` in the runs' folder.")
+    ] = False,
 ) -> None:
     """Fetch a run that is over: its metrics, its summary and the trained model, as a run's folder like any other.
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, final
 
-import torch.nn.functional as F
 from torch import nn
 
 from fedcm.algorithm import Algorithm
@@ -13,8 +12,9 @@ from fedcm.data.federated import FederatedData
 from fedcm.device import this_device
 from fedcm.executors.runner import ClientRunner
 from fedcm.experiment import Client, Engine, Server, refuse_unequal_weights
+from fedcm.losses import Loss, cross_entropy, look_one_hot, squared_error
 from fedcm.modes import warn_of_eval_mode
-from fedcm.problem import Loss, Problem, squared_error
+from fedcm.problem import Problem
 from fedcm.refusal import Refused
 from fedcm.rehearsal import refuse_failing_algorithm, refuse_lone_examples, refuse_unusable_cohorts, rehearse
 from fedcm.sampling import FixedSize, Participation
@@ -54,17 +54,24 @@ def wire(
             f"participation must be at most {data.population} clients, all there are, got {participation.clients}"
         )
     in_loss = client.weight_decay_at == "loss"
-    default = F.cross_entropy if data.classes is not None else squared_error
+    default = cross_entropy if data.classes is not None else squared_error
     decay = client.weight_decay if in_loss else 0.0
     warn_of_eval_mode(model)
     model = model.to(this_device(engine.device))
-    problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip, precision=engine.precision)
+    if engine.precision == "float64":
+        model = model.double()
+    problem = Problem(model, loss or default, weight_decay=decay, clip=client.clip, autocast=engine.precision == "bf16")
     schedule = Schedule(client.lr, client.lr_decay, server.lr)
     plan = Plan(rounds, data.population, participation, schedule, seed, evaluate_every)
     refuse_unusable_cohorts(plan)
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
     ready = data.ready_for(problem.dtype, problem.device)
     first = ready.client(0)
+    if loss is None and data.classes is None and look_one_hot(first.labels):
+        raise Refused(
+            f"labels of floats are a regression, and these {tuple(first.labels.shape)} labels look one-hot; give their "
+            "argmax as integers, or a loss of your own"
+        )
     rehearse(problem, first, None if loss else data.classes)
     refuse_failing_algorithm(algorithm, problem)
     refuse_lone_examples(problem, first, ready, local_work)

@@ -46,11 +46,12 @@ def test_a_number_of_steps_goes_round_the_data_as_often_as_it_takes() -> None:
     assert len(drawn(LocalWork(batch_size=10, steps=2))) == 2
 
 
-@pytest.mark.parametrize("examples", [1, 4, 5, 6, 100])
-def test_the_count_is_what_is_drawn(examples: int) -> None:
+@pytest.mark.parametrize(("examples", "a_pass"), [(1, 1), (4, 1), (5, 1), (6, 2), (10, 2), (11, 3), (100, 20)])
+def test_the_count_is_what_is_drawn(examples: int, a_pass: int) -> None:
     data = Examples(torch.zeros(examples, 1), torch.zeros(examples))
-    for work in (LocalWork(5, epochs=2), LocalWork(5, steps=7)):
-        assert work.count(examples) == len(list(work.batches(data, 0, 0, 0)))
+    for work, steps in ((LocalWork(5, epochs=2), 2 * a_pass), (LocalWork(5, steps=7), 7), (LocalWork(5), a_pass)):
+        assert work.count(examples) == steps
+        assert len(list(work.batches(data, 0, 0, 0))) == steps
 
 
 @pytest.mark.parametrize("work", [LocalWork(5, epochs=2), LocalWork(5, steps=7), LocalWork(100, epochs=3)], ids=str)

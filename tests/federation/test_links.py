@@ -11,12 +11,15 @@ from fedcm.federation.frames import receive, send
 from fedcm.federation.links import packed, unpacked, wire_type
 
 
-@pytest.mark.parametrize(("link", "relative"), [("exact", 0.0), ("float16", 2**-11), ("bfloat16", 2**-8)])
-def test_a_vector_comes_back_within_the_links_precision(link: Link, relative: float) -> None:
+@pytest.mark.parametrize(
+    ("link", "kind", "relative"),
+    [("exact", np.float32, 0.0), ("float16", np.float16, 2**-11), ("bfloat16", np.uint16, 2**-8)],
+)
+def test_a_vector_comes_back_within_the_links_precision(link: Link, kind: type, relative: float) -> None:
     vector = torch.randn(1000, generator=torch.Generator().manual_seed(1))
     array = packed(vector, link)
     back = unpacked(array, link, torch.float32)
-    assert array.dtype == wire_type(link, torch.float32)
+    assert array.dtype == wire_type(link, torch.float32) == kind
     assert array.nbytes == (4000 if link == "exact" else 2000)
     assert ((back - vector).abs() <= relative * vector.abs() + 2**-25).all()
     assert torch.equal(back, vector) == (link == "exact")

@@ -165,14 +165,16 @@ class Federation:
 
     def _local(self, client: int, round: Round, sent: Any, kept: Any) -> tuple[Any, Any, Local]:
         params: Vector = sent.params.clone()
+        total = torch.zeros_like(params)
         gradients: list[Vector] = []
         for step in range(self.steps[client]):
             gradient = self.minibatch(client, round.index, step)
             gradients.append(gradient(params))
-            params = params - round.client_lr * self.direction(gradient, params, sent, kept)
+            total = total + self.direction(gradient, params, sent, kept)
+            params = sent.params - round.client_lr * total
         steps = torch.tensor([self.steps[client]], dtype=params.dtype)
         full_gradient = Minibatch(self.clients[client], torch.zeros_like(params), self.weight_decay, self.clip)
-        run = LocalRun(sent.params, params, steps, round.client_lr, full_gradient)
+        run = LocalRun(sent.params, params, total, steps, round.client_lr, full_gradient)
         report, kept = self.report(run, sent, kept)
         return report, kept, Local(gradients, params)
 

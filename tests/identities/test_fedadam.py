@@ -22,10 +22,6 @@ def test_it_is_adam_on_the_mean_movement(dtype: torch.dtype, betas: tuple[float,
     check_adam(partial(FedAdam(*betas, tau=tau), dtype))
 
 
-def test_the_papers_defaults_are_the_defaults() -> None:
-    assert (FedAdam().beta1, FedAdam().beta2) == (0.9, 0.99)
-
-
 @pytest.mark.parametrize("tau", [1e-2, 1e-1])
 def test_the_first_step_is_uncorrected_and_from_a_second_moment_of_tau_squared(tau: float) -> None:
     """x_1 = x_0 − s·(1−β1)·d / (√(β2·τ² + (1−β2)·d²) + τ), written out for one known movement d."""

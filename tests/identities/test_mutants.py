@@ -110,7 +110,7 @@ class StepsOfClientZero(Federation):
 
 class RateOfRoundZero(Federation):
     def report(self, run: LocalRun, sent: Any, kept: Any) -> tuple[Any, Any]:
-        return super().report(replace(run, client_lr=self.client_lrs[0]), sent, kept)
+        return super().report(replace(run, direction_sum=run.moved / self.client_lrs[0]), sent, kept)
 
 
 class SendsTheLastTensorOnly(Federation):

@@ -14,7 +14,8 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.runner import ClientRunner
-from fedcm.problem import Problem, squared_error
+from fedcm.losses import squared_error
+from fedcm.problem import Problem
 from fedcm.sampling import Everyone, FixedSize, Participation
 from fedcm.schedule import Schedule
 from fedcm.training import Plan, training

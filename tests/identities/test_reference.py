@@ -80,6 +80,9 @@ ROWS = {
     "FedDyn": Row(
         FedDyn(0.3), lambda *a: reference.feddyn(*a, alpha=0.3), {"x": "params", "h": "correction"}, "correction"
     ),
+    "FedDyn, server rate 0.7": Row(
+        FedDyn(0.3), lambda *a: reference.feddyn(*a, alpha=0.3), {"x": "params", "h": "correction"}, "correction", 0.7
+    ),
 }
 
 

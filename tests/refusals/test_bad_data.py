@@ -18,6 +18,11 @@ def with_nan() -> np.ndarray:
     return x
 
 
+def one_hot(kind: type) -> dict[str, np.ndarray]:
+    classes = np.eye(4, dtype=kind)
+    return {"y_train": classes[np.arange(40) % 4], "y_test": classes[np.arange(8) % 4]}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     cases(
@@ -30,10 +35,11 @@ def with_nan() -> np.ndarray:
         ("a nan", {"x_train": with_nan()}, "features must be finite as float32, got nan in example 3"),
         ("an infinite label", {"y_train": np.full(40, np.inf)}, "labels must be finite"),
         ("lengths that differ", {"y_train": np.arange(39) % 4}, "must have the same length, got 40 and 39"),
-        ("negative labels", {"y_train": np.arange(40) % 4 - 1}, "labels must be 0 or more, got -1 at index 0"),
+        ("negative labels", {"y_train": np.arange(40) % 4 - 1}, "labels must be 0 or more, got -1"),
         ("identity numbers", {"y_train": np.arange(40) + 10**9}, "labels must be the classes' numbers"),
         ("labels past 63 bits", {"y_train": np.full(40, 2**64 - 1, np.uint64)}, "labels must be"),
-        ("one-hot labels", {"y_train": np.eye(4)[np.arange(40) % 4]}, "for one-hot labels give their argmax"),
+        ("one-hot labels", one_hot(float), "for one-hot labels give their argmax"),
+        ("whole one-hot labels", one_hot(int), "for one-hot labels give their argmax"),
         ("flat features", {"x_train": np.zeros(40)}, "features must be (examples, ...), got shape (40,)"),
         ("nothing", {"x_train": np.zeros((0, 6)), "y_train": np.zeros(0, int)}, "at least one example"),
         ("another test shape", {"x_test": np.zeros((8, 5), np.float32)}, "of one shape and kind"),

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedcm.algorithms import FedCM
 from fedcm.theory.averages import auxiliary
 from fedcm.theory.bounds import Setting, drift_bound, mean_gradient_bound, momentum_step_bound
-from fedcm.theory.draws import Draws, RoundDraws
+from fedcm.theory.draws import Draws
 from fedcm.theory.known_problem import KnownProblem
 from fedcm.theory.walk import StepSizes, Walk
 
@@ -229,5 +229,6 @@ def test_a_function_that_is_not_convex_breaks_it() -> None:
 
 
 def test_the_cohorts_of_the_expectation_are_all_there_are() -> None:
-    assert len(all_cohorts(5, 2)) == 10
-    assert RoundDraws(all_cohorts(5, 2), None).cohort.unique(dim=0).shape == (10, 2)
+    cohorts = all_cohorts(5, 2)
+    assert cohorts.unique(dim=0).shape == cohorts.shape == (10, 2)
+    assert (cohorts[:, 0] < cohorts[:, 1]).all()

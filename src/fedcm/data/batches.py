@@ -35,6 +35,16 @@ class LocalWork:
         """
         return self.steps if self.steps is not None else self.epochs * -(-examples // self.batch_size)
 
+    def passes(self, examples: int) -> list[list[int]]:
+        """The sizes of a round's minibatches, pass after pass over the client's examples; the last may be cut short.
+
+        >>> LocalWork(batch_size=50, steps=4).passes(120)
+        [[50, 50, 20], [50]]
+        """
+        whole = [min(self.batch_size, examples - start) for start in range(0, examples, self.batch_size)]
+        steps = self.count(examples)
+        return [whole[: steps - done] for done in range(0, steps, len(whole))]
+
     def batches(self, data: Examples, seed: int, round: int, client: int) -> Iterator[Examples]:
         for index in self.indices(data.size, seed, round, client, data.labels.device):
             yield Examples(at(data.features, index), data.labels.index_select(0, index))

@@ -12,7 +12,7 @@ from fedcm.refusal import Refused
 
 
 class Examples(NamedTuple):
-    """Features (n, ...) and labels (n,): images are (n, channels, height, width)."""
+    """Features (n, ...) and labels (n, ...): images are (n, channels, height, width)."""
 
     features: Tensor
     labels: Tensor
@@ -50,6 +50,9 @@ class Dataset:
             if examples is not None and not 0 < len(examples.features) == len(examples.labels):
                 lengths = f"{len(examples.features)} and {len(examples.labels)}"
                 raise Refused(f"{self.name}: the {part} features and labels must have the same length, got {lengths}")
+            if examples is not None and not examples.labels.is_floating_point() and examples.labels.min() < 0:
+                least = int(examples.labels.min())
+                raise Refused(f"{self.name}: the {part} labels must be class numbers from 0 on, got {least}")
         if self.owners is not None:
             if len(self.owners) != self.train.size:
                 raise Refused(f"{self.name}: every training example must have one owner, got {len(self.owners)} owners")

@@ -21,7 +21,8 @@ _MOST_CLASSES = 1_000_000  # a larger label is an identity number, not a class
 def examples(
     features: np.ndarray, labels: np.ndarray, where: str, *, channel_last: bool = True, copy: bool = True
 ) -> Examples:
-    """Features (n, ...) and labels (n,), checked; `where` begins each refusal. Float labels are a regression's.
+    """Features (n, ...) and labels (n, ...), checked; `where` begins each refusal. Labels keep their shape.
+    Float labels are a regression's.
 
     Without `copy` nobody else may hold the features: they are kept as they are where that can be."""
     x, y = _features(features, where, channel_last, copy or None), _labels(labels, where)
@@ -74,13 +75,8 @@ def _features(array: np.ndarray, where: str, channel_last: bool, copy: bool | No
 
 
 def _labels(array: np.ndarray, where: str) -> Tensor:
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise Refused(
-            f"{where}: labels must be one number an example, got shape {array.shape}"
-            + ("; for one-hot labels give their argmax" if array.ndim == 2 else "")
-        )
+    if array.ndim < 1 or 0 in array.shape[1:]:
+        raise Refused(f"{where}: labels must be (examples,) or (examples, ...), got shape {array.shape}")
     if array.dtype.kind == "f":
         numbers = array.astype(np.float32)
         _finite(numbers, "labels", where)
@@ -88,7 +84,8 @@ def _labels(array: np.ndarray, where: str) -> Tensor:
     if array.dtype.kind not in "iub":
         raise Refused(f"{where}: labels must be integers (or floats for a regression), got an array of {array.dtype}")
     if array.size and array.min() < 0:
-        raise Refused(f"{where}: labels must be 0 or more, got {array.min()} at index {int(array.argmin())}")
+        example = int(np.argwhere(array < 0)[0][0])
+        raise Refused(f"{where}: labels must be 0 or more, got {array.min()} (the first below 0 in example {example})")
     _fits(array, "labels", where)
     return torch.from_numpy(array.astype(np.int64))
 

@@ -137,12 +137,12 @@ def read_idx(file: Path, expected: IdxFile) -> np.ndarray:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             content = opened.read(size + 1)  # one more than there should be tells a file that is too long
     except (OSError, EOFError, zlib.error) as error:
-        raise Refused(f"{file} cannot be read: {error}; delete it and fetch it anew") from error
+        raise Refused(f"{file} cannot be read: {error}; move it away and fetch it anew") from error
     if len(content) != size or not content.startswith(header):
         got = "more" if len(content) > size else f"{len(content):,}" if len(content) < size else "another header"
         raise Refused(
             f"{file} must be an idx file of bytes of shape {expected.shape}, {size:,} bytes in all, got {got}; "
-            "delete it and fetch it anew"
+            "move it away and fetch it anew"
         )
     if md5(content) != expected.content_md5:
         raise Refused(

@@ -90,7 +90,7 @@ class DirichletByLabel:
         owned: list[list[np.ndarray]] = [[] for _ in range(self.clients)]
         for pool in _shuffled_classes(labels, draw):
             share = draw.dirichlet(np.full(self.clients, self.concentration))
-            cuts = np.rint(np.cumsum(share)[:-1] * len(pool)).astype(int).clip(0, len(pool))
+            cuts = np.rint(np.cumsum(share)[:-1] * len(pool)).astype(int)
             for part, piece in zip(owned, np.split(pool, cuts), strict=True):
                 part.append(piece)
         parts = [draw.permutation(np.concatenate(pieces)) for pieces in owned]
@@ -152,9 +152,9 @@ def by_owner(owners: np.ndarray) -> Parts:
 
 
 def label_counts(parts: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """(clients, classes): how many examples of each class each client holds."""
+    """(clients, classes): how many labels of each class each client holds."""
     classes = int(labels.max()) + 1
-    return np.stack([np.bincount(labels[part], minlength=classes) for part in parts])
+    return np.stack([np.bincount(labels[part].reshape(-1), minlength=classes) for part in parts])
 
 
 def _draw_classes(mass: np.ndarray, left: np.ndarray, draw: np.random.Generator) -> np.ndarray:

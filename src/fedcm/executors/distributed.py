@@ -71,7 +71,9 @@ class DistributedExecutor:
                 trouble, said = Trouble.FAILED, tell(error, where)
                 if self.group.rank:
                     self.group.alarm(said)
-        self.group.add_up(trouble, said, facts, mean.totals)
+        high_limbs = self.group.add_up(trouble, said, facts, mean.totals, mean.high_limbs)
+        for limb in mean.widen(high_limbs):
+            self.group.sum_(limb)
         if not len(cohort):
             return empty_round(cohort)
         self.states.commit(cohort, facts[:, 2].tolist())

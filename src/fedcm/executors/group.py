@@ -81,15 +81,16 @@ class Group:
         """All come here, and the gravest trouble of any is raised in all."""
         self.add_up(trouble, said, torch.zeros(0, dtype=torch.float64), [])
 
-    def add_up(self, trouble: Trouble, said: str, facts: Tensor, totals: list[Tensor]) -> None:
+    def add_up(self, trouble: Trouble, said: str, facts: Tensor, totals: list[Tensor], largest: int = 0) -> int:
         """Once a round: the gravest trouble of any process is raised in all; without any, facts and totals are summed.
+        Returns the greatest `largest` of any process.
 
         `facts` are float64 with every row filled in by one process and 0 in the others: as the integers that their bits
         are, they add up exactly, and go with the rest in one message.
         """
         message = said.encode()
-        board = torch.zeros((self.size, 2), dtype=torch.int64)
-        board[self.rank] = torch.tensor([trouble, len(message)])
+        board = torch.zeros((self.size, 3), dtype=torch.int64)
+        board[self.rank] = torch.tensor([trouble, len(message), largest])
         parts = [board, facts.view(torch.int64)]
         small = sum(total.numel() for total in totals) <= _SMALL and all(total.device.type == "cpu" for total in totals)
         self._sum_together([*parts, *totals] if small else parts)
@@ -98,6 +99,7 @@ class Group:
         if not small:
             for total in totals:
                 self.sum_(total)
+        return int(board[:, 2].max())
 
     def _sum_together(self, parts: list[Tensor]) -> None:
         """In place; a message costs more than the numbers in it, where they are few."""

@@ -87,7 +87,7 @@ class Authority:
         plan = self.plan
         party = refuse_unplanned(request, plan)
         if signed.exists() and not _answers(signed, party):
-            raise Refused(f"{str(signed)!r} is there already; give another place with -o, or remove it")
+            raise Refused(f"{str(signed)!r} is there already; give another place with -o")
         write_text(self._profile, _profile(plan))
         asked = self.folder / f".{secrets.token_hex(6)}.request.zip"
         making = signed.absolute().with_name(f".{secrets.token_hex(6)}.signed.zip")

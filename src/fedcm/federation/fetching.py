@@ -3,8 +3,10 @@
 import shutil
 from pathlib import Path
 
+from fedcm.archive import move_to_archive, new_archive
 from fedcm.federation.admin import Admin, downloaded
 from fedcm.federation.outcome import RESULT
+from fedcm.progress import say
 from fedcm.refusal import Refused
 
 
@@ -15,17 +17,23 @@ def fetched(admin: Admin, job: str, run: str, runs_dir: Path, *, fresh: bool) ->
         if not found:
             raise Refused(f"the run {run!r} has no result yet; `fedcm federation status {run}` tells how it stands")
         if place.exists() and not fresh:
-            raise Refused(f"{str(place)!r} is there already; give another --runs-dir, or --fresh to replace it")
-        runs_dir.mkdir(parents=True, exist_ok=True)
-        making, old = runs_dir / f".{run}.fetched", runs_dir / f".{run}.before"
-        for leftover in (making, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-        shutil.copytree(found[0], making)
-        if place.exists():
-            place.rename(old)
-        making.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
+            raise Refused(
+                f"{str(place)!r} is there already; give another --runs-dir, or --fresh to move it to the archive there"
+            )
+        install_fetched(found[0], place)
     return place
+
+
+def install_fetched(found: Path, place: Path) -> None:
+    """What was there before, fetched when the run was not as far or by another federation, goes to the archive."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    making = place.with_name(f".{place.name}.fetched")
+    shutil.rmtree(making, ignore_errors=True)
+    shutil.copytree(found, making)
+    if place.exists():
+        before = move_to_archive(place, new_archive(place.parent))
+        say(f"the run that was {place} is {before} now")
+    making.rename(place)
 
 
 def refuse_other_run(place: Path) -> None:

@@ -27,7 +27,7 @@ def look_at_data(kit: Kit, settings: SiteSettings) -> Generator[Finding, None, D
     if data.classes is None:
         labelled = "labels are numbers"
     else:
-        counts = torch.bincount(labels.long(), minlength=data.classes)
+        counts = torch.bincount(labels.long().reshape(-1), minlength=data.classes)
         labelled = f"{data.classes} classes with {int(counts.min())} to {int(counts.max())} examples"
     shape = "×".join(map(str, features.shape[1:])) or "one number"
     yield good("data", f"{data.train.size} examples of {shape} {kind}, {labelled}")

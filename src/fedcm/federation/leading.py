@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedcm.archive import new_archive
 from fedcm.assembly import Assembly, assemble_on
 from fedcm.data.dataset import Examples
 from fedcm.experiment import Checkpoints, Data, Engine, Experiment
@@ -61,7 +62,8 @@ def lead(
         noted = Noted(id=secrets.token_hex(16), by=begun.by, sites=sites, terms=terms)
         together, place = _on(noted, held_out, sizes), begun.kit / RUNS
         chosen = at_server(experiment)
-        run = begin(chosen, place, begun.name, None, stop_requested, replace=True, put_together=together)
+        archive = new_archive(place)  # for one that ended before it began
+        run = begin(chosen, place, begun.name, None, stop_requested, archive=archive, put_together=together)
         write_noted(begun.path, noted)
         say(f"run {begun.name} begins with {len(sites)} sites: {', '.join(sites)}")
     has_it()

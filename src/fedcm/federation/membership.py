@@ -25,8 +25,8 @@ def ask(kit: Path, party: Party, invitation: Invitation) -> Path:
     request = kit / f"{party.name}.request.zip"
     if folder.exists():
         raise Refused(
-            f"the kit {str(kit)!r} has asked already: join the answer to {request.name}, or remove {REQUEST}/ there to "
-            "ask anew"
+            f"the kit {str(kit)!r} has asked already: join the answer to {request.name}, or move {REQUEST}/, "
+            "which has the key for it, to another folder and ask anew"
         )
     kit.mkdir(mode=0o700, parents=True, exist_ok=True)
     kit.chmod(0o700)

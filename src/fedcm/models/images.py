@@ -12,8 +12,9 @@ def image_shape(input_shape: tuple[int, ...], least: int) -> tuple[int, int, int
         )
     channels, height, width = input_shape
     if min(height, width) < least:
+        smaller = "'resnet8', 'mlp' or 'linear'" if min(height, width) >= 8 else "'mlp' or 'linear'"
         raise Refused(
             f"this model takes images of at least {least}×{least}, and the data are {height}×{width}; "
-            "use the model 'resnet8', 'mlp' or 'linear'"
+            f"use the model {smaller}"
         )
     return channels, height, width

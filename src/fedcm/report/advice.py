@@ -28,11 +28,12 @@ def advice_shown(advice: "Advice", setting: "Setting", seen: "Probe") -> None:
     found = seen.found
     table = Table(box=SIMPLE, pad_edge=False, show_header=False)
     rows = (
-        ("gradient", "‖∇f‖", f"{found['gradient_norm']:.3g}"),
+        ("gradient, squared", "‖∇f‖²", f"{found['gradient_square']:.3g}"),
         ("dissimilarity of clients", "σ_g²", f"{found['dissimilarity']:.3g}"),
         ("noise of a minibatch", "σ_l²", f"{found['noise']:.3g}"),
+        ("noise of a client's mean over its round", "", f"{found['round_noise']:.3g}"),
         ("variance of a round's mean gradient", "V", f"{advice.variance:.3g}"),
-        ("… against the gradient", "r = V/‖∇f‖²", f"{advice.ratio:.3g}"),
+        ("… against the gradient", "r = V/‖∇f‖²", "–" if advice.ratio is None else f"{advice.ratio:.3g}"),
         ("drift in the local steps", "ε", f"{found['drift']:.3g}"),
         ("smoothness along them", "L", "–" if seen.smoothness is None else f"{seen.smoothness:.3g}"),
         ("cosine of clients' directions with ∇f", "", f"{found['direction_cosine']:.2f}"),

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fedcm.cells import read_cells
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
 from fedcm.report.cohorts import Redraw, redraw_from
-from fedcm.report.digest import Curve, Diagnoses, Digest, Mix, Participation
+from fedcm.report.digest import Curve, Diagnoses, Digest, Mix, OtherCell, Participation
 from fedcm.summary import summarise
 
 Lines = Sequence[dict[str, Any]]
@@ -39,6 +40,7 @@ def condensed(folder: RunFolder, mix_of: MixOf = lambda table, sha256: None) -> 
             mix=mix_of(table, split) if split else None,
             curve=thinned(lines),
             diagnoses=diagnoses(lines),
+            other_cells=[OtherCell.model_validate(cell) for cell in read_cells(folder.path)],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if isinstance(error, Refused) else f"{type(error).__name__} {str(error).splitlines()[0]}"

@@ -1,28 +1,38 @@
 """Accuracy and loss against rounds, one curve a run."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedcm.report.style import figure, style_of
 
+_SHORT, _MEDIUM = 16, 60  # letters of a name beside the curves, and of one of two in a line below them
+
 
 def draw_curves(runs: Mapping[str, Sequence[dict[str, Any]]], title: str, path: Path) -> Path:
     """`runs` gives the metrics of each curve by its name."""
-    with figure(path, 10.5, 4.2, ncols=2) as (drawn, (left, right)):
+    longest = max(map(len, runs))
+    columns = 2 if longest <= _MEDIUM else 1
+    below = 0.25 * math.ceil(len(runs) / columns) if longest > _SHORT else 0.0  # names of settings would hide curves
+    with figure(path, 10.5, 4.2 + below, ncols=2) as (drawn, (left, right)):
         for name, metrics in runs.items():
             look = style_of(name, list(runs))
             tested = [line for line in metrics if line.get("test_accuracy") is not None]
             trained = [line for line in metrics if line["loss"] is not None]
-            left.plot([x["round"] + 1 for x in tested], [100 * x["test_accuracy"] for x in tested], label=name, **look)
-            right.plot([x["round"] + 1 for x in trained], smoothed([x["loss"] for x in trained]), label=name, **look)
+            look |= {"label": name.replace("$", r"\$")}
+            left.plot([x["round"] + 1 for x in tested], [100 * x["test_accuracy"] for x in tested], **look)
+            right.plot([x["round"] + 1 for x in trained], smoothed([x["loss"] for x in trained]), **look)
         left.set(xlabel="round", ylabel="test accuracy, %")
         right.set(xlabel="round", ylabel="training loss, mean of 10 rounds", yscale="log")
-        left.legend(loc="lower right", frameon=False)
+        if below:
+            drawn.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=columns, frameon=False)
+        else:
+            left.legend(loc="lower right", frameon=False)
         for axes in (left, right):
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
-        drawn.suptitle(title)
+        drawn.suptitle(title.replace("$", r"\$"))
     return path
 
 

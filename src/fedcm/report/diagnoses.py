@@ -15,10 +15,14 @@ QUANTITIES = {
     "control_cosine": ("Does the control point uphill?", "cosine of c with ∇f; 1: the same way", False),
     "correction_cosine": ("Does the correction point uphill?", "cosine of h with ∇f; 1: the same way", False),
     "direction_cosine": ("Do clients go the common way?", "cosine of clients' mean directions with ∇f, mean", False),
-    "gradient_norm": ("Gradient", "‖∇f‖ over all clients looked at", True),
+    "gradient_norm": (
+        "Gradient",
+        "‖∇f‖ over all clients; from a sample: a gap where its square is estimated ≤ 0",
+        True,
+    ),
     "momentum_norm": ("Momentum", "norm of the server's, FedCM's ‖Δ‖", True),
-    "dissimilarity": ("Dissimilarity of clients", "σ_g² = mean ‖∇f_i − ∇f‖²", True),
-    "noise": ("Noise of a minibatch", "σ_l² = mean ‖minibatch gradient − ∇f_i‖²", True),
+    "dissimilarity": ("Dissimilarity of clients", "σ_g² = mean ‖∇f_i − ∇f‖² over all clients, or estimated", True),
+    "noise": ("Noise of a minibatch", "σ_l² = mean ‖minibatch gradient − ∇f_i‖² of ten clients", True),
     "drift": ("Drift in the local steps", "ε = mean ‖y_i,k − x‖² over clients and steps", True),
     "client_loss_deviation": ("Spread of the clients' losses", "standard deviation over clients at x", True),
 }

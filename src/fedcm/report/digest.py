@@ -72,6 +72,13 @@ class Diagnoses(Section):
         return self
 
 
+class OtherCell(Section):
+    """Of a sweep or a comparison that used a run which was there already."""
+
+    labels: dict[str, str] = Field(default={})
+    published: Annotated[float, Field(ge=0, le=100)] | None = None
+
+
 class Digest(Section):
     digest: Literal[1] = 1  # the format
     name: str
@@ -86,6 +93,7 @@ class Digest(Section):
     mix: Mix | None = None
     curve: Curve = Curve()
     diagnoses: Diagnoses = Diagnoses()
+    other_cells: list[OtherCell] = Field(default=[])  # besides the experiment's own
 
     @model_validator(mode="after")
     def _whole(self) -> "Digest":
@@ -136,6 +144,14 @@ class Digest(Section):
     def accuracy(self) -> dict[str, float] | None:
         accuracy = self.summary.get("accuracy")
         return accuracy if isinstance(accuracy, dict) else None
+
+    def in_cell(self, cell: dict[str, Any]) -> "Digest":
+        """The same run, as if it had been made for this cell alone."""
+        return self.model_copy(update={"experiment": self.experiment | {"cell": cell}, "other_cells": []})
+
+    @property
+    def in_every_cell(self) -> list["Digest"]:
+        return [self, *(self.in_cell(cell.model_dump(exclude_none=True)) for cell in self.other_cells)]
 
     @property
     def rounds_done(self) -> int:

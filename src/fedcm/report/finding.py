@@ -1,12 +1,16 @@
-"""The runs and digests that paths lead to: a run's folder, a folder of such, however deep, or a digest."""
+"""The runs and digests that paths lead to: a run's folder, a folder of such, however deep, or a digest.
+
+What `--fresh` moved to an archive is left out, unless the archive itself or a folder in it is named.
+"""
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
+from fedcm.archive import is_archive
 from fedcm.refusal import Refused
 from fedcm.report.digest import Digest, read_digest
 
@@ -19,6 +23,7 @@ class Found:
     """What was read last, so that a run is read again only when it has grown."""
 
     data_dir: Path | None = None
+    cells: Mapping[Path, dict[str, Any]] = field(default_factory=dict)  # in place of those in the runs' own files
     left_out: list[str] = field(default_factory=list)  # a sentence each
     _read: dict[Path, tuple[object, Digest]] = field(default_factory=dict)
     _mixes: object = None
@@ -53,7 +58,8 @@ class Found:
 
         if not isinstance(self._mixes, Mixes):
             self._mixes = Mixes(self.data_dir)
-        return condensed(RunFolder(path), self._mixes)
+        digest = condensed(RunFolder(path), self._mixes)
+        return digest.in_cell(self.cells[path]) if path in self.cells else digest
 
 
 def _places(paths: Iterable[Path]) -> Iterator[Path]:
@@ -76,7 +82,7 @@ def _under(path: Path) -> Iterator[Path]:
             yield Path(folder)
             inner.clear()
             continue
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and not is_archive(Path(folder, name)))
         for name in sorted(files):
             if name.endswith(".json") and _begins_like_a_digest(Path(folder, name)):
                 yield Path(folder, name)
@@ -92,7 +98,11 @@ def _begins_like_a_digest(path: Path) -> bool:
 
 
 def _signature(path: Path) -> tuple[object, ...]:
-    files = [path] if path.is_file() else [path / name for name in (_EXPERIMENT, "metrics.jsonl", "summary.json")]
+    files = (
+        [path]
+        if path.is_file()
+        else [path / name for name in (_EXPERIMENT, "metrics.jsonl", "summary.json", "cells.json")]
+    )
     return tuple((s.st_mtime_ns, s.st_size) if (s := _stat(file)) else None for file in files)
 
 

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import final
+from typing import Any, final
 
 from fedcm.report.differences import differing, of_method, told
 from fedcm.report.digest import Digest
@@ -106,9 +106,10 @@ class Group:
 
 def grouped(digests: Iterable[Digest]) -> list[Group]:
     tables: dict[tuple[str, ...], list[Digest]] = {}
-    for digest in digests:
-        model = json.dumps(digest.experiment["model"], sort_keys=True, default=str)
-        tables.setdefault((digest.experiment["data"]["source"], model, *sorted(digest.labels)), []).append(digest)
+    for digest in (place for run in digests for place in run.in_every_cell):
+        model = json.dumps(_not_swept(digest, "model"), sort_keys=True, default=str)
+        source = _not_swept(digest, "data").get("source", "")
+        tables.setdefault((source, model, *sorted(digest.labels)), []).append(digest)
     titles = [title_of(runs[0]) for runs in tables.values()]
     groups = []
     for runs, title in zip(tables.values(), titles, strict=True):
@@ -162,10 +163,16 @@ def _upright(group: Group) -> Group:
 
 def _cell_name(labels: dict[str, str]) -> str:
     """
-    >>> _cell_name({"setting": "II", "alpha": "0.1"})
-    'II · alpha 0.1'
+    >>> _cell_name({"setting": "II", "alpha": "0.1", "model.hidden": "[64, 32]"})
+    'II · alpha 0.1 · model.hidden = [64, 32]'
     """
-    return " · ".join(f"{name} {text}" if text.replace(".", "").isdigit() else text for name, text in labels.items())
+    return " · ".join(_label(axis, text) for axis, text in labels.items())
+
+
+def _label(axis: str, text: str) -> str:
+    if "." in axis:  # a setting that was swept
+        return f"{axis} = {text}"
+    return f"{axis} {text}" if text.replace(".", "").isdigit() else text
 
 
 def _entries(by_cell: dict[str, list[Digest]]) -> dict[str, Entry]:
@@ -183,9 +190,15 @@ def one_a_seed(runs: Iterable[Digest]) -> list[Digest]:
 
 
 def title_of(run: Digest) -> str:
-    source = run.experiment["data"]["source"]
-    name = source if ":" in source else PurePath(source).stem
-    return f"{name}, {run.experiment['model']['name']}"
+    """What it has in common with the other runs of its table."""
+    source, model = _not_swept(run, "data").get("source"), _not_swept(run, "model").get("name")
+    name = source if source is None or ":" in source else PurePath(source).stem
+    return ", ".join(filter(None, (name, model))) or str(run.experiment.get("name", "runs"))
+
+
+def _not_swept(run: Digest, section: str) -> dict[str, Any]:
+    """Settings that a sweep varies belong to the columns of its table."""
+    return {key: value for key, value in run.experiment[section].items() if f"{section}.{key}" not in run.labels}
 
 
 def surroundings(run: Digest) -> dict[str, str]:
@@ -214,7 +227,7 @@ def _natural(text: str) -> list[tuple[int, float, str]]:
     found: list[tuple[int, float, str]] = []
     for word in text.split():
         try:
-            found.append((1, float(word.rstrip(",%)")), ""))
+            found.append((1, float(word.strip("[](),%")), ""))
         except ValueError:
             found.append((0 if word.lower() == "iid" else 2, 0.0, word))
     return found

@@ -56,31 +56,47 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
 
 
 def series_table(tasks: Sequence[Task]) -> None:
-    """One row for the seeds of an algorithm in a cell: mean ± standard deviation; the best of a cell in bold."""
-    rows: dict[tuple[str, str], list[Task]] = {}
+    """One row for the seeds of an algorithm in a cell: mean ± standard deviation; the best of a cell in bold. A column
+    each for the grid's axes and the settings that were swept."""
+    rows: dict[tuple[tuple[str, ...], str], list[Task]] = {}
+    axes = list(dict.fromkeys(axis for task in tasks for axis in task.run.experiment.cell.labels))
     for task in tasks:
         experiment = task.run.experiment
-        key = " ".join(experiment.cell.labels.values()), algorithm_name(experiment.algorithm)
-        rows.setdefault(key, []).append(task)
+        cell = tuple(experiment.cell.labels.get(axis, "–") for axis in axes)
+        rows.setdefault((cell, algorithm_name(experiment.algorithm)), []).append(task)
     means = {key: _over_seeds(group, "mean_last_100") for key, group in rows.items()}
+    figures = {key: group[0].run.experiment.cell.published for key, group in rows.items()}
+    published = ["published"] if any(figure is not None for figure in figures.values()) else []
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("cell", "algorithm", "seeds", "mean₁₀₀", "last", "best", "published"):
-        table.add_column(heading, justify="left" if heading in ("cell", "algorithm") else "right", no_wrap=True)
+    for axis in axes:
+        numbers = all(_is_number(cell[axes.index(axis)]) for cell, _ in rows)
+        table.add_column(escape(axis), justify="right" if numbers else "left", overflow="fold")
+    table.add_column("algorithm", no_wrap=True)
+    for heading in ("seeds", "mean₁₀₀", "last", "best", *published):
+        table.add_column(heading, justify="right", no_wrap=True)
     for (cell, algorithm), group in rows.items():
         rivals = [mean[0] for (other, _), mean in means.items() if other == cell and mean]
         best = bool(means[cell, algorithm]) and means[cell, algorithm][0] == max(rivals) and len(rivals) > 1
-        published = group[0].run.experiment.cell.published
+        figure = figures[cell, algorithm]
         table.add_row(
-            escape(cell),
+            *map(escape, cell),
             escape(algorithm),
             str(sum(task.state in ("finished", "diverged") for task in group)),
             _lost(group) or _plus_minus(means[cell, algorithm]),
             *[_plus_minus(_over_seeds(group, key)) for key in ("last", "best")],
-            "–" if published is None else f"{published:.2f}",
+            *(["–" if figure is None else f"{figure:.2f}"] if published else []),
             style="bold" if best else None,
         )
     _print(table)
     print("accuracy in percent, mean ± standard deviation over seeds: of the last 100 rounds' evaluations, last, best")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _over_seeds(tasks: Sequence[Task], key: str) -> tuple[float, ...]:

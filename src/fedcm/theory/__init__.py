@@ -11,5 +11,6 @@ proof_steps.py          the step sizes that its proof chooses
 slopes.py               a slope on log-log axes, its interval, and the verdict
 points.py, plan.py      `fedcm theory rates`: what an experiment is, and all of them
 step_grids.py, rates.py       the step sizes that are tried, and the measuring
+ratios.py, ratios_figure.py   FedAvg's error over FedCM's, on the same draws
 rates_bounds.py, rates_table.py, rates_markdown.py, rates_figure.py       what came out, beside what was proven
 """

@@ -191,7 +191,43 @@ def _participation() -> list[Experiment]:
     ]
 
 
+def _momentum() -> list[Experiment]:
+    """FedCM against FedAvg where local steps are biased, and controls that take the cause away, one part after another.
+
+    f is the same function in all four: without a spread, μ and L are those of the mean of the A_i with it.
+    """
+    biased = _quadratics(noise=0.3, dissimilarity=3.0, spread=0.5, copies=10)
+    low, high = (float(end) for end in biased.eigenvalues[[0, -1]])
+    level = replace(biased, spread=0.0, alignment=0.0, strong_convexity=low, smoothness=high)
+    problems = {
+        "biased": (
+            biased,
+            "curvatures differ (spread 0.5), and slopes with them (alignment 0.5): the problem of clients-N",
+        ),
+        "unaligned": (
+            replace(biased, alignment=0.0),
+            "control: alignment 0, local steps differ but make no common bias",
+        ),
+        "no-spread": (level, "control: spread 0 and alignment 0, only the clients' slopes differ"),
+        "equal-clients": (replace(level, dissimilarity=0.0), "control: σ_g = 0 as well, clients differ in nothing"),
+    }
+    return [
+        Experiment(
+            f"momentum-{name}",
+            "strongly convex",
+            "T",
+            tuple(Point(t, problem, rounds=t, steps=10) for t in (125, 250, 500, 1000)),
+            {"fedcm": None, "fedavg": None},
+            "averaging",
+            note,
+            Replicates(16, 96),
+            client_lrs=tuple(0.00125 * 2 ** (k / 4) for k in range(29)),  # fine: the two need different steps
+        )
+        for name, (problem, note) in problems.items()
+    ]
+
+
 @lru_cache(maxsize=1)
 def experiments() -> tuple[Experiment, ...]:
-    made = [_strongly_convex(), _convex(), _nonconvex(), _digits(), _other_constants(), _participation()]
+    made = [_strongly_convex(), _convex(), _nonconvex(), _digits(), _other_constants(), _participation(), _momentum()]
     return tuple(experiment for group in made for experiment in group)

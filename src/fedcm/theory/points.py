@@ -12,6 +12,7 @@ from fedcm.theory.known_problem import KnownProblem
 Case = Literal["strongly convex", "general convex", "not convex"]
 Steps = Literal["tuned", "averaging", "proof"]
 Claim = float | Literal["grows"] | None  # an exponent, that the error grows at all, or nothing
+CLIENT_LRS = (0.00125, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08)  # the grid of "averaging", where no other is given
 LABELS = {"fedcm": "FedCM", "fedavg": "FedAvg", "scaffold": "SCAFFOLD", "feddyn": "FedDyn"}
 
 
@@ -70,6 +71,7 @@ class Experiment:
     note: str = ""
     replicates: Replicates = FULL
     times: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)  # of "tuned": the grid around the lemma's η_g
+    client_lrs: tuple[float, ...] = CLIENT_LRS  # of "averaging": the grid of η_l
 
     @property
     def values(self) -> list[float]:

@@ -8,19 +8,22 @@ from fedcm.theory.points import LABELS
 from fedcm.theory.rates import Row
 from fedcm.theory.rates_bounds import beside
 from fedcm.theory.rates_table import proven_words
+from fedcm.theory.ratios import Comparison, compare
 
 _COMMAND = "`fedcm theory rates --only …`"
 _MARKS = {"does not show": " ✗", "faster than proven": " ⇓", "cannot tell": " ?", "diverged": " (diverged)"}
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Up to three tables: exponents, the number of clients, bounds beside errors."""
-    exponents = [row for row in rows if row.experiment.varied != "N"]
+    """Up to four tables: exponents, the number of clients, FedAvg over FedCM, bounds beside errors."""
+    exponents = [row for row in rows if row.experiment.steps != "averaging"]
     clients = [row for row in rows if row.experiment.varied == "N"]
-    fedcm = [row for row in rows if row.algorithm == "fedcm"]
+    compared = compare(rows)
+    fedcm = [row for row in rows if row.algorithm == "fedcm" and row.proven is not None]
     tables = [
         *([_exponents(exponents)] if exponents else []),
         *([_clients(clients)] if clients else []),
+        *([_compared(compared)] if compared else []),
         *([_bounds(fedcm)] if fedcm else []),
     ]
     return "\n".join(tables)
@@ -78,6 +81,23 @@ def _clients(rows: Sequence[Row]) -> str:
             )
         )
     return _table(head, body, "ll" + "r" * (len(values) + 2) + "lll")
+
+
+def _compared(compared: Sequence[Comparison]) -> str:
+    head = (_COMMAND, "against", "FedCM's errors", "FedAvg's error ÷ FedCM's [95 %]", "best η_l at its grid's edge")
+    body = []
+    for one in compared:
+        values = ", ".join(f"{value:g}" for value in one.fedcm.experiment.values)
+        body.append(
+            (
+                f"`{one.fedcm.experiment.name}`",
+                f"{one.fedcm.experiment.varied} = {values}",
+                ", ".join(_power(error) for error in one.fedcm.errors),
+                ", ".join(f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]" for ratio in one.ratios),
+                "; ".join(filter(None, map(_at_edges, (one.fedcm, one.fedavg)))) or "–",
+            )
+        )
+    return _table(head, body, "llrrl")
 
 
 def _bounds(rows: Iterable[Row]) -> str:

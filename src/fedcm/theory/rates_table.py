@@ -12,6 +12,7 @@ from fedcm.report.sheet import Sheet
 from fedcm.theory.points import LABELS
 from fedcm.theory.rates import Row
 from fedcm.theory.rates_bounds import beside
+from fedcm.theory.ratios import Comparison
 from fedcm.theory.slopes import TOLERANCE
 
 _HEAD = ("experiment", "case", "against", "algorithm", "error, first → last", "measured", "95 %", "proven", "verdict")
@@ -70,8 +71,19 @@ def proven_words(row: Row) -> str:
     return f"{row.proven:+g}{log}"
 
 
-def as_json(row: Row) -> dict[str, Any]:
+def print_comparisons(compared: Sequence[Comparison]) -> None:
+    """FedAvg's error over FedCM's, where both were measured."""
+    for one in compared:
+        experiment, ratios = one.fedcm.experiment, one.ratios
+        points = zip(experiment.values, ratios, strict=True)
+        told = ", ".join(f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}] at {experiment.varied} = {v:g}" for v, r in points)
+        print(f"{experiment.name}: FedAvg's error over FedCM's is {told}")
+
+
+def as_json(row: Row, compared: Sequence[Comparison] = ()) -> dict[str, Any]:
+    """FedAvg's rows hold its error over FedCM's, [value, low, high] at every point, where the two are compared."""
     experiment = row.experiment
+    over = [one.ratios for one in compared if one.fedavg is row]
     bounds = beside(row) if row.algorithm == "fedcm" else []
     return {
         "experiment": experiment.name,
@@ -97,6 +109,7 @@ def as_json(row: Row) -> dict[str, Any]:
         "gradient_bound": [_number(found.steepest) for found in row.found],
         "stated_bounds": [_number(one.stated) for one in bounds],
         "explicit_bounds": [_number(one.explicit) for one in bounds],
+        "over_fedcm": [[_number(end) for end in ratio] for ratios in over for ratio in ratios],
     }
 
 

@@ -34,10 +34,15 @@ def fit(x: Sequence[float], replicates: Sequence[np.ndarray], seed: int = 0) -> 
     draw = generator(seed, Purpose.RESAMPLING)
     means = [values[draw.integers(0, len(values), (RESAMPLES, len(values)))].mean(1) for values in replicates]
     again = _slopes(x, np.stack(means, axis=1))
-    tail = NormalDist().cdf(-math.sqrt(fewest / (fewest - 1)) * student_quantile(fewest - 1))
+    return Slope(exponent(x, [values.mean() for values in replicates]), *interval(again, fewest))
+
+
+def interval(again: np.ndarray, replicates: int) -> tuple[float, float]:
+    """The ends of a 95 % interval, from what was computed of replicates drawn again, so many at a time."""
+    tail = NormalDist().cdf(-math.sqrt(replicates / (replicates - 1)) * student_quantile(replicates - 1))
     with np.errstate(invalid="ignore"):
         low, high = np.quantile(again, [tail, 1 - tail])
-    return Slope(exponent(x, [values.mean() for values in replicates]), float(low), float(high))
+    return float(low), float(high)
 
 
 def exponent(x: Sequence[float], errors: Sequence[float]) -> float:

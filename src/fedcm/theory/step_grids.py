@@ -20,8 +20,7 @@ from fedcm.theory.proof_steps import client_lr, global_lr, recursion_constants, 
 from fedcm.theory.saturating import Saturating
 from fedcm.theory.walk import StepSizes
 
-CLIENT_LRS = (0.00125, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08)  # the grid of "averaging"
-PROXIMAL = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # FedDyn's a there
+PROXIMAL = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # FedDyn's a of "averaging"
 KEEP_STATE = ("scaffold", "feddyn")
 
 
@@ -51,7 +50,7 @@ class Candidate(NamedTuple):
 
 def grids(experiment: Experiment, point: Point, name: str) -> list[Grid]:
     if experiment.steps == "averaging":
-        sizes = StepSizes.averaging(CLIENT_LRS, point.steps)
+        sizes = StepSizes.averaging(experiment.client_lrs, point.steps)
         return [Grid(algorithm, sizes) for algorithm in _algorithms(name, point, PROXIMAL)]
     if experiment.steps == "proof":
         middle, times = as_proven(point), (1.0,)

@@ -74,16 +74,18 @@ class Walk:
         kept = _each(self.kept, lambda field: field[:, self._replicate, cohort])
         exact = self.problem.client_gradients(cohort)
         start = sent.params.expand(-1, -1, cohort.shape[1], -1)
-        params, seen, places = start, [], []
+        params, total, seen, places = start, torch.zeros_like(start), [], []
         for k in range(self.steps):
             gradient = _Gradient(exact, None if draws.noise is None else draws.noise[k])
             if watch:
                 seen.append(gradient(params))
                 places.append(params)
-            params = params - self._client_lr * self.algorithm.direction(gradient, params, sent, kept)
+            direction = self.algorithm.direction(gradient, params, sent, kept)
+            total = total + direction
+            params = params - self._client_lr * direction
         steps = torch.full((1, 1, 1, 1), float(self.steps), dtype=torch.float64)
         client_lr = cast(float, self._client_lr)  # rates differ over the first axis: the functions only broadcast
-        run = LocalRun(start, params, steps, client_lr, exact)
+        run = LocalRun(start, params, total, steps, client_lr, exact)
         reports, after = self.algorithm.report(run, sent, kept)
         for mine, new in zip(self.kept, after, strict=True):
             mine[:, self._replicate, cohort] = new

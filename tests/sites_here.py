@@ -56,6 +56,7 @@ class Here:
 
     def __init__(self, folder: Path, chosen: Experiment, spoil: Spoil | None = None) -> None:
         self.text = to_toml(chosen)
+        self.names = sorted(chosen.federation.sites)
         self.folder = folder
         self.spoil = spoil
         self.absent: set[str] = set()
@@ -84,7 +85,7 @@ class Here:
         self, task: str, words: dict[str, Any], arrays: Arrays, site: str
     ) -> tuple[Mapping[str, Any], Arrays] | None:
         if site not in self.sites:
-            self.sites[site] = Site(self.folder / site, self.text, SITES.index(site), len(SITES))
+            self.sites[site] = Site(self.folder / site, self.text, self.names.index(site), len(self.names))
         if task == "describe":
             return self.sites[site].describe(), {}
         words["counted"] = words["counted"][site]

@@ -37,6 +37,7 @@ class World:
     weight_decay: float = 0.0  # in the loss
     step_decay: float = 0.0  # added to the step instead, outside the papers
     clip: float | None = None  # of a client's own gradient, outside the papers
+    weight: Callable[[int], float] = lambda client: 1.0  # in the mean, for algorithms whose clients keep nothing
     clients: dict[int, Tensor] = field(
         default_factory=dict
     )  # what each client keeps, for algorithms that keep anything
@@ -69,8 +70,8 @@ def fedavg(world: World, x: Tensor, rounds: int) -> Iterator[dict[str, Tensor]]:
                 for batch in world.minibatches(t, i):
                     g = world.gradient(y, batch)
                     y = y - eta * (g + world.step_decay * y)
-                total = total + (y - x)
-            x = x + world.server_lr * total / len(cohort)
+                total = total + world.weight(i) * (y - x)
+            x = x + world.server_lr * total / sum(world.weight(i) for i in cohort)
         yield {"x": x}
 
 
@@ -89,10 +90,11 @@ def fedcm(world: World, x: Tensor, rounds: int, alpha: float) -> Iterator[dict[s
                     y = y - eta * (v + world.step_decay * y)
                     k = k + 1
                 delta_i = y - x
-                total = total + delta_i / (eta * k)
-                steps = steps + k
-            delta = -total / len(cohort)
-            eta_g = world.server_lr * eta * steps / len(cohort)
+                total = total + world.weight(i) * delta_i / (eta * k)
+                steps = steps + world.weight(i) * k
+            weights = sum(world.weight(i) for i in cohort)
+            delta = -total / weights
+            eta_g = world.server_lr * eta * steps / weights
             x = x - eta_g * delta
         yield {"x": x, "delta": delta}
 
@@ -111,8 +113,8 @@ def fedadam(
                 for batch in world.minibatches(t, i):
                     g = world.gradient(y, batch)
                     y = y - eta * (g + world.step_decay * y)
-                total = total + (y - x)
-            delta = total / len(cohort)
+                total = total + world.weight(i) * (y - x)
+            delta = total / sum(world.weight(i) for i in cohort)
             m = beta1 * m + (1 - beta1) * delta
             v = beta2 * v + (1 - beta2) * delta**2
             x = x + world.server_lr * m / (v.sqrt() + tau)
@@ -145,7 +147,8 @@ def scaffold(world: World, x: Tensor, rounds: int, option: str) -> Iterator[dict
 def feddyn(world: World, x: Tensor, rounds: int, alpha: float) -> Iterator[dict[str, Tensor]]:
     """Acar et al. 2021, Algorithm 1; the local minimisation is the given minibatch steps on
 
-    L_i(θ) − ⟨∇L_i(θ_i), θ⟩ + α/2 ‖θ − x‖², where ∇L_i(θ_i) is what the client keeps.
+    L_i(θ) − ⟨∇L_i(θ_i), θ⟩ + α/2 ‖θ − x‖², where ∇L_i(θ_i) is what the client keeps. The paper has no server rate: 1 is
+    the paper, s goes that part of the way from x.
     """
     h = torch.zeros_like(x)
     world.clients = {i: torch.zeros_like(x) for i in range(world.population)}
@@ -162,5 +165,5 @@ def feddyn(world: World, x: Tensor, rounds: int, alpha: float) -> Iterator[dict[
                 total_theta = total_theta + theta
                 total_change = total_change + (theta - x)
             h = h - alpha / world.population * total_change
-            x = total_theta / len(cohort) - h / alpha
+            x = x + world.server_lr * (total_theta / len(cohort) - h / alpha - x)
         yield {"x": x, "h": h}

@@ -1,0 +1,60 @@
+"""Play a golden run: write its experiment, run it by the command line, read its results."""
+
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import tomli_w
+from golden_runs import GoldenRun, Result, read_bits, read_numbers
+from scenes import go_on, small_experiment, stopped_after, write_npz
+
+from fedcm import cli
+
+
+def play(run: GoldenRun, folder: Path) -> Result:
+    """Run it in float32 for its bits, and in float64 for its numbers."""
+    result = Result(bits=read_bits(_run(run, folder, "float32")))
+    if run.portable:
+        result.numbers = read_numbers(_run(run, folder, "float64"))
+    return result
+
+
+def write_images(path: Path) -> Path:
+    """240 byte images of 16×16 pixels in 4 classes, and 40 more to test on."""
+    draw = np.random.default_rng(0)
+    y = draw.integers(4, size=280)
+    x = (draw.integers(0, 120, size=(280, 3, 16, 16)) + 30 * y[:, None, None, None]).astype(np.uint8)
+    np.savez(path, x_train=x[:240], y_train=y[:240], x_test=x[240:], y_test=y[240:])
+    return path
+
+
+def _run(run: GoldenRun, folder: Path, precision: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    source = str({"made": write_npz, "images": write_images}[run.source](folder / "made.npz"))
+    table = small_experiment(source, **run.tables)
+    engine = {"stack": 1, "layout": "channels_last", "compile": "off", "precision": precision}
+    table["engine"] = engine | run.tables.get("engine", {})
+    path = folder / f"{precision}.toml"
+    path.write_text(tomli_w.dumps(table))
+    if run.stop_after is not None:
+        stopped = stopped_after(run.stop_after, path, folder / "runs", precision)
+        go_on(stopped)
+        return stopped
+    _call("run", path, "--runs-dir", folder / "runs", "--name", precision, "--workers", run.workers)
+    return folder / "runs" / precision
+
+
+def _call(*words: object) -> None:
+    before, sys.argv = sys.argv, ["fedcm", *map(str, words)]
+    with tempfile.TemporaryFile("w+") as said:  # a real file: the command asks its output for a descriptor
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                cli.main()
+        except SystemExit as leaving:
+            if leaving.code:
+                said.seek(0)
+                raise AssertionError(f"{' '.join(sys.argv)} failed: {said.read()}") from None
+        finally:
+            sys.argv = before

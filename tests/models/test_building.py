@@ -1,0 +1,85 @@
+"""Models are built by name or import path, with what they ask for, or refused in a sentence."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from fedcm.models import build_model
+from fedcm.refusal import Refused
+
+
+def test_whatever_torchs_own_generator_did_before_and_it_stays_as_it_was() -> None:
+    drawn = []
+    for before in (1, 2):
+        torch.manual_seed(before)
+        state = torch.get_rng_state()
+        model = build_model("lenet", (1, 28, 28), 10, {}, torch_seed=5)
+        drawn.append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
+        assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(*drawn)
+
+
+def test_a_factory_of_the_users_own_gets_shape_classes_and_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_own_models.py").write_text(
+        "from torch import nn\n"
+        "def tiny(input_shape, classes, bias=True):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(input_shape[0], classes, bias=bias))\n"
+        "def fixed():\n    return nn.Linear(4, 2)\n"
+        "def wrong():\n    return 'a string'\n"
+        "def broken():\n    raise RuntimeError('no weights')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    model = build_model("my_own_models:tiny", (4,), 3, {"bias": False}, 0)
+    assert model(torch.ones(1, 4)).shape == (1, 3)
+    assert isinstance(build_model("my_own_models:fixed", (4,), 3, {}, 0), nn.Linear)
+    for name, options, said in [
+        ("my_own_models:tiny", {"bais": False}, "did you mean 'bias'"),
+        ("my_own_models:wrong", {}, "must return an nn.Module"),
+        ("my_own_models:broken", {}, "no weights"),
+        ("my_own_models:tyni", {}, "tiny"),
+    ]:
+        with pytest.raises(Refused, match=said):
+            build_model(name, (4,), 3, options, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "said"),
+    [
+        ("lenet", (20,), r"takes images .* shape \(20,\); use the model 'mlp' or 'linear'"),
+        ("resnet8", (8, 8), "takes images"),
+        ("lenet", (1, 15, 16), "at least 16×16, and the data are 15×16; use the model 'resnet8', 'mlp' or 'linear'"),
+        ("cnn", (1, 16, 8), "at least 16×16, and the data are 16×8; use the model 'resnet8', 'mlp' or 'linear'"),
+        ("lenet", (1, 7, 16), "the data are 7×16; use the model 'mlp' or 'linear'"),
+        ("resnet8", (1, 8, 7), "at least 8×8, and the data are 8×7; use the model 'mlp' or 'linear'"),
+        ("resnet18", (1, 7, 8), "at least 8×8"),
+        ("resnet18-imagenet-stem", (1, 31, 32), "at least 32×32"),
+        ("resnet81", (3, 32, 32), "did you mean 'resnet8'"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_with_one_that_does(name: str, shape: tuple[int, ...], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        build_model(name, shape, 10, {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("lenet", (1, 16, 16)), ("cnn", (1, 16, 16)), ("resnet8", (1, 8, 8)), ("resnet18", (1, 8, 8))],
+)
+def test_the_smallest_images_that_fit_are_taken(name: str, shape: tuple[int, ...]) -> None:
+    assert build_model(name, shape, 3, {}, 0)(torch.ones(1, *shape)).shape == (1, 3)
+
+
+@pytest.mark.parametrize("name", ["resnet8", "resnet18", "resnet18-imagenet-stem"])
+@pytest.mark.parametrize("options", [{"width": 6, "groups": 4}, {"width": 4, "groups": 0}, {"width": 4, "groups": -2}])
+def test_groups_that_do_not_divide_the_width_are_refused(name: str, options: dict[str, int]) -> None:
+    said = f"^width must be a multiple of groups, got width {options['width']} and groups {options['groups']}$"
+    with pytest.raises(Refused, match=said):
+        build_model(name, (3, 32, 32), 10, options, 0)
+
+
+def test_a_regression_has_one_output() -> None:
+    assert build_model("linear", (4,), None, {}, 0)(torch.ones(2, 4)).shape == (2, 1)

@@ -1,0 +1,135 @@
+"""What docs/models.md says of the parameters: how many, in which order, under which names, and how they begin."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedcm.models import MODELS, build_model
+from fedcm.problem import Problem
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+RESIDUAL = {"resnet8": (1, 1, 1), "resnet18": (2, 2, 2, 2), "resnet18-imagenet-stem": (2, 2, 2, 2)}
+SEED = 7
+
+
+def built(name: str, shape: tuple[int, ...] = (3, 32, 32)) -> nn.Module:
+    return build_model(name, shape, 10, {}, torch_seed=SEED)
+
+
+def narrow(name: str, seed: int = SEED) -> nn.Module:
+    """Large residual networks take long to draw."""
+    return build_model(name, (3, 32, 32), 10, {"width": 16} if name in RESIDUAL else {}, torch_seed=seed)
+
+
+def documented() -> dict[str, int]:
+    """The last column of the document's first table, by model."""
+    rows = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d,]+) \|$", DOCUMENT, re.MULTILINE)
+    return {name: int(count.replace(",", "")) for name, count in rows}
+
+
+def test_the_document_counts_the_parameters_of_every_model() -> None:
+    counts = {name: sum(p.numel() for p in built(name).parameters()) for name in MODELS}
+    assert documented() == counts
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "parameters"),
+    [
+        ("linear", (1, 28, 28), 7850),
+        ("mlp", (1, 28, 28), 199_210),  # McMahan et al.'s 2NN
+        ("lenet", (1, 32, 32), 61_706),
+        ("lenet", (3, 32, 32), 62_006),
+        ("cnn", (3, 32, 32), 797_962),  # Acar et al.'s
+        ("resnet18", (3, 32, 32), 11_173_962),
+        ("resnet18-imagenet-stem", (3, 32, 32), 11_181_642),
+    ],
+)
+def test_the_models_have_the_published_number_of_parameters(name: str, shape: tuple[int, ...], parameters: int) -> None:
+    assert sum(p.numel() for p in built(name, shape).parameters()) == parameters
+
+
+def weights_and_biases(*layers: str) -> list[str]:
+    return [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
+
+
+def residual_names(blocks: tuple[int, ...]) -> list[str]:
+    names, block = ["0.0.weight", *weights_and_biases("0.1")], 0
+    for stage, count in enumerate(blocks):
+        for index in range(count):
+            block += 1
+            for conv, norm in (("conv1", "norm1"), ("conv2", "norm2")):
+                names += [f"{block}.{conv}.weight", *weights_and_biases(f"{block}.{norm}")]
+            if stage > 0 and index == 0:
+                names += [f"{block}.shortcut.0.weight", *weights_and_biases(f"{block}.shortcut.1")]
+    return [*names, *weights_and_biases(str(block + 3))]
+
+
+NAMES = {
+    "linear": weights_and_biases("1"),
+    "mlp": weights_and_biases("1", "3", "5"),
+    "lenet": weights_and_biases("0", "3", "7", "9", "11"),
+    "cnn": weights_and_biases("0", "3", "7", "9", "11"),
+    **{name: residual_names(blocks) for name, blocks in RESIDUAL.items()},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_parameters_have_the_documented_names_and_order_also_in_the_flat_vector(name: str) -> None:
+    model = built(name)
+    assert list(model.state_dict()) == [key for key, _ in model.named_parameters()] == NAMES[name]
+    flat = torch.cat([tensor.reshape(-1) for tensor in model.state_dict().values()])
+    assert torch.equal(Problem(model).initial(), flat)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+def assert_uniform(values: Tensor, bound: float, what: str) -> None:
+    """Within ±bound and up to its edges, with the mean 0 and the deviation bound/√3 of a uniform distribution."""
+    count = values.numel()
+    assert values.abs().max() <= bound, what
+    assert values.abs().max() >= bound * (1 - 12 / count), what
+    assert abs(values.mean()) <= 5 * bound / math.sqrt(3 * count), what
+    deviation = values.square().mean().sqrt() / (bound / math.sqrt(3))
+    assert abs(deviation - 1) <= 5 * math.sqrt(0.2 / count), what
+
+
+def assert_normal(values: Tensor, deviation: float, what: str) -> None:
+    """By its mean, its deviation and its fourth moment, which is 3 for a normal distribution and 1.8 for a uniform."""
+    count = values.numel()
+    scaled = values.double() / deviation
+    assert abs(scaled.mean()) <= 5 / math.sqrt(count), what
+    assert abs(scaled.square().mean() - 1) <= 5 * math.sqrt(2 / count), what
+    assert abs(scaled.pow(4).mean() - 3) <= 5 * math.sqrt(96 / count), what
+
+
+def assert_initial(model: nn.Module, residual: bool, what: str) -> None:
+    tensors = model.state_dict()
+    for name, tensor in tensors.items():
+        weight = tensors[name.rpartition(".")[0] + ".weight"]
+        if weight.dim() == 1:
+            assert torch.equal(tensor, torch.full_like(tensor, 1.0 if name.endswith("weight") else 0.0)), (what, name)
+        elif residual and weight.dim() == 4:
+            outputs, _, height, width = weight.shape
+            assert_normal(tensor, math.sqrt(2 / (outputs * height * width)), f"{what} {name}")
+        elif tensor.numel() >= 84:  # a few biases have no distribution to speak of
+            assert_uniform(tensor.flatten(), 1 / math.sqrt(weight[0].numel()), f"{what} {name}")
+        else:
+            assert tensor.unique().numel() == tensor.numel(), (what, name)
+            assert tensor.abs().max() <= 1 / math.sqrt(weight[0].numel()), (what, name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_parameters_begin_with_the_documented_distributions(name: str) -> None:
+    assert_initial(narrow(name), name in RESIDUAL, name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_they_are_a_function_of_the_seed(name: str) -> None:
+    once, again, other = (narrow(name, seed).state_dict() for seed in (SEED, SEED, SEED + 1))
+    for key, tensor in once.items():
+        assert torch.equal(tensor, again[key])
+        drawn = bool((tensor != tensor.flatten()[0]).any())  # not so a norm's scales and shifts
+        assert torch.equal(tensor, other[key]) != drawn, key

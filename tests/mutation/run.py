@@ -1,0 +1,172 @@
+"""Mutation testing: change one line of the source at a time, and see whether a test fails.
+
+    make mutants                                    everything in tests/mutation/targets.py
+    python tests/mutation/run.py --group algorithms
+    python tests/mutation/run.py --sample 50        so many mutants of each source, always the same ones
+
+Each mutant runs in a fork of a process that has imported torch, on a copy of the source, so that a quick one takes
+about a second. A mutant that outlasts five times its tests' usual time counts as killed. mutmut puts all mutants of a
+function into one file behind a switch, which breaks dataclasses with class-level defaults and functions whose signature
+is read; cosmic-ray starts a new Python for every mutant, and importing torch takes longer than the tests.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import final
+
+from mutations import Mutant, mutate
+from targets import TARGETS, Target
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "fedcm"
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    target: Target
+    source: str
+    mutant: Mutant
+    seconds: float  # after which it counts as killed
+
+
+class Workbench:
+    """A copy of the source, in which one file at a time is changed; one for each process."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="mutants-"))
+        shutil.copytree(SOURCE, self.folder / "fedcm", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "experiments", self.folder / "fedcm" / "experiments")
+        sys.path.insert(0, str(self.folder))
+        os.environ |= {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+        sys.dont_write_bytecode = True
+        import hypothesis  # noqa: F401
+        import torch
+
+        torch.set_num_threads(1)
+
+    def fails(self, tests: Iterable[str], seconds: float) -> bool:
+        """Whether some test fails on the source as it is now, or takes too long."""
+        child = os.fork()
+        if child == 0:
+            os.setsid()  # so that whatever the tests start can be ended with them
+            self._test(tests)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status != 0
+            time.sleep(0.02)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return True
+
+    def _test(self, tests: Iterable[str]) -> None:
+        code = 1
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.dup2(nowhere, 2)
+            os.chdir(ROOT)
+            import pytest
+
+            words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow and not federation"]
+            for each in tests:  # one after another: conftest files of two folders share a name
+                code = int(pytest.main([*words, each]))
+                if code:
+                    break
+                for name in [name for name in sys.modules if name == "conftest"]:
+                    del sys.modules[name]
+        finally:
+            os._exit(code)
+
+    def survives(self, job: Job) -> bool:
+        path = self.folder / "fedcm" / job.source
+        whole = path.read_text()
+        path.write_text(job.mutant.source)
+        try:
+            return not self.fails(job.target.tests, job.seconds)
+        finally:
+            path.write_text(whole)
+
+
+_bench: Workbench | None = None
+
+
+def bench() -> Workbench:
+    global _bench
+    _bench = _bench or Workbench()
+    return _bench
+
+
+def survives(job: Job) -> bool:
+    return bench().survives(job)
+
+
+def time_tests(target: Target) -> float:
+    """The usual time of a target's tests; they must pass on the source as it is."""
+    began = time.monotonic()
+    if bench().fails(target.tests, 900):
+        sys.exit(f"the tests of {', '.join(target.sources)} must pass before mutants are made, and do not")
+    return time.monotonic() - began
+
+
+def jobs(targets: Iterable[Target], sample: int | None, pool: ProcessPoolExecutor) -> list[Job]:
+    targets, found = list(targets), []
+    for target, seconds in zip(targets, pool.map(time_tests, targets), strict=True):
+        for source in target.sources:
+            mutants = list(mutate((SOURCE / source).read_text()))
+            if sample is not None and len(mutants) > sample:
+                mutants = random.Random(source).sample(mutants, sample)
+            found += [Job(target, source, mutant, 20 + 5 * seconds) for mutant in mutants]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--group", help=f"one of {', '.join(dict.fromkeys(target.group for target in TARGETS))}")
+    parser.add_argument("--source", help="one source, such as algorithms/fedcm.py")
+    parser.add_argument("--sample", type=int, help="at most so many mutants of each source")
+    asked = parser.parse_args()
+    targets = [target for target in TARGETS if asked.group in (None, target.group)]
+    if asked.source:
+        targets = [Target(t.group, (asked.source,), t.tests) for t in targets if asked.source in t.sources]
+    tried, killed = defaultdict(int), defaultdict(int)
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        work = jobs(targets, asked.sample, pool)
+        for k, (job, alive) in enumerate(zip(work, pool.map(survives, work), strict=True)):
+            tried[job.target.group, job.source] += 1
+            killed[job.target.group, job.source] += not alive
+            if alive:
+                print(f"survived: {job.source}:{job.mutant.label}", flush=True)
+            if sys.stderr.isatty():
+                print(f"\r{k + 1} of {len(work)}", end="", file=sys.stderr, flush=True)
+    print_table(tried, killed)
+
+
+def print_table(tried: dict[tuple[str, str], int], killed: dict[tuple[str, str], int]) -> None:
+    """Markdown, for docs/testing.md."""
+    print("\n| group | source | mutants | killed | |\n|---|---|---|---|---|")
+    for group, source in tried:
+        made, dead = tried[group, source], killed[group, source]
+        print(f"| {group} | `{source}` | {made} | {dead} | {dead / made:.0%} |")
+    for group in dict.fromkeys(group for group, _ in tried):
+        made = sum(count for (own, _), count in tried.items() if own == group)
+        dead = sum(count for (own, _), count in killed.items() if own == group)
+        print(f"| **{group}** | all | {made} | {dead} | **{dead / made:.0%}** |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Which sources are mutated, and which tests must notice.
+
+The golden runs (tests/anchors) are not among the tests: they would notice almost anything, and say little about whether
+a rule is tested for what it means.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """Sources, below src/fedcm, and the tests that a mutant of them must fail, quickest first."""
+
+    group: str
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+_ALGORITHMS = ("fedavg", "fedcm", "fedadam", "scaffold", "feddyn")
+_LOOPS = ("tests/test_problem.py", "tests/test_training.py", "tests/test_stacked.py", "tests/test_label_shapes.py")
+
+TARGETS = (
+    *(
+        Target(
+            "algorithms",
+            (f"algorithms/{name}.py",),
+            (
+                f"tests/identities/test_{name}.py",
+                "tests/identities/test_reference.py",
+                "tests/test_contract.py",
+                "tests/test_defaults.py",
+                "tests/refusals/test_bad_settings.py",
+            ),
+        )
+        for name in _ALGORITHMS
+    ),
+    Target("core", ("aggregate.py",), ("tests/test_aggregate.py", "src/fedcm/aggregate.py")),
+    Target("core", ("algorithm.py", "client.py"), (*_LOOPS, "tests/test_contract.py", "tests/identities")),
+    Target(
+        "core", ("losses.py", "stacked.py", "problem.py"), (*_LOOPS, "tests/test_modes.py", "tests/test_evaluate.py")
+    ),
+    Target("core", ("evaluate.py",), ("tests/test_evaluate.py", "tests/test_label_shapes.py", "tests/test_modes.py")),
+    Target(
+        "core",
+        ("training.py", "schedule.py", "sampling.py", "chance.py"),
+        (
+            "tests/test_training.py",
+            "tests/test_sampling.py",
+            "tests/test_schedule.py",
+            "tests/test_chance.py",
+            "tests/test_large_cohorts.py",
+            "tests/settings",
+        ),
+    ),
+    Target("core", ("contract.py",), ("tests/test_contract.py",)),
+    Target(
+        "data/partition",
+        ("data/partition.py", "data/batches.py"),
+        (
+            "tests/data/test_batches.py",
+            "tests/data/test_partition.py",
+            "tests/data/test_partition_draws.py",
+            "tests/test_stacked.py",
+            "tests/refusals/test_bad_settings.py",
+        ),
+    ),
+    Target("runs", ("summary.py",), ("tests/test_summary.py",)),
+    Target("runs", ("checkpoint.py",), ("tests/test_checkpoint.py", "tests/test_running.py")),
+    Target(
+        "runs", ("wiring.py", "assembly.py"), ("tests/settings", "tests/test_label_shapes.py", "tests/test_modes.py")
+    ),
+    Target("report/claims", ("report/claims.py",), ("tests/test_report_claims.py",)),
+)

@@ -1,0 +1,132 @@
+"""A run written out from docs/experiments.md and the papers' pseudocode, without a line of the library.
+
+The draws are part of every published result, so they are written out too: Philox generators, one for each (seed,
+purpose, round, client). Who took part in a round is taken from the run's record, which has rows of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import reference
+import torch
+from reference import Batch, Shape, World
+from torch import Tensor, nn
+
+SPLIT, INITIAL_PARAMS, COHORT, BATCHES = 1, 2, 3, 4
+
+CLIENT = {"epochs": 1, "batch_size": 50, "lr": 0.1, "lr_decay": 1.0, "weight_decay": 0.0, "weight_decay_at": "loss"}
+ALGORITHM: dict[str, dict[str, Any]] = {
+    "fedavg": {},
+    "fedcm": {"alpha": 0.1},
+    "fedadam": {"beta1": 0.9, "beta2": 0.99, "tau": 0.01},
+    "scaffold": {"option": "II"},
+    "feddyn": {"alpha": 0.01},
+}
+# the pseudocode's letters, and the fields of the server's state that stand for them
+LETTERS = {
+    "fedavg": {"x": "params"},
+    "fedcm": {"x": "params", "delta": "momentum"},
+    "fedadam": {"x": "params", "-m": "momentum", "v": "second_moment"},
+    "scaffold": {"x": "params", "c": "control"},
+    "feddyn": {"x": "params", "h": "correction"},
+}
+
+
+def sequence(seed: int, purpose: int, round: int = 0, client: int = 0) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(purpose, round, client))
+
+
+def generator(seed: int, purpose: int, round: int = 0, client: int = 0) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(sequence(seed, purpose, round, client)))
+
+
+class Softmax(World):
+    """Softmax regression on features as they come."""
+
+    def loss(self, theta: Tensor, batch: Batch) -> Tensor:
+        features, labels = batch
+        return cross_entropy(logits(theta, features, self.shape.classes), labels) + self.weight_decay / 2 * (
+            theta @ theta
+        )
+
+
+class Rounded(Softmax):
+    """What clients keep is rounded to bfloat16 when it is put away."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, _RoundedOnes(value) if name == "clients" else value)
+
+
+class _RoundedOnes(dict[int, Tensor]):
+    def __setitem__(self, client: int, kept: Tensor) -> None:
+        super().__setitem__(client, kept.float().bfloat16().double())
+
+
+def logits(theta: Tensor, features: Tensor, classes: int) -> Tensor:
+    inputs = features[0].numel()
+    weight, bias = theta[: inputs * classes].reshape(classes, inputs), theta[inputs * classes :]
+    return features.reshape(len(features), -1) @ weight.T + bias
+
+
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs.exp().sum(1).log() - outputs[range(len(labels)), labels]).mean()
+
+
+def initial(seed: int, inputs: int, classes: int) -> Tensor:
+    """What torch draws for a dense layer."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(sequence(seed, INITIAL_PARAMS).generate_state(1, np.uint64)[0] >> 1))
+        layer = nn.Linear(inputs, classes)
+    return torch.cat([layer.weight.detach().reshape(-1), layer.bias.detach()]).double()
+
+
+def walk(
+    table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[list[int]], start: Tensor | None = None
+) -> Iterator[dict[str, Tensor]]:
+    """The server's variables after every round of the experiment in the table."""
+    name = table["algorithm"]["name"]
+    settings = {key: value for key, value in table["algorithm"].items() if key != "name"}
+    world = world_of(table, clients, cohorts)
+    if start is None:
+        start = initial(table.get("seed", 0), world.shape.inputs, world.shape.classes)
+    transcribed = {
+        "fedavg": reference.fedavg,
+        "fedcm": reference.fedcm,
+        "fedadam": reference.fedadam,
+        "scaffold": reference.scaffold,
+        "feddyn": reference.feddyn,
+    }[name]
+    return transcribed(world, start, len(cohorts), **ALGORITHM[name] | settings)
+
+
+def world_of(table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[list[int]]) -> World:
+    client, server, seed = CLIENT | table.get("client", {}), table.get("server", {}), table.get("seed", 0)
+    clients = [(features.double(), labels) for features, labels in clients]
+    sizes = [len(labels) for _, labels in clients]
+    in_loss = client["weight_decay_at"] == "loss"
+    rounded = table.get("engine", {}).get("client_states") == "bfloat16"
+
+    def minibatches(round: int, number: int) -> list[Batch]:
+        features, labels = clients[number]
+        draw, size, batch = generator(seed, BATCHES, round, number), sizes[number], client["batch_size"]
+        steps = client.get("steps") or client["epochs"] * -(-size // batch)
+        picked: list[np.ndarray] = []
+        while len(picked) < steps:
+            order = draw.permutation(size)
+            picked += [order[first : first + batch] for first in range(0, size, batch)]
+        return [(features[index], labels[index]) for index in picked[:steps]]
+
+    return (Rounded if rounded else Softmax)(
+        Shape(clients[0][0][0].numel(), 0, table["classes"]),
+        len(clients),
+        cohort=lambda round: cohorts[round],
+        minibatches=minibatches,
+        all_data=lambda number: clients[number],
+        client_lr=lambda round: client["lr"] * client["lr_decay"] ** round,
+        server_lr=server.get("lr", 1.0),
+        weight_decay=client["weight_decay"] if in_loss else 0.0,
+        step_decay=0.0 if in_loss else client["weight_decay"],
+        clip=client.get("clip"),
+        weight=(lambda number: sizes[number]) if server.get("weights") == "examples" else (lambda number: 1.0),
+    )

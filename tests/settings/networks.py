@@ -1,0 +1,55 @@
+"""Rows of models: what a run trained and tested is the architecture of the paper, with these options."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from architectures import ARCHITECTURES
+from bench import Bench, Trained
+from safetensors.torch import load_file
+
+IMAGES = {"lenet": (1, 16, 16), "cnn": (1, 16, 16), "resnet8": (1, 8, 8), "resnet18": (1, 8, 8)}
+IMAGES["resnet18-imagenet-stem"] = (1, 32, 32)
+NARROW: dict[str, Any] = {"width": 4}
+
+
+def trains(*options: dict[str, Any]) -> Callable[[Bench, str], None]:
+    """The loss on the test set is that of the reference architecture with the trained parameters; every set of options
+    gives another."""
+
+    def row(bench: Bench, setting: str) -> None:
+        losses = {round(_tested(bench, setting.split(".")[1], own), 6) for own in options or ({},)}
+        assert len(losses) == max(len(options), 1)
+
+    return row
+
+
+def _tested(bench: Bench, name: str, options: dict[str, Any]) -> float:
+    source = bench.whole_file("images", shape=IMAGES.get(name, (6,)), examples=30)
+    trained = bench.train(
+        bench.table(
+            rounds=2,
+            data={"source": source},
+            split={"kind": "iid", "clients": 3},
+            model={"name": name, **options},
+            client={"lr": 0.02},
+        )
+    )
+    tensors = load_file(trained.folder / "model.safetensors")
+    _assert_learnt(trained, tensors)
+    # the file has its tensors in another order: names say which is which
+    names = list(trained.run.assembly.problem.model.state_dict())
+    parameters = [tensors[own].double() for own in names]
+    whole = np.load(source)
+    x, y = torch.from_numpy(whole["x_test"]).double(), torch.from_numpy(whole["y_test"])
+    loss = F.cross_entropy(ARCHITECTURES[name](parameters, x, **options), y).item()
+    assert abs(trained.lines[-1]["test_loss"] - loss) <= 1e-4
+    return loss
+
+
+def _assert_learnt(trained: Trained, tensors: dict[str, torch.Tensor]) -> None:
+    flat = torch.cat([tensors[own].reshape(-1) for own in trained.run.assembly.problem.model.state_dict()])
+    assert torch.equal(flat, trained.params)
+    assert not torch.equal(flat, trained.run.assembly.problem.initial())

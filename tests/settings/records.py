@@ -1,0 +1,89 @@
+"""Rows of settings that change what a run writes down, and nothing about where it walks."""
+
+from typing import Any
+
+import torch
+from bench import CLASSES, Bench, Trained, assert_walked_as_written
+from literal import cross_entropy, logits
+from schema import put
+
+from fedcm.record import RunFolder
+from fedcm.report.condense import condensed
+
+
+def names_the_run(bench: Bench, setting: str) -> None:
+    for given, folder in (("small", "small-fedcm-seed3"), ("My trial 2", "my-trial-2-fedcm-seed3")):
+        trained = bench.train(bench.table(name=given, rounds=1), name=None)
+        assert trained.folder.name == trained.summary["name"] == folder
+
+
+def counts_the_rounds(bench: Bench, setting: str) -> None:
+    """A shorter run is the beginning of a longer one."""
+    short, long = (bench.train(bench.table(rounds=rounds)) for rounds in (2, 5))
+    assert [len(short.lines), len(long.lines)] == [2, 5]
+    assert (short.saved[-1], long.saved[-1]) == ([2], [5])
+    for one, other in zip(short.servers, long.servers, strict=False):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert_walked_as_written(long, bench.clients)
+
+
+def evaluates_every_so_often(bench: Bench, setting: str) -> None:
+    """And what it finds is the literal loss and accuracy of that round's parameters on the test set."""
+    x, y = bench.tested
+    for every, due in ((None, [9, 10]), (4, [3, 7, 10]), (1, list(range(11)))):
+        table = bench.table(rounds=11)
+        put(table, setting, every)
+        trained = bench.train(table)
+        found = {line["round"]: line for line in trained.lines if "test_loss" in line}
+        assert list(found) == due
+        for round, line in found.items():
+            outputs = logits(trained.servers[round].params.double(), x.double(), CLASSES)
+            assert abs(line["test_loss"] - float(cross_entropy(outputs, y))) <= 1e-5
+            assert line["test_accuracy"] == float((outputs.argmax(1) == y).double().mean())
+
+
+def tells_when_targets_are_reached(bench: Bench, setting: str) -> None:
+    for targets in (None, [0.33, 0.61, 0.99]):
+        table = bench.table(rounds=12, evaluation={"every": 2})
+        put(table, setting, targets)
+        trained = bench.train(table)
+        told = trained.summary["rounds_to_accuracy"]
+        assert told == {str(target): _first(trained, target) for target in targets or [0.5, 0.6, 0.7, 0.8, 0.9]}
+        assert {own is None for own in told.values()} == {True, False}, "some are reached and some are not"
+
+
+def _first(trained: Trained, target: float) -> int | None:
+    reached = [line["round"] + 1 for line in trained.lines if line.get("test_accuracy", 0) >= target]
+    return reached[0] if reached else None
+
+
+def saves_every_so_often(bench: Bench, setting: str) -> None:
+    """And after the last round."""
+    for every, due in ((None, [10, 11]), (4, [4, 8, 11]), (3, [3, 6, 9, 11])):
+        table = bench.table(rounds=11, checkpoints={"keep": 99})
+        put(table, setting, every)
+        trained = bench.train(table)
+        assert trained.saved == [[own for own in due if own <= done] for done in range(1, 12)]
+
+
+def keeps_the_newest(bench: Bench, setting: str) -> None:
+    for keep, kept in ((None, 3), (1, 1), (2, 2)):
+        table = bench.table(rounds=6, checkpoints={"every": 1})
+        put(table, setting, keep)
+        trained = bench.train(table)
+        assert trained.saved == [list(range(max(done - kept, 0) + 1, done + 1)) for done in range(1, 7)]
+
+
+def says_where_a_run_stands_in_a_table(value: Any, shown: str) -> Any:
+    def row(bench: Bench, setting: str) -> None:
+        """It changes nothing about the run, and the digest that tables are made from has it."""
+        plain, placed = bench.table(), bench.table()
+        put(placed, setting, value)
+        one, other = (bench.train(table) for table in (plain, placed))
+        assert one.summary["params_sha256"] == other.summary["params_sha256"]
+        assert [getattr(condensed(RunFolder(run.folder)), shown) for run in (one, other)] == [
+            {} if isinstance(value, dict) else None,
+            value,
+        ]
+
+    return row

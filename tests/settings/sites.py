@@ -1,0 +1,226 @@
+"""Rows of a federation: how rounds go between sites, seen at the seam that carries their messages."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+import torch
+from bench import APART, Bench
+from safetensors.torch import load_file
+from sites_here import SITES, Here, Spoil, experiment, kits
+
+from fedcm.executors.executor import Stopped
+from fedcm.experiment import Experiment, Link, load, resolved
+from fedcm.federation.channel import Answer, Deadline
+from fedcm.federation.frames import Arrays
+from fedcm.federation.leading import Begun, at_server, lead
+from fedcm.federation.links import unpacked
+
+HALVES: dict[Link, torch.dtype] = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+@dataclass
+class Asked:
+    """One round's question, and how it went."""
+
+    sites: list[str]
+    arrays: Arrays
+    began: float  # seconds that were left when it was asked
+    ended: float = 0.0  # and when the last answer was in
+    answers: list[Answer] = field(default_factory=list)
+
+
+class Watched(Here):
+    """A channel that writes down every round."""
+
+    def __init__(self, folder: Path, chosen: Experiment, spoil: Spoil | None = None) -> None:
+        super().__init__(folder, chosen, spoil)
+        self.rounds: list[Asked] = []
+
+    def ask(
+        self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
+    ) -> Iterator[Answer]:
+        asked = Asked(list(sites), dict(arrays), deadline.left)
+        if task == "train":
+            self.rounds.append(asked)
+        for answer in super().ask(task, words, arrays, sites, deadline):
+            asked.answers.append(answer)
+            yield answer
+            asked.ended = deadline.left
+
+
+@dataclass
+class Led:
+    folder: Path
+    channel: Watched
+    servers: list[Any]  # after every round, from its checkpoint
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+
+    @property
+    def cohorts(self) -> list[int]:
+        return [line["cohort"] for line in self.lines]
+
+    @property
+    def asked(self) -> list[int]:
+        return [line["asked"] for line in self.lines]
+
+
+def led(
+    bench: Bench,
+    setting: str,
+    value: Any,
+    spoil: Spoil | None = None,
+    rounds: int = 1,
+    federation: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> Led:
+    """A run over three sites, from the text of its TOML file; None leaves the setting out."""
+    own = {"sites": SITES, **federation}
+    own |= {} if value is None else {setting.removeprefix("federation."): value}
+    path = bench.folder / "sites.toml"
+    path.write_text(tomli_w.dumps(resolved(experiment(rounds=rounds, **more)) | {"federation": own}))
+    chosen = at_server(load(path))
+    folder = bench.folder / f"led-{len(list(bench.folder.glob('led-*')))}"
+    folder.mkdir()
+    channel = Watched(kits(load(path), folder), chosen, spoil)
+    begun = Begun(folder / "server", "r", "lead@example.org", go_on=False)
+    run = Led(begun.path, channel, [])
+    for line in lead(begun, chosen, channel, lambda said: None, lambda: False, lambda: None):
+        run.servers.append(load_file(begun.path / "checkpoints" / f"round-{line['round'] + 1:06d}.safetensors"))
+    return run
+
+
+def silent(*sites: str) -> Spoil:
+    return lambda site, words, arrays: None if site in sites else (words, arrays)
+
+
+def asks_these_sites(bench: Bench, setting: str) -> None:
+    """Clients are numbered in the order of the names."""
+    for sites in (["c", "a"], ["b"]):
+        run = led(bench, setting, sites)
+        assert run.channel.rounds[0].sites == sorted(sites)
+        assert json.loads((run.folder / "federation.json").read_text())["sites"] == sorted(sites)
+        assert run.lines[0]["clients"] == list(range(len(sites)))
+
+
+def waits_so_long_for_a_round(bench: Bench, setting: str) -> None:
+    for given, seconds in ((None, 600), (77, 77)):
+        (asked,) = led(bench, setting, given).channel.rounds
+        assert seconds - 5 < asked.began <= seconds
+
+
+def needs_a_quorum(bench: Bench, setting: str) -> None:
+    """One of three says nothing: two are the half that is needed by default, and no 90 %."""
+    for given, counted in ((None, 2), (0.9, 0), (0.6, 2)):
+        run = led(bench, setting, given, silent("b"))
+        assert run.cohorts == [counted]
+        assert (run.lines[0]["update_norm"] > 0) == (counted > 0)
+
+
+def waits_so_long_for_the_others(bench: Bench, setting: str) -> None:
+    """Two answers are the quorum; then the third has so many seconds."""
+    for given, seconds in ((None, 60), (9, 9)):
+        (asked,) = led(bench, setting, given, silent("a")).channel.rounds
+        assert asked.began > 500
+        assert seconds - 5 < asked.ended <= seconds
+
+
+def leaves_out_after_misses(bench: Bench, setting: str) -> None:
+    for given, misses in ((None, 3), (1, 1)):
+        run = led(bench, setting, given, silent("b"), rounds=5)
+        assert run.asked == [3] * misses + [2] * (5 - misses)
+
+
+def asks_again_after_rounds(bench: Bench, setting: str) -> None:
+    for given, rounds in ((None, 10), (2, 2)):
+        run = led(bench, setting, given, silent("b"), rounds=rounds + 2, federation={"drop_after": 1})
+        assert run.asked == [3] + [2] * rounds + [3]
+
+
+def gives_up_after_rounds(bench: Bench, setting: str) -> None:
+    for given, rounds in ((None, 5), (2, 2)):
+        with pytest.raises(Stopped, match=f"^{rounds} rounds in a row"):
+            led(bench, setting, given, silent(*SITES), rounds=8, federation={"drop_after": 99})
+
+
+def bounds_the_norm(bench: Bench, setting: str) -> None:
+    """Between the largest report and the others: that one does not count."""
+    free = led(bench, setting, None)
+    norms = {own.site: float(np.linalg.norm(own.arrays["direction"])) for own in free.channel.rounds[0].answers}
+    *_, second, first = sorted(norms.values())
+    bounded = led(bench, setting, (first + second) / 2)
+    largest = max(norms, key=lambda site: norms[site])
+    assert (free.lines[0]["missed"], bounded.lines[0]["missed"]) == ([], [largest])
+
+
+def rounds_what_goes_down(name: str) -> Callable[[Bench, str], None]:
+    def row(bench: Bench, setting: str) -> None:
+        """One of FedCM's two vectors alone, to half its bytes; sites begin from what they got."""
+        exact = led(bench, setting, None, rounds=3)
+        for link, dtype in HALVES.items():
+            run = led(bench, setting, link, rounds=3)
+            for field_name, array in run.channel.rounds[2].arrays.items():
+                held = run.servers[1][f"server.{field_name}"]
+                if field_name == name:
+                    assert torch.equal(unpacked(array, link, torch.float32), held.to(dtype).float())
+                    assert not torch.equal(held.to(dtype).float(), held)
+                else:
+                    assert torch.equal(torch.from_numpy(array), held)
+            assert [4 * line["bytes_down"] for line in run.lines] == [3 * line["bytes_down"] for line in exact.lines]
+            assert not torch.equal(run.servers[2]["server.momentum"], exact.servers[2]["server.momentum"])
+
+    return row
+
+
+def rounds_what_comes_up(bench: Bench, setting: str) -> None:
+    """The new momentum is the mean of what came up, which was rounded to half its bytes."""
+    exact = led(bench, setting, None)
+    reports = [torch.from_numpy(own.arrays["direction"]).double() for own in exact.channel.rounds[0].answers]
+    for link, dtype in HALVES.items():
+        run = led(bench, setting, link)
+        mean = torch.stack([report.to(dtype).double() for report in reports]).mean(0)
+        found = run.servers[0]["server.momentum"].double()
+        torch.testing.assert_close(found, mean, rtol=1e-6, atol=1e-9)
+        assert not torch.allclose(found, torch.stack(reports).mean(0), rtol=1e-6, atol=1e-9)
+        assert 2 * run.lines[0]["bytes_up"] == exact.lines[0]["bytes_up"]
+
+
+def has_so_many_classes(bench: Bench, setting: str) -> None:
+    for given, classes in ((None, 10), (12, 12)):
+        run = led(bench, setting, given, model={"name": "linear"})
+        assert run.servers[0]["server.params"].numel() == classes * (64 + 1)
+
+
+def normalises_bytes(one: list[float], other: list[float]) -> Callable[[Bench, str], None]:
+    def row(bench: Bench, setting: str) -> None:
+        """At the sites and in the server's test: as the simulation on bytes that were normalised by hand."""
+        draw = np.random.default_rng(3)
+        x, y = draw.integers(0, 256, (90, 1, 3, 4), dtype=np.uint8), draw.integers(0, 4, 90)
+        whole = bench.folder / "bytes.npz"
+        np.savez(whole, x_train=x[:60], y_train=y[:60], x_test=x[60:], y_test=y[60:])
+        table: dict[str, Any] = {"data": {"source": str(whole)}, "model": {"name": "linear"}}
+        ends = []
+        for value in (one, other):
+            given = {"mean": [0.4], "std": [0.3]} | {setting.removeprefix("federation."): value}
+            run = led(bench, setting, value, federation=given, **table)
+            by_hand = ((x / 255 - given["mean"][0]) / given["std"][0]).astype(np.float32)
+            np.savez(
+                bench.folder / "floats.npz", x_train=by_hand[:60], y_train=y[:60], x_test=by_hand[60:], y_test=y[60:]
+            )
+            floats: dict[str, Any] = table | {"data": {"source": str(bench.folder / "floats.npz")}}
+            simulated = bench.train(resolved(experiment(rounds=1, **floats)))
+            torch.testing.assert_close(run.servers[0]["server.params"], simulated.params, rtol=1e-5, atol=1e-6)
+            assert run.lines[0]["test_loss"] == pytest.approx(simulated.lines[0]["test_loss"], rel=1e-5)
+            ends.append(run.servers[0]["server.params"])
+        assert (ends[0] - ends[1]).abs().max() > APART
+
+    return row
