@@ -61,7 +61,7 @@ def test_bytes_seconds_and_empty_rounds_are_counted() -> None:
 
 
 def test_the_losses_are_the_last_ones_that_there_are() -> None:
-    metrics = [line(0, 0.5, loss=3.0), line(1, 0.25, loss=2.0), line(2, cohort=0)]
+    metrics = [line(0, 0.5, loss=4.0), line(1, 0.125, loss=3.0), line(2, 0.25, loss=2.0), line(3, cohort=0)]
     summary = summarise(metrics, [])
     assert (summary["train_loss"], summary["test_loss"]) == (2.0, 0.75)
     nothing = summarise([line(0, cohort=0)], [])
