@@ -134,6 +134,27 @@ def test_every_alpha_below_1_is_held_against_1(accuracies: dict[float, float], v
     assert beats(accuracies) == verdict
 
 
+def test_the_evidence_has_the_closest_to_alpha_1() -> None:
+    _, claim = judged(sweep({0.1: 80, 0.3: 75, 1.0: 70}))
+    assert claim.evidence[0].endswith("α = 0.3 against 1: +5.00 points (one seed), of 0.1: 80.00, 0.3: 75.00, 1: 70.00")
+
+
+def test_alpha_1_alone_says_nothing() -> None:
+    assert [claim.verdict for claim in judged(sweep({1.0: 70}))] == ["not tested", "not tested"]
+
+
+def test_alphas_of_other_algorithms_are_no_sweep() -> None:
+    runs = [made("feddyn", value, options={"alpha": alpha}) for alpha, value in ((0.01, 0.6), (0.1, 0.8), (1.0, 0.7))]
+    assert [claim.verdict for claim in judged(runs)] == ["not tested", "not tested"]
+    without = made(accuracy=0.9, options={"alpha": None})
+    assert [claim.verdict for claim in judged([*sweep({0.1: 80, 1.0: 70}), without])] == ["not tested", "suggestive"]
+
+
+def test_runs_that_go_on_are_no_part_of_a_sweep() -> None:
+    running = made(accuracy=0.9, options={"alpha": 0.3}, state="running")
+    assert [claim.verdict for claim in judged([*sweep({0.1: 80, 1.0: 70}), running])] == ["not tested", "suggestive"]
+
+
 def test_alphas_of_runs_that_differ_otherwise_are_no_sweep() -> None:
     runs = [made(options={"alpha": a}, setting=s) for a, s in ((0.1, "I"), (1.0, "II"), (0.3, "II"))]
     assert judged([*runs, made(options={"alpha": 0.03}, split="iid")])[0].verdict == "not tested"
@@ -144,3 +165,10 @@ def test_what_diverged_is_in_a_sweep_as_such() -> None:
     both = judged([*runs, made(accuracy=0.9, options={"alpha": 1.0}, state="diverged")])
     assert [claim.verdict for claim in both] == ["suggestive", "suggestive"]
     assert "1: diverged (round 40)" in both[0].evidence[0]
+    assert "α = 0.05 against 1: diverged, of" in both[1].evidence[0]
+
+
+@pytest.mark.parametrize("lost", [0.05, 0.1])
+def test_of_the_values_near_0_1_one_that_diverged_is_not_the_best(lost: float) -> None:
+    kept = sweep({alpha: value for alpha, value in {0.01: 60, 0.05: 80, 0.1: 80, 1.0: 70}.items() if alpha != lost})
+    assert judged([*kept, made(options={"alpha": lost}, state="diverged")])[0].verdict == "suggestive"

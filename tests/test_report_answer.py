@@ -29,8 +29,7 @@ def test_beyond_the_uncertainty_a_row_is_the_most_accurate_with_its_interval_bes
 
 def test_of_one_seed_it_has_the_highest_accuracy_in_the_table() -> None:
     assert said(made(accuracy=0.8), made("fedavg", 0.7)) == (
-        "FedCM has the highest test accuracy in this table (one seed): "
-        "80.00 %, next FedAvg 70.00 %, +10.00 points (one seed)."
+        "FedCM has the highest test accuracy in this table (one seed): 80.00 %, next FedAvg 70.00 %, +10.00 points."
     )
     runs = [*seeds("fedcm", [80, 81]), made("fedavg", 0.7)]
     assert said(*runs).startswith(
@@ -83,7 +82,7 @@ def test_of_several_cells_those_beyond_the_uncertainty_stand_apart() -> None:
 
 def test_of_a_loss_the_lowest_leads() -> None:
     assert said(made_with_loss(loss=0.3), made_with_loss("fedavg", 0.2)) == (
-        "FedAvg has the lowest test loss in this table (one seed): 0.2000, next FedCM 0.3000, lower by 0.1 (one seed)."
+        "FedAvg has the lowest test loss in this table (one seed): 0.2000, next FedCM 0.3000, lower by 0.1."
     )
     runs = [made_with_loss(loss=0.20 + k / 100, seed=k) for k in range(3)]
     runs += [made_with_loss("fedavg", 0.30 + k / 90, seed=k) for k in range(3)]

@@ -82,6 +82,7 @@ def test_nothing_is_tested_without_runs_and_the_page_says_what_it_would_take() -
         ([0.8], [0.7], "suggestive"),  # one seed
         ([0.8, 0.81], [0.7], "suggestive"),  # one seed in part
         ([0.80, 0.82, 0.84], [0.78, 0.80, 0.82], "seen"),
+        ([0.73, 0.75, 0.76], [0.70, 0.70, 0.70], "seen"),  # t = 5.3, and 4.3 is enough
         ([0.80, 0.82, 0.84], [0.83, 0.80, 0.81], "suggestive"),  # on average ahead, by less than the spread
         ([0.8], [0.8], "not seen"),  # a tie
         ([0.80004], [0.8], "not seen"),  # which shows as one
@@ -343,14 +344,18 @@ def test_of_a_loss_lower_is_better_and_claims_in_points_are_left_out() -> None:
     ]
     assert found[0].verdict == "suggestive"
     assert found[0].evidence[0] == "(✓) I · dirichlet: FedCM 0.2000, next FedAvg 0.3000, lower by 0.1 (one seed)"
-    worse = [made_with_loss(loss=0.3), made_with_loss("fedavg", 0.2)]
-    assert claims(grouped(worse), worse)[0].verdict == "not seen"
+    worse = [made_with_loss(loss=0.3, seed=k) for k in (1, 2)] + [made_with_loss("fedavg", 0.2, k) for k in (1, 2)]
+    (lowest, *_) = claims(grouped(worse), worse)
+    assert lowest.verdict == "contradicted"
+    assert lowest.evidence[0].endswith("higher by 0.1 (95 % interval 0.1 to 0.1; paired over 2 seeds)")
 
 
 def test_of_a_loss_alphas_are_judged_by_the_lowest() -> None:
     losses = {0.01: 0.4, 0.1: 0.2, 1.0: 0.5}
     runs = [made_with_loss(loss=loss, options={"alpha": alpha}) for alpha, loss in losses.items()]
     assert [claim.verdict for claim in claims(grouped(runs), runs)] == ["not tested", "suggestive", "suggestive"]
+    tiny = [made_with_loss(loss=1e-6 * loss, options={"alpha": alpha}) for alpha, loss in losses.items()]
+    assert [claim.verdict for claim in claims(grouped(tiny), tiny)][1:] == ["suggestive", "suggestive"]
     upside_down = [made_with_loss(loss=1 - loss, options={"alpha": alpha}) for alpha, loss in losses.items()]
     assert [claim.verdict for claim in claims(grouped(upside_down), upside_down)][1:] == ["not seen", "not seen"]
 

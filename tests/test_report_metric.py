@@ -112,8 +112,9 @@ def html_text(html: str) -> str:
 
 
 def test_what_diverged_has_no_mean_and_so_no_rounds() -> None:
-    (group,) = grouped([made(rounds=500), made("scaffold", rounds=500, state="diverged")])
+    (group,) = grouped([made(rounds=500), made("scaffold", rounds=500, state="diverged", setting="II")])
     assert group.describe_measure() == "mean of the last 100 rounds"
+    assert result_sheet(group, "x").head == ("algorithm", "I · dirichlet", "II · dirichlet")
     assert Entry((made(rounds=120, state="diverged"),)).averaged_rounds == set()
 
 

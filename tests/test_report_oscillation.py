@@ -59,6 +59,13 @@ def test_it_takes_8_evaluations_in_the_second_half(evaluations: int, known: bool
     assert verdict([own, *waves(0.02, algorithm="fedadam")]) == ("suggestive" if known else "not tested")
 
 
+def test_rounds_without_an_accuracy_are_passed_over() -> None:
+    (run,) = waves(0.01)
+    padded = run.curve.model_copy(update={"test_accuracy": [*run.curve.test_accuracy, None, None]})
+    found = list_oscillations(Entry((run.model_copy(update={"curve": padded}),)))
+    assert found == list_oscillations(Entry((run,)))
+
+
 def test_every_seed_is_measured_and_what_diverged_is_not() -> None:
     runs = waves(0.01, 0.02)
     found = list_oscillations(Entry(tuple(runs)))

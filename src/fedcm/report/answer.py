@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from fedcm.report.contrast import Contrast, contrast
 from fedcm.report.groups import Group, Row
 from fedcm.report.metric import LOSS
-from fedcm.report.words import write_difference
+from fedcm.report.words import write_difference, write_size
 
 Standing = Literal["sure", "within the uncertainty", "one seed", "one seed in part", "a tie"]
 
@@ -64,7 +64,11 @@ def _describe_one(group: Group, lead: Lead) -> str:
     if lead.next is None or lead.over_next is None:
         return f"{names} share the {metric.extreme} {metric.title} in this table: {figure}."
     words = [figure, f"next {lead.next.label} {_write(group, lead.next, lead.cell)}"]
-    words += [text for text in [write_difference(lead.over_next, metric, lead.comparisons)] if text]
+    known = lead.over_next.error is not None  # otherwise how many seeds there are is said already
+    difference = (
+        write_difference(lead.over_next, metric, lead.comparisons) if known else write_size(lead.over_next, metric)
+    )
+    words += [difference] if difference else []
     if lead.standing == "sure":
         said = f"{names} is the most accurate" if metric is not LOSS else f"{names} has the lowest {metric.title}"
     else:

@@ -38,10 +38,8 @@ class Contrast:
 
     def interval(self, comparisons: int = 1) -> tuple[float, float] | None:
         """The 95 % interval; of several comparisons so wide that all of them hold at once (Bonferroni)."""
-        if self.error is None or math.isnan(self.difference):
+        if self.error is None:
             return None
-        if math.isinf(self.difference):
-            return self.difference, self.difference
         reach = float(stdtrit(self.freedom, 1 - (1 - _LEVEL) / comparisons / 2)) * self.error
         return self.difference - reach, self.difference + reach
 
@@ -57,7 +55,7 @@ class Contrast:
 def contrast(parts: Sequence[tuple[int, Values]], relative: bool = False) -> Contrast:
     """Σ sign·mean of the parts (sign, values by seed). `relative`: a tie is a share of the values' size, as of a loss,
     instead of 0.005."""
-    total = _add([(sign, statistics.fmean(values.values())) for sign, values in parts])
+    total = sum(sign * statistics.fmean(values.values()) for sign, values in parts)
     counts = [len(values) for _, values in parts]
     paired = len({frozenset(values) for _, values in parts}) == 1
     words = _describe_seeds(counts, paired)
@@ -68,7 +66,7 @@ def contrast(parts: Sequence[tuple[int, Values]], relative: bool = False) -> Con
     if min(counts) < 2:
         return Contrast(total, None, math.nan, words, resolution)
     if paired:
-        by_seed = [_add([(sign, values[seed]) for sign, values in parts]) for seed in parts[0][1]]
+        by_seed = [sum(sign * values[seed] for sign, values in parts) for seed in parts[0][1]]
         return Contrast(total, statistics.stdev(by_seed) / math.sqrt(len(by_seed)), len(by_seed) - 1, words, resolution)
     shares = [statistics.variance(values.values()) / len(values) for _, values in parts]
     variance = math.fsum(shares)
@@ -76,12 +74,6 @@ def contrast(parts: Sequence[tuple[int, Values]], relative: bool = False) -> Con
         return Contrast(total, 0.0, min(counts) - 1, words, resolution)
     freedom = variance**2 / math.fsum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))
     return Contrast(total, math.sqrt(variance), freedom, words, resolution)
-
-
-def _add(terms: Sequence[tuple[int, float]]) -> float:
-    """fsum refuses ∞ − ∞, which is what two that diverged come to."""
-    products = [sign * value for sign, value in terms]
-    return math.fsum(products) if all(map(math.isfinite, products)) else sum(products)
 
 
 def _is_certain(parts: Sequence[tuple[int, Values]]) -> bool:

@@ -60,13 +60,16 @@ class Group:
         """In words; of one cell or of the whole table."""
         if measure != MAIN:
             return MEASURES[measure]
+        return write_averaged_rounds(self._list_averaged_rounds(cell))
+
+    def _list_averaged_rounds(self, cell: str | None) -> frozenset[int]:
         there = [row.entries[c] for row in self.rows for c in row.entries if cell in (None, c)]
-        return write_averaged_rounds(rounds for entry in there for rounds in entry.averaged_rounds)
+        return frozenset(rounds for entry in there for rounds in entry.averaged_rounds)
 
     @property
     def is_averaged_alike(self) -> bool:
-        """Is the main measure over as many rounds in every cell?"""
-        return len({self.describe_measure(cell=cell.name) for cell in self.cells}) == 1
+        """Is the main measure over as many rounds in every cell that has one?"""
+        return len({rounds for cell in self.cells if (rounds := self._list_averaged_rounds(cell.name))}) < 2
 
 
 def grouped(digests: Iterable[Digest]) -> list[Group]:

@@ -36,7 +36,7 @@ def list_oscillations(entry: Entry) -> dict[int, float] | None:
         if value is None:
             return None
         found[run.seed] = value
-    return found or None
+    return found
 
 
 def find_oscillation(where: str, own: tuple[str, Entry], *others: tuple[str, Entry]) -> Finding | None:

@@ -37,14 +37,16 @@ function followMetric() {
 }
 followMetric();
 form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("input", (event) => {
+function follow(event) {
   if (event.target.name === "y") state.pickedY = true;
   if (event.target.name === "cell") followMetric();
   state.picks = picks();
   state.zoom = null;
   remember();
   drawCurves();
-});
+}
+form.addEventListener("input", follow);
+form.addEventListener("change", follow); // some browsers have this alone for a list that a program chooses from
 showMeasure();
 draw();
 plot.on?.("plotly_relayout", () => {

@@ -47,7 +47,7 @@ class Finding:
 
     def judge(self, comparisons: int) -> Verdict:
         """`comparisons`: how many groups could refute the whole claim."""
-        if any(group and all(c.is_surely_below(comparisons) for c in group) for group in self.refuting):
+        if any(all(c.is_surely_below(comparisons) for c in group) for group in self.refuting):
             return "contradicted"
         if not self.needed or not all(c.is_above for c in self.needed):
             return "not seen"

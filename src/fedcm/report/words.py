@@ -20,18 +20,28 @@ def write_difference(contrast: Contrast, metric: Metric = ACCURACY, comparisons:
     >>> write_difference(Contrast(1.5, None, 0, "one seed"))
     '+1.50 points (one seed)'
     >>> write_difference(Contrast(-2.0, 1.0, 1e9, "4 seeds"), LOSS)
-    'higher by 2 (95 % interval −3.96 to −0.04; 4 seeds)'
+    'higher by 2 (95 % interval 0.04 to 3.96; 4 seeds)'
     """
     if not math.isfinite(contrast.difference):
         return ""
-    if metric is ACCURACY:
-        size, ends = f"{signed(contrast.difference)} points", "{:.2f}"
-    else:
-        word = "lower" if contrast.difference >= 0 else "higher"
-        size, ends = f"{word} by {abs(contrast.difference):.3g}", "{:.3g}"
     found = contrast.interval(comparisons)
-    said = f"95 % interval {' to '.join(map(ends.format, found))}; ".replace("-", "−") if found else ""
-    return f"{size} ({said}{contrast.seeds})"
+    if metric is ACCURACY:
+        digits = "{:.2f}"
+    else:
+        digits = "{:.3g}"
+        if found and contrast.difference < 0:  # of how much higher the loss is
+            found = -found[1], -found[0]
+    said = f"95 % interval {' to '.join(map(digits.format, found))}; ".replace("-", "−") if found else ""
+    return f"{write_size(contrast, metric)} ({said}{contrast.seeds})"
+
+
+def write_size(contrast: Contrast, metric: Metric = ACCURACY) -> str:
+    """A difference alone; nothing where a side diverged."""
+    if not math.isfinite(contrast.difference):
+        return ""
+    if metric is ACCURACY:
+        return f"{signed(contrast.difference)} points"
+    return f"{'lower' if contrast.difference >= 0 else 'higher'} by {abs(contrast.difference):.3g}"
 
 
 def amount(count: float) -> str:
