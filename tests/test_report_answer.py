@@ -71,13 +71,11 @@ def test_of_several_cells_those_beyond_the_uncertainty_stand_apart() -> None:
     sure = seeds("fedcm", [80, 82, 85]) + seeds("fedavg", [78, 80, 82])
     doubtful = [made(accuracy=0.8, setting="II"), made("fedavg", 0.7, setting="II")]
     assert said(*sure, *doubtful) == (
-        "Most accurate, beyond the uncertainty over seeds: FedCM in 1 of 2 cells, by at least 0.90 points. "
+        "Most accurate: FedCM in 1 of 2 cells, by 0.90 points or more (95 % intervals over seeds). "
         "Highest test accuracy in this table (one seed): FedCM in 1 of 2 cells."
     )
     both = sure + seeds("fedcm", [80, 82, 85], setting="II") + seeds("fedavg", [75, 77, 79], setting="II")
-    assert said(*both) == (
-        "Most accurate, beyond the uncertainty over seeds: FedCM in all 2 cells, by at least 0.90 points."
-    )
+    assert said(*both) == ("Most accurate: FedCM in all 2 cells, by 0.90 points or more (95 % intervals over seeds).")
 
 
 def test_of_a_loss_the_lowest_leads() -> None:
@@ -91,7 +89,7 @@ def test_of_a_loss_the_lowest_leads() -> None:
     )
     elsewhere = [made_with_loss(loss=0.2, setting="II"), made_with_loss("fedavg", 0.3, setting="II")]
     assert said(*runs, *elsewhere) == (
-        "Lowest test loss, beyond the uncertainty over seeds: FedCM in 1 of 2 cells, by at least 0.0984. "
+        "Lowest test loss: FedCM in 1 of 2 cells, by 0.0984 or more (95 % intervals over seeds). "
         "Lowest test loss in this table (one seed): FedCM in 1 of 2 cells."
     )
 

@@ -82,7 +82,7 @@ def _describe_several(group: Group, leads: Sequence[Lead]) -> str:
     sentences = []
     if sure:
         said = "Most accurate" if metric is not LOSS else f"Lowest {metric.title}"
-        sentences.append(f"{said}, beyond the uncertainty over seeds: {_count(sure, len(leads))}{_least(group, sure)}.")
+        sentences.append(f"{said}: {_count(sure, len(leads))}{_least(group, sure)}.")
     if doubtful := [lead for lead in leads if lead.standing != "sure"]:
         standings = ", ".join(dict.fromkeys(lead.standing for lead in doubtful))
         extreme = metric.extreme.capitalize()
@@ -108,7 +108,8 @@ def _least(group: Group, leads: Sequence[Lead]) -> str:
     lowest = min((ends[0] for ends in found if ends), default=float("inf"))
     if lowest == float("inf"):
         return ""
-    return f", by at least {lowest:.2f} points" if group.metric is not LOSS else f", by at least {lowest:.3g}"
+    size = f"{lowest:.2f} points" if group.metric is not LOSS else f"{lowest:.3g}"
+    return f", by {size} or more (95 % intervals over seeds)"
 
 
 def _describe_alone(group: Group) -> str:
