@@ -272,11 +272,13 @@ def test_from_iid_to_dirichlet_one_pair_of_cells_with_a_smaller_loss_is_enough_a
 
 @pytest.mark.parametrize(("text", "first"), [("setting I ", {"setting": "I"}), ("from IID", {"split": "iid"})])
 def test_equal_losses_are_no_win_however_they_round(text: str, first: dict[str, str]) -> None:
-    """0.81 − 0.8 is more than 0.61 − 0.6 in a computer's arithmetic."""
+    """55 − 54 is more than 50 − 49 in a computer's arithmetic, of percents."""
     second = {"setting": "II"} if "setting" in first else {"split": "dirichlet"}
-    before, after = ({"setting": "I", "split": "dirichlet"} | part for part in (first, second))
-    runs = [made(accuracy=0.61, **before), made(accuracy=0.6, **after)]
-    runs += [made("fedavg", 0.81, **before), made("fedavg", 0.8, **after)]
+    place = {"setting": "I", "split": "dirichlet"}
+    before: dict[str, Any] = {**place, **first}
+    after: dict[str, Any] = {**place, **second}
+    runs = [made(accuracy=0.5, **before), made(accuracy=0.49, **after)]
+    runs += [made("fedavg", 0.55, **before), made("fedavg", 0.54, **after)]
     assert verdicts(runs)[text] == "not seen"
 
 

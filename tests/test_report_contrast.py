@@ -78,7 +78,7 @@ def test_seeds_without_any_spread_are_sure() -> None:
 
 
 def test_what_diverged_with_every_seed_is_surely_worse() -> None:
-    lost = dict.fromkeys((1, 2), -math.inf)
+    lost: dict[int, float] = {1: -math.inf, 2: -math.inf}
     alive = {1: 50.0, 2: 51.0}
     assert contrast([(1, alive), (-1, lost)]).is_surely_above(100)
     assert contrast([(1, lost), (-1, alive)]).is_surely_below(100)
@@ -92,7 +92,7 @@ def test_what_diverged_with_some_seeds_or_one_is_worse_but_not_surely(lost: dict
 
 
 def test_of_two_that_diverged_neither_is_better() -> None:
-    lost = dict.fromkeys((1, 2), -math.inf)
+    lost: dict[int, float] = {1: -math.inf, 2: -math.inf}
     found = contrast([(1, lost), (-1, lost)])
     assert not (found.is_above)
     assert not (found.is_surely_above())

@@ -38,12 +38,12 @@ def find_leader(group: Group, cell: str) -> Lead | None:
     """None where there is nothing to compare."""
     labels = group.leaders(cell)
     there = [row for row in group.rows if cell in row.entries and row.entries[cell].judged]
-    first = tuple(row for row in there if row.label in labels)
+    first = [row for row in there if row.label in labels]
     others = [row for row in there if row.label not in labels]
     if not first:
         return None
     if len(first) > 1:
-        return Lead(cell, first, "a tie")
+        return Lead(cell, tuple(first), "a tie")
     gains = first[0].entries[cell].gains()
     found = [contrast([(1, gains), (-1, row.entries[cell].gains())], group.metric is LOSS) for row in others]
     closest = min(range(len(others)), key=lambda k: found[k].difference)
@@ -55,7 +55,7 @@ def find_leader(group: Group, cell: str) -> Lead | None:
         standing = (
             "within the uncertainty" if not unknown else "one seed" if "one seed" in unknown else "one seed in part"
         )
-    return Lead(cell, first, standing, others[closest], found[closest], comparisons)
+    return Lead(cell, tuple(first), standing, others[closest], found[closest], comparisons)
 
 
 def _describe_one(group: Group, lead: Lead) -> str:

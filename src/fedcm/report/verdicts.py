@@ -64,6 +64,7 @@ def judge_claim(text: str, findings: Sequence[Finding], needs: str) -> Claim:
     if not findings:
         return Claim(text, "not tested", (needs,))
     comparisons = sum(len(finding.refuting) for finding in findings)
-    verdicts = [finding.judge(comparisons) for finding in findings]
-    evidence = [f"{MARKS[verdict]} {finding.said}" for verdict, finding in zip(verdicts, findings, strict=True)]
-    return Claim(text, min(verdicts, key=_WEAKEST_FIRST.index), tuple(evidence))
+    verdicts: list[Verdict] = [finding.judge(comparisons) for finding in findings]
+    evidence = [f"{MARKS[verdict]} {finding.said}" for finding, verdict in zip(findings, verdicts, strict=True)]
+    weakest: Verdict = min(verdicts, key=_WEAKEST_FIRST.index)
+    return Claim(text, weakest, tuple(evidence))
