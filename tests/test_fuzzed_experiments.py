@@ -4,8 +4,10 @@ The bundled experiments are mutated, with a fixed seed, and go through the comma
 that is near, or else up to its first round, and `compare`, `sweep` and `reproduce` with --dry-run.
 """
 
+import datetime
 import itertools
 import shutil
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +37,9 @@ def bases() -> Iterator[tuple[str, dict[str, Any]]]:
         if "grid" in table:
             small["grid"] = _small_grid(table["grid"])
         yield f"small {path}", table | small | {"split": split}
+        if str(path) in ("demo.toml", "mini/table3.toml"):  # a model that takes any option as it comes
+            own = {"name": "takes_anything:factory", "when": datetime.date(2020, 1, 2), "more": {"x": [1, "y"]}}
+            yield f"own {path}", table | small | {"split": split, "model": own}
 
 
 def _small_grid(grid: dict[str, Any]) -> dict[str, Any]:
@@ -69,6 +74,10 @@ def _only_if_over(show: Callable[..., None]) -> Callable[..., None]:
 def attempt(fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
     """Gives an experiment's text to a command."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "takes_anything.py").write_text(
+        "from torch import nn\ndef factory(input_shape, classes, **more): return nn.Linear(input_shape[0], classes)\n"
+    )
     monkeypatch.setenv("FEDCM_DATA", str(tmp_path / "no-data"))
     monkeypatch.delenv("FEDCM_RUNS", raising=False)
     monkeypatch.setattr(run_commands, "_drive", _only_if_short(run_commands._drive))
@@ -133,7 +142,7 @@ def randomly(count: int, seed: int, attempt: Try) -> list[str]:
 
 
 def test_a_mutated_experiment_works_or_is_refused(attempt: Try) -> None:
-    assert randomly(350, 0, attempt) == []
+    assert randomly(500, 0, attempt) == []
 
 
 def test_a_wrong_setting_on_the_command_line_works_or_is_refused(fedcm: Fedcm, attempt: Try, tmp_path: Path) -> None:
@@ -185,7 +194,7 @@ def test_many_more_mutated_experiments_work_or_are_refused(attempt: Try, seed: i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("base", ["small demo.toml", "mini/tuning.toml", "small mini/table1.toml"])
+@pytest.mark.parametrize("base", ["small demo.toml", "own demo.toml", "mini/tuning.toml", "small mini/table1.toml"])
 def test_every_wrong_value_at_every_place_works_or_is_refused(attempt: Try, base: str) -> None:
     table = dict(bases())[base]
     commands, found = itertools.cycle(commands_for(table)), []
@@ -198,9 +207,24 @@ def test_every_wrong_value_at_every_place_works_or_is_refused(attempt: Try, base
 
 @pytest.mark.parametrize(
     ("base", "command"),
-    [*(("small demo.toml", command) for command in ("run", "compare", "sweep")), ("small mini/table1.toml", "grid")],
+    [
+        *(("small demo.toml", command) for command in ("run", "compare", "sweep")),
+        *(("own demo.toml", command) for command in ("run", "compare", "sweep")),
+        ("small mini/table1.toml", "grid"),
+    ],
 )
 def test_without_a_mutation_they_work(attempt: Try, base: str, command: str) -> None:
     """So that what is refused is refused for its mutation, and much of the way has been gone by then."""
     answer = attempt(command, text_of(dict(bases())[base]) or "")
     assert answer.code == 0, answer.err
+
+
+def test_dates_among_a_models_options_are_reported_and_resumed(fedcm: Fedcm, attempt: Try, tmp_path: Path) -> None:
+    table = dict(bases())["own demo.toml"]
+    assert attempt("run", text_of(table | {"rounds": 2}) or "").code == 0
+    (run,) = (tmp_path / "runs-0").iterdir()
+    (run / "summary.json").unlink()
+    for words in (["resume", run], ["report", run, "-o", "page"], ["runs", "--runs-dir", "runs-0", "--json"]):
+        answer = fedcm(*words)
+        assert answer.code == 0, answer.err
+    assert "2020-01-02" in (tmp_path / "page" / "index.html").read_text()

@@ -178,7 +178,8 @@ def fingerprint(experiment: Experiment) -> str:
     del table["evaluation"]["targets"]
     links = table.pop("federation")  # but for how vectors are rounded, who waits how long changes no number
     table |= {f"federation.{key}": links[key] for key in ("downlink", "momentum", "uplink") if links[key] != "exact"}
-    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+    text = json.dumps(table, sort_keys=True, default=str)  # a model of the user's own may have dates for options
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def refuse_unusable_name(name: str) -> None:
