@@ -3,12 +3,13 @@
 from typing import Any
 
 from fedcm.report.digest import Curve, Digest, Mix, Participation
+from fedcm.summary import count_averaged_rounds
 
 SETTINGS = {"I": (100, 0.1), "II": (500, 0.02)}
 
 
 def made(algorithm: str = "fedcm", accuracy: float | None = 0.8, seed: int = 1, **changes: Any) -> Digest:
-    """`accuracy` is the mean of the last 100 rounds; the last is a point higher, the best two."""
+    """`accuracy` is the mean of the last rounds; the last is a point higher, the best two."""
     setting, split = changes.pop("setting", "I"), changes.pop("split", "dirichlet")
     curve, labels = changes.pop("curve", None), changes.pop("labels", {"setting": setting, "split": split})
     rounds, state = changes.pop("rounds", 40), changes.pop("state", "finished")
@@ -35,7 +36,12 @@ def made(algorithm: str = "fedcm", accuracy: float | None = 0.8, seed: int = 1, 
         summary={
             "rounds": rounds,
             "accuracy": accuracy
-            and {"mean_last_100": accuracy, "last": round(accuracy + 0.01, 6), "best": round(accuracy + 0.02, 6)},
+            and {
+                "mean_last": accuracy,
+                "mean_last_rounds": count_averaged_rounds(rounds),
+                "last": round(accuracy + 0.01, 6),
+                "best": round(accuracy + 0.02, 6),
+            },
             "bytes_down": 2000 * rounds,
             "bytes_up": 1000 * rounds,
             "seconds": 0.5 * rounds,
@@ -49,6 +55,18 @@ def made(algorithm: str = "fedcm", accuracy: float | None = 0.8, seed: int = 1, 
         else Curve(),
         **changes,
     )
+
+
+def made_with_loss(algorithm: str = "fedcm", loss: float = 0.5, seed: int = 1, **changes: Any) -> Digest:
+    """Of a regression: `loss` is the mean test loss of the last rounds, the last is 0.01 lower, the best 0.02."""
+    run = made(algorithm, None, seed, **changes)
+    rounds = run.summary["rounds"]
+    falling = [loss * rounds / k for k in range(1, rounds + 1)]
+    curve = curve_of(falling).model_copy(update={"test_accuracy": [None] * rounds, "test_loss": falling})
+    figures = {"mean_last": loss, "mean_last_rounds": count_averaged_rounds(rounds)}
+    losses = figures | {"last": round(loss - 0.01, 6), "best": round(loss - 0.02, 6)}
+    summary = run.summary | {"test_loss": losses["last"], "test_losses": losses}
+    return run.model_copy(update={"summary": summary, "curve": curve, "mix": None})
 
 
 def curve_of(accuracies: list[float]) -> Curve:
@@ -74,12 +92,12 @@ PAPER = {  # CIFAR-10 in the FedCM paper, in the order of ALGORITHMS
 PAPER_BY_ALPHA = {0.01: 85.93, 0.03: 86.55, 0.05: 87.50, 0.1: 87.61, 0.3: 85.90, 1.0: 82.14}
 
 
-def paper_grid(**changes: Any) -> list[Digest]:
-    """The paper's own figures as if they were runs: its claims hold in them."""
+def paper_grid(shift: float = 0.0, **changes: Any) -> list[Digest]:
+    """The paper's own figures as if they were runs: its claims hold in them. `shift` moves all, as a seed may."""
     return [
         made(
             algorithm,
-            figure / 100,
+            figure / 100 + shift,
             setting=setting,
             split=split,
             curve=wavering(figure / 100, 0.02 if algorithm == "fedadam" else 0.001),
@@ -91,8 +109,9 @@ def paper_grid(**changes: Any) -> list[Digest]:
     ]
 
 
-def paper_sweep() -> list[Digest]:
-    return [made(accuracy=value / 100, options={"alpha": alpha}) for alpha, value in PAPER_BY_ALPHA.items()]
+def paper_sweep(shift: float = 0.0, **changes: Any) -> list[Digest]:
+    by_alpha = PAPER_BY_ALPHA.items()
+    return [made(accuracy=value / 100 + shift, options={"alpha": alpha}, **changes) for alpha, value in by_alpha]
 
 
 def wavering(accuracy: float, width: float, rounds: int = 40) -> list[float]:

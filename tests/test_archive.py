@@ -228,3 +228,13 @@ def test_a_series_on_a_terminal_asks_once_for_all_its_runs(experiment: Write, tm
     assert terminal.type(b"\n") == 0, terminal.said
     assert terminal.said.count("[Y/n]") == 1
     assert [old.name for old in archived(runs)] == ["small-fedavg-seed3", "small-fedcm-seed3"]
+
+
+def test_runs_are_found_in_a_hidden_folder_of_runs_but_not_what_is_hidden_in_it(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    runs = tmp_path / ".runs"
+    whole(experiment(rounds=1), runs, "one")
+    (runs / "one").rename(runs / ".hidden")
+    whole(experiment(rounds=1), runs, "two")
+    assert [run["name"] for run in json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)] == ["two"]

@@ -66,3 +66,14 @@ def test_off_a_terminal_the_time_left_is_known_by_the_first_line(
     told = capsys.readouterr().err.splitlines()
     assert told
     assert all(re.fullmatch(r"long \d+/50; \d+ s left for all", line) for line in told)
+
+
+def test_a_long_name_leaves_room_for_how_far_a_run_is(
+    monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Path]
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(series_progress, "Console", lambda stderr: Console(file=screen, force_terminal=True, width=80))
+    name = "small-participation.probability=0.02-evaluation.targets=0.5+0.6+0.7-client.lr=0.1-fedcm-seed3"
+    task = Task(GridRun(name, read(read_table(experiment(rounds=50)))), RunFolder(Path(name)), state="running", done=7)
+    list(series_progress.shown_series(iter([None, None]), [task], jobs=1))
+    assert screen.getvalue().count("7/50") >= 2, "of all rounds, and of the run's"

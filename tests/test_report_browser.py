@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_digests import made, paper_grid, paper_sweep
+from made_digests import made, made_with_loss, paper_grid, paper_sweep
 
 from fedcm.report.digest import Digest
-from fedcm.report.groups import MEASURES
+from fedcm.report.entry import MEASURES
 from fedcm.report.story import Story, told
 from fedcm.report.writing import end_live, write_page
 
@@ -139,11 +139,51 @@ def test_every_choice_draws_without_an_error(opened: Open) -> None:
     assert complaints(browser) == []
 
 
+def chosen(browser: Any, name: str) -> str:
+    return browser.execute_script(f"return document.querySelector('select[name={name}]').value")
+
+
+def test_the_curves_of_a_regression_are_of_its_test_loss(opened: Open) -> None:
+    browser = opened(made_with_loss(loss=0.3), made_with_loss("fedavg", 0.2))
+    wait(browser, lambda b: drawn_lines(b) == 2)
+    assert chosen(browser, "y") == "test_loss"
+    assert texts(browser, "select[name=y] option") == ["test loss", "training loss"]
+    assert "test loss against round" in texts(browser, "#curves-caption")[0]
+    assert texts(browser, ".result tbody td b") == ["0.2000"]
+    assert complaints(browser) == []
+
+
+def test_a_cell_is_shown_by_its_own_metric_until_the_reader_chooses_another(opened: Open) -> None:
+    losses = [made_with_loss(source="toy"), made_with_loss("fedavg", 0.4, source="toy")]
+    browser = opened(made(), made("fedavg"), *losses)
+    wait(browser, lambda b: drawn_lines(b) == 2)
+    options = found(browser, "select[name=cell] option")
+    assert chosen(browser, "y") == "test_accuracy"
+    options[1].click()
+    wait(browser, lambda b: drawn_lines(b) == 2)
+    assert chosen(browser, "y") == "test_loss"
+    options[0].click()
+    assert chosen(browser, "y") == "test_accuracy"
+    found(browser, "select[name=y] option[value=train_loss]")[0].click()
+    options[1].click()
+    assert chosen(browser, "y") == "train_loss"
+    wait(browser, lambda b: drawn_lines(b) == 2)
+    assert complaints(browser) == []
+
+
+def test_without_an_evaluation_the_curves_are_of_the_training_loss(opened: Open) -> None:
+    run = made(curve=[0.1] * 40)
+    untested = run.curve.model_copy(update={"test_accuracy": [None] * 40, "test_loss": [None] * 40})
+    browser = opened(run.model_copy(update={"curve": untested, "summary": run.summary | {"accuracy": None}}))
+    wait(browser, lambda b: drawn_lines(b) == 1)
+    assert chosen(browser, "y") == "train_loss"
+
+
 def test_the_tables_numbers_are_the_runs_and_follow_the_measure(opened: Open) -> None:
     runs = [made(accuracy=0.8123, published=81.5), made(accuracy=0.8323, seed=2), made("fedavg", 0.5)]
     browser = opened(*runs)
     assert texts(browser, ".result tbody td") == ["82.23 ± 1.41 published 81.50 2 seeds", "50.00 1 seed"]
-    for measure, figure in (("last", "83.23"), ("best", "84.23"), ("mean_last_100", "82.23")):
+    for measure, figure in (("last", "83.23"), ("best", "84.23"), ("mean_last", "82.23")):
         assert measure in MEASURES
         found(browser, f"input[value={measure}]")[0].click()
         assert texts(browser, ".result tbody td b") == [figure]

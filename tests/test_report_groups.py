@@ -8,7 +8,8 @@ from made_digests import PAPER, made, paper_grid
 from fedcm.report.averages import averaged
 from fedcm.report.costs import cost, targets_of
 from fedcm.report.digest import Digest
-from fedcm.report.groups import Entry, grouped
+from fedcm.report.entry import Entry
+from fedcm.report.groups import grouped
 from fedcm.report.looks import RAMP, looks
 from fedcm.report.paper import other_scale
 from fedcm.report.result_table import numbers_sheet, result_sheet, result_table
@@ -106,7 +107,7 @@ def test_what_diverged_has_its_round_in_place_of_every_number() -> None:
     numbers = [dict(zip(sheet.head, row, strict=True)) for sheet in [numbers_sheet((group,))] for row in sheet.body]
     assert [row["diverged"] for row in numbers] == ["40", "", "40"]
     assert [row["finished"] for row in numbers] == ["false", "true", "false"]
-    assert [row["mean_last_100_mean"] for row in numbers] == ["", "50.0", ""]
+    assert [row["mean_last_mean"] for row in numbers] == ["", "50.0", ""]
     assert ">diverged (round 40)<" in str(result_table(group))
 
 

@@ -47,6 +47,32 @@ def test_a_fixed_cohort_has_its_size_or_everybody() -> None:
     assert len(FixedSize(10).cohort(4, seed=0, round=0)) == 4
 
 
+def philox(seed: int, round: int) -> np.random.Generator:
+    """The draw of a round's cohort, purpose 3: part of every published result."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(3, round, 0))))
+
+
+@pytest.mark.parametrize(("seed", "round"), [(0, 0), (5, 3), (3, 5), (2**40, 999)])
+def test_cohorts_are_the_published_draws(seed: int, round: int) -> None:
+    draw = philox(seed, round)
+    several = np.sort(draw.choice(1000, draw.binomial(1000, 0.02), replace=False, shuffle=False))
+    assert Independent(0.02).cohort(1000, seed, round).tolist() == several.tolist()
+    fixed = np.sort(philox(seed, round).choice(1000, 7, replace=False, shuffle=False))
+    assert FixedSize(7).cohort(1000, seed, round).tolist() == fixed.tolist()
+
+
+def test_a_probability_of_one_is_everyone() -> None:
+    for participation in (Independent(1.0), Everyone(), FixedSize(30)):
+        assert participation.cohort(30, seed=4, round=2).tolist() == list(range(30))
+
+
+def test_a_cohort_of_nobody_is_refused() -> None:
+    assert FixedSize(1).cohort(5, 0, 0).shape == (1,)
+    for clients in (0, -3):
+        with pytest.raises(ValueError, match=f"clients must be at least 1, got {clients}"):
+            FixedSize(clients)
+
+
 @pytest.mark.parametrize("bad", [0.0, -0.1, 1.5])
 def test_a_probability_outside_the_unit_interval_is_refused(bad: float) -> None:
     with pytest.raises(ValueError, match=r"\(0, 1\]"):

@@ -15,7 +15,7 @@ def test_the_clients_rate_decays_from_its_first_value_by_a_factor_a_round() -> N
 
 def test_without_a_decay_it_stays() -> None:
     assert [Schedule(0.2).client(round) for round in (0, 1, 4000)] == [0.2, 0.2, 0.2]
-    assert Schedule().server_lr == 1.0, "plain averaging"
+    assert (Schedule().client(7), Schedule().server_lr) == (0.1, 1.0), "as an experiment that says nothing of them"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The summary says last, mean of the last 100 rounds and best; when a target was first reached; and what it cost."""
+"""The summary says last, mean of the last rounds and best; and when a target was first reached."""
 
 import hashlib
 import struct
@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 import torch
 
-from fedcm.summary import params_sha256, rounds_to, summarise
+from fedcm.summary import (
+    bring_up_to_date,
+    count_averaged_rounds,
+    is_up_to_date,
+    params_sha256,
+    read_points,
+    rounds_to,
+    summarise,
+)
 
 
 def line(round: int, accuracy: float | None = None, cohort: int = 2, **more: Any) -> dict[str, Any]:
@@ -16,28 +24,84 @@ def line(round: int, accuracy: float | None = None, cohort: int = 2, **more: Any
     return base | {"bytes_down": 10 * cohort, "bytes_up": 3 * cohort} | tested | more
 
 
-def test_the_mean_is_over_the_last_100_rounds_and_no_others() -> None:
-    metrics = [line(r, accuracy=0.1 if r < 150 else 0.5 + r / 10_000) for r in range(250)]
-    accuracy = summarise(metrics, [])["accuracy"]
-    late = [0.5 + r / 10_000 for r in range(150, 250)]
-    assert accuracy["mean_last_100"] == pytest.approx(sum(late) / 100)
-    assert accuracy["evaluations_in_last_100"] == 100
-    assert accuracy["last"] == late[-1]
+@pytest.mark.parametrize(
+    ("rounds", "averaged"),
+    [(4000, 100), (500, 100), (499, 50), (400, 40), (250, 25), (30, 3), (12, 2), (10, 1), (1, 1)],
+)
+def test_a_long_run_averages_100_rounds_and_a_short_one_a_tenth(rounds: int, averaged: int) -> None:
+    metrics = [line(r, accuracy=(0.5 + r / 10_000) if r >= rounds - averaged else 0.1) for r in range(rounds)]
+    late = [0.5 + r / 10_000 for r in range(rounds - averaged, rounds)]
+    summary = summarise(metrics, [])
+    for found, mean in ((summary["accuracy"], sum(late)), (summary["test_losses"], len(late) - sum(late))):
+        assert found["mean_last"] == pytest.approx(mean / averaged)
+        assert (found["mean_last_rounds"], found["mean_last_evaluations"]) == (averaged, averaged)
+    assert summary["accuracy"]["last"] == late[-1]
+    assert count_averaged_rounds(rounds) == averaged
 
 
-def test_the_mean_is_over_those_of_the_last_100_rounds_that_were_evaluated() -> None:
-    """Every 40th, and the last: rounds 159 and 199 lie in it, 119 does not."""
-    metrics = [line(r, accuracy=(r + 1) / 1000 if (r + 1) % 40 == 0 else None) for r in range(220)]
-    metrics[-1] = line(219, accuracy=0.5)
-    accuracy = summarise(metrics, [])["accuracy"]
-    assert accuracy["mean_last_100"] == pytest.approx((0.16 + 0.2 + 0.5) / 3)
-    assert accuracy["evaluations_in_last_100"] == 3
+def test_without_an_evaluation_in_the_last_rounds_the_last_one_counts_and_the_rounds_say_so() -> None:
+    accuracy = summarise([line(r, {2: 0.3, 6: 0.6}.get(r)) for r in range(9)], [])["accuracy"]
+    assert accuracy["mean_last"] == 0.6
+    assert (accuracy["mean_last_rounds"], accuracy["mean_last_evaluations"]) == (3, 1)
 
 
 def test_the_best_may_be_long_ago_and_counts_from_when_it_was_first_reached() -> None:
-    metrics = [line(0, 0.2), line(1), line(2, 0.9), line(3, 0.4), line(4, 0.9), line(5, 0.3)]
-    accuracy = summarise(metrics, [])["accuracy"]
-    assert (accuracy["best"], accuracy["rounds_to_best"], accuracy["last"]) == (0.9, 3, 0.3)
+    summary = summarise([line(0, 0.2), line(1), line(2, 0.9), line(3, 0.9), line(4, 0.4)], [])
+    accuracy, losses = summary["accuracy"], summary["test_losses"]
+    assert (accuracy["best"], accuracy["rounds_to_best"], accuracy["last"]) == (0.9, 3, 0.4)
+    assert (losses["best"], losses["rounds_to_best"], losses["last"]) == (pytest.approx(0.1), 3, 0.6)
+    assert summary["test_loss"] == 0.6
+
+
+def test_of_a_regression_there_are_test_losses_and_no_accuracy() -> None:
+    metrics = [line(r) | {"test_loss": loss, "test_accuracy": None} for r, loss in enumerate((3.0, 1.0, 2.0))]
+    summary = summarise(metrics, [0.5])
+    assert (summary["accuracy"], summary["rounds_to_accuracy"]) == (None, {})
+    assert (summary["test_losses"]["last"], summary["test_losses"]["best"]) == (2.0, 1.0)
+
+
+def old_summary(metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    """As it was written before: the mean of the last 100 rounds, however short the run."""
+    accuracies = [line["test_accuracy"] for line in metrics if line["round"] >= len(metrics) - 100]
+    mean = {"mean_last_100": sum(accuracies) / len(accuracies), "evaluations_in_last_100": len(accuracies)}
+    summary = summarise(metrics, [])
+    kept = {key: summary["accuracy"][key] for key in ("last", "best", "rounds_to_best")}
+    return {key: value for key, value in summary.items() if key != "test_losses"} | {"accuracy": mean | kept}
+
+
+@pytest.mark.parametrize("rounds", [500, 600])
+def test_an_old_summary_of_a_long_run_has_the_same_mean_with_or_without_its_curve(rounds: int) -> None:
+    metrics = [line(r, r / 1000) for r in range(rounds)]
+    old, new = old_summary(metrics), summarise(metrics, [])
+    points = read_points(metrics, "test_accuracy"), read_points(metrics, "test_loss")
+    assert not is_up_to_date(old)
+    for given in (points, ([], [])):
+        accuracy = bring_up_to_date(old, *given)["accuracy"]
+        assert accuracy == new["accuracy"] | {"mean_last": pytest.approx(new["accuracy"]["mean_last"])}
+    assert is_up_to_date(bring_up_to_date(old, *points))
+    assert bring_up_to_date(old, *points)["test_losses"] == new["test_losses"]
+
+
+def test_an_old_summary_of_a_short_run_is_made_anew_from_its_curve() -> None:
+    metrics = [line(r, r / 1000) for r in range(30)]
+    old, new = old_summary(metrics), summarise(metrics, [])
+    points = read_points(metrics, "test_accuracy"), read_points(metrics, "test_loss")
+    assert old["accuracy"]["mean_last_100"] == pytest.approx(0.0145)
+    assert bring_up_to_date(old, *points) == new
+
+
+def test_an_old_summary_of_a_short_run_without_its_curve_keeps_its_mean_and_says_so() -> None:
+    old = old_summary([line(r, r / 1000) for r in range(30)])
+    accuracy = bring_up_to_date(old, [], [])["accuracy"]
+    assert accuracy["mean_last"] == old["accuracy"]["mean_last_100"]
+    assert accuracy["mean_last_rounds"] == 100
+
+
+def test_todays_summaries_and_those_without_an_evaluation_stay_as_they_are() -> None:
+    for metrics in ([line(0, 0.5), line(1, 0.6)], [line(0), line(1)]):
+        summary = summarise(metrics, [])
+        assert is_up_to_date(summary)
+        assert bring_up_to_date(summary, [], []) == summary
 
 
 def test_a_target_is_reached_after_the_rounds_it_took() -> None:
@@ -57,11 +121,12 @@ def test_bytes_seconds_and_empty_rounds_are_counted() -> None:
     assert summary["bytes_up"] == 12
     assert summary["seconds"] == 0.323, "to the millisecond"
     assert summary["accuracy"] is None
+    assert summary["test_losses"] is None
     assert summary["rounds_to_accuracy"] == {}
 
 
 def test_the_losses_are_the_last_ones_that_there_are() -> None:
-    metrics = [line(0, 0.5, loss=3.0), line(1, 0.25, loss=2.0), line(2, cohort=0)]
+    metrics = [line(0, 0.5, loss=4.0), line(1, 0.125, loss=3.0), line(2, 0.25, loss=2.0), line(3, cohort=0)]
     summary = summarise(metrics, [])
     assert (summary["train_loss"], summary["test_loss"]) == (2.0, 0.75)
     nothing = summarise([line(0, cohort=0)], [])

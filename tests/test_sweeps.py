@@ -102,8 +102,9 @@ def test_a_sweep_uses_what_was_compared_before_and_no_folder_twice(experiment: W
         finish(task)
     tasks = tasks_of(runs_of(path, over=["algorithm.alpha=0.1,0.2"]), runs)
     assert folders(tasks) == ["small-fedcm-seed3", "small-algorithm.alpha=0.2-fedcm-seed3"]
-    whole(path, runs, "named")  # a second one of the same experiment
-    assert folders(tasks_of(runs_of(path, over=["algorithm.alpha=0.1,0.2"]), runs)) == folders(tasks)
+    whole(path, runs, "named")  # a second one of the same experiment, and newer
+    tasks = tasks_of(runs_of(path, over=["algorithm.alpha=0.1,0.2"]), runs)
+    assert folders(tasks) == ["named", "small-algorithm.alpha=0.2-fedcm-seed3"]
 
 
 @pytest.mark.parametrize("change", ["--set", "edited", "longer"])
@@ -168,6 +169,17 @@ def test_a_run_that_cannot_go_on_gives_way_to_one_that_is_finished(
     assert answer.code == 0, answer.err
     assert "1 of 1 runs are finished already" in answer.err
     assert contents(damaged) == before
+
+
+def test_a_run_that_was_begun_anew_goes_on_and_not_the_one_before(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=4), tmp_path / "runs"
+    whole(path, runs, "before")
+    stopped = stopped_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")  # as by --fresh and Ctrl-C
+    (task,) = tasks_of(runs_of(path, over=["client.lr=0.1"]), runs)
+    assert (task.folder.path, task.state) == (stopped, "stopped")
+    later = whole(path, runs, "later")
+    (task,) = tasks_of(runs_of(path, over=["client.lr=0.1"]), runs)
+    assert (task.folder.path, task.state) == (later, "finished")
 
 
 def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(experiment: Write, tmp_path: Path) -> None:

@@ -124,13 +124,14 @@ def _print_plan(estimates: Sequence[Any], cores: int, as_json: bool) -> None:
 
 def _show(tasks: Sequence[Any], title: str, how: How) -> None:
     from fedcm.report.curves import draw_curves
+    from fedcm.report.score_tables import comparison_table, series_table
+    from fedcm.report.scores import read_summary
     from fedcm.report.style import PALETTE
-    from fedcm.report.tables import comparison_table, series_table
     from fedcm.report_commands import write_report
     from fedcm.series import cell_of, short_names
 
     names = short_names(tasks)
-    summaries = {names[task.run.name]: task.folder.read_summary() or {} for task in tasks}
+    summaries = {names[task.run.name]: read_summary(task.folder) or {} for task in tasks}
     if how.as_json:
         print(json.dumps(summaries, indent=2))
     elif any(task.run.experiment.cell.labels for task in tasks) or len({t.run.experiment.seed for t in tasks}) > 1:

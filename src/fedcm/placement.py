@@ -65,15 +65,18 @@ class _There:
         self._settings: dict[Path, Table | None] = {}
 
     def place(self, run: GridRun) -> Place:
-        """Of several folders with this experiment the first whose run is over: what else is there may be damaged."""
+        """By its own name, or else the newest run of this experiment, rather one that is over. A run by its own name
+        that is not over, and may be damaged, gives way to one that is and was begun later."""
         place = self._by_name(run)
-        same = [place.folder] if place.folder.experiment.is_file() else []
-        same += self._elsewhere(run)
-        folder = next((one for one in same if one.read_summary() is not None), (same or [place.folder])[0])
-        if folder.path != place.folder.path:
-            remark = f"{run.name} is the same experiment as {folder.path}, which is used for it"
-            place = Place(run, folder, remark)
-        self.taken.add(folder.name.casefold())
+        if place.folder.read_summary() is None:
+            there = place.folder.experiment.is_file()
+            others = [one for one in self._elsewhere(run) if _begun(one) > _begun(place.folder)]
+            over = [one for one in others if one.read_summary() is not None]
+            if better := over or ([] if there else others):
+                folder = max(better, key=_begun)
+                remark = f"{run.name} is the same experiment as {folder.path}, which is used for it"
+                place = Place(run, folder, remark)
+        self.taken.add(place.folder.name.casefold())
         return place
 
     def is_same(self, folder: RunFolder, run: GridRun) -> bool:
@@ -124,6 +127,14 @@ def _flat(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, 
             yield from _flat(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", repr(value)
+
+
+def _begun(folder: RunFolder) -> float:
+    """When; long ago where there is no run."""
+    try:
+        return folder.experiment.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _raw(folder: RunFolder) -> Table:

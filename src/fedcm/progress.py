@@ -64,19 +64,23 @@ def _plain(rounds: Iterator[Any], total: int, first: int, title: str, console: C
 
 
 class _Line:
-    """Loss, accuracy and speed in a few words."""
+    """Loss, accuracy (or where labels are no classes the test loss) and speed in a few words."""
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.started = time.monotonic()
         self.accuracy: float | None = None
+        self.test_loss: float | None = None
 
     def __call__(self, metrics: dict[str, Any]) -> str:
         self.accuracy = metrics.get("test_accuracy", self.accuracy)
+        self.test_loss = metrics.get("test_loss", self.test_loss)
         rate = (metrics["round"] + 1 - self.first) / max(time.monotonic() - self.started, 1e-9)
         words = ["nobody took part" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
         if self.accuracy is not None:
             words.append(f"accuracy {self.accuracy:.2%}")
+        elif self.test_loss is not None:
+            words.append(f"test loss {self.test_loss:.4g}")
         words.append(f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round")
         return "  ".join(words)
 

@@ -19,7 +19,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -212,8 +212,12 @@ class RunFolder:
 def runs_in(folder: Path, *, nested: bool = False) -> list[RunFolder]:
     """The runs in a folder, and if so asked in the folders in it, oldest first."""
     files = [*folder.glob("*/experiment.toml"), *(folder.glob("*/*/experiment.toml") if nested else ())]
-    found = [RunFolder(file.parent) for file in files if not any(p.startswith(".") for p in file.parts[-3:])]
-    return sorted(found, key=lambda run: (run.experiment.stat().st_mtime, run.name))
+    found: list[tuple[float, str, RunFolder]] = []
+    for file in files:
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts):
+            with suppress(FileNotFoundError):  # another process has just moved it to the archive
+                found.append((file.stat().st_mtime, file.parent.name, RunFolder(file.parent)))
+    return [run for _, _, run in sorted(found, key=lambda one: one[:2])]
 
 
 def there_is(path: Path) -> bool:

@@ -223,9 +223,10 @@ def crew_size(workers: int | None, launch: Any, device: str) -> int:
 
 
 def _show_summary(folder: Any, as_json: bool) -> None:
-    from fedcm.report.tables import comparison_table
+    from fedcm.report.score_tables import comparison_table
+    from fedcm.report.scores import read_summary
 
-    summary = folder.read_summary() or {}
+    summary = read_summary(folder) or {}
     if as_json:
         print(json.dumps(summary, indent=2))
     else:

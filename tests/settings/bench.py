@@ -28,7 +28,7 @@ APART = 1e-3  # what a setting must change at least
 BASE: dict[str, Any] = {
     "name": "small",
     "rounds": 4,
-    "seed": 3,
+    "seed": 11,  # none of the purposes of draws, so that the two cannot be taken for each other
     "participation": {"kind": "fixed", "clients": 3},
     "model": {"name": "linear"},
     "algorithm": {"name": "fedcm", "alpha": 0.3},

@@ -12,7 +12,7 @@ from fedcm.report.condense import condensed
 
 
 def names_the_run(bench: Bench, setting: str) -> None:
-    for given, folder in (("small", "small-fedcm-seed3"), ("My trial 2", "my-trial-2-fedcm-seed3")):
+    for given, folder in (("small", "small-fedcm-seed11"), ("My trial 2", "my-trial-2-fedcm-seed11")):
         trained = bench.train(bench.table(name=given, rounds=1), name=None)
         assert trained.folder.name == trained.summary["name"] == folder
 

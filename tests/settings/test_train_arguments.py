@@ -15,7 +15,7 @@ from torch import nn
 import fedcm
 
 CLIENTS = made_clients()
-USUAL: dict[str, Any] = {"rounds": 4, "participation": 3, "epochs": 2, "batch_size": 4, "lr": 0.3, "seed": 3}
+USUAL: dict[str, Any] = {"rounds": 4, "participation": 3, "epochs": 2, "batch_size": 4, "lr": 0.3, "seed": 11}
 SETTINGS = {  # keyword -> the setting of an experiment
     "epochs": "client.epochs",
     "steps": "client.steps",

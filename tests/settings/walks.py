@@ -101,10 +101,18 @@ def drawn(seed: int, round: int, clients: int) -> list[int]:
     return sorted(draw.choice(6, clients, replace=False, shuffle=False).tolist())
 
 
+def drawn_by_chance(seed: int, round: int, probability: float) -> list[int]:
+    """A binomial number of clients, then so many without replacement."""
+    draw = literal.generator(seed, literal.COHORT, round)
+    clients = int(draw.binomial(6, probability))
+    return sorted(draw.choice(6, clients, replace=False, shuffle=False).tolist())
+
+
 def asks_with_a_probability(bench: Bench, setting: str) -> None:
     for probability in (0.2, 0.9):
         table = bench.table(rounds=60, participation={"kind": "independent", "probability": probability})
         trained = bench.train(table)
+        assert trained.cohorts == [drawn_by_chance(table["seed"], round, probability) for round in range(60)]
         sizes = [len(cohort) for cohort in trained.cohorts]
         error = math.sqrt(6 * probability * (1 - probability) / 60)
         assert abs(sum(sizes) / 60 - 6 * probability) <= 4 * error

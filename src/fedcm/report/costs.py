@@ -4,7 +4,8 @@ import statistics
 from typing import NamedTuple
 
 from fedcm.report.digest import Digest
-from fedcm.report.groups import Entry, Group
+from fedcm.report.entry import Entry
+from fedcm.report.groups import Group
 
 _TARGETS = 4  # columns at most: the highest that anybody reached
 

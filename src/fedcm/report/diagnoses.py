@@ -3,6 +3,7 @@
 from typing import Any
 
 from fedcm.report.digest import Digest
+from fedcm.report.metric import choose_metric
 from fedcm.report.story import Story
 
 # a quantity's name -> its title, what it is, and whether its axis is logarithmic
@@ -49,13 +50,12 @@ def diagnoses(story: Story) -> list[dict[str, Any]]:
 
 
 def _curve(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:
-    accuracies = [_line(run, labels, run.curve.round, run.curve.test_accuracy) for run in runs]
-    if any(accuracies):
-        lines, title, said = accuracies, "The curve", "test accuracy"
-    else:
+    metric = choose_metric((run.accuracy, run.test_losses) for run in runs)
+    lines, said = [_line(run, labels, run.curve.round, getattr(run.curve, metric.column)) for run in runs], metric.title
+    if not any(lines):
         lines = [_line(run, labels, run.curve.round, run.curve.train_loss) for run in runs]
-        title, said = "The curve", "loss of the clients that trained"
-    return {"title": title, "said": said, "log": False, "legend": True, "lines": [line for line in lines if line]}
+        said = "loss of the clients that trained"
+    return {"title": "The curve", "said": said, "log": False, "legend": True, "lines": [line for line in lines if line]}
 
 
 def _line(run: Digest, labels: dict[str, str], rounds: list[int], values: list[float | None]) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from fedcm.atomic import write_text
 from fedcm.refusal import Refused
 from fedcm.report.outcome import diverged_in
 from fedcm.settings import Section
+from fedcm.summary import bring_up_to_date, is_up_to_date
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -114,9 +115,9 @@ class Digest(Section):
             raise ValueError("experiment.cell.labels must be texts")
         if not (self.published is None or _is_number(self.published)):
             raise ValueError("experiment.cell.published must be a number")
-        accuracy = self.accuracy
-        if accuracy and not all(_is_number(accuracy.get(key)) for key in ("last", "mean_last_100", "best")):
-            raise ValueError("summary.accuracy must have last, mean_last_100 and best")
+        for key in ("accuracy", "test_losses"):
+            if isinstance(self.summary.get(key), dict) and not _is_described(self._current[key]):
+                raise ValueError(f"summary.{key} must have last, mean_last, mean_last_rounds and best")
         return self
 
     def _table(self, key: str) -> dict[str, Any]:
@@ -141,8 +142,20 @@ class Digest(Section):
         return self._table("cell").get("published")
 
     @property
+    def _current(self) -> dict[str, Any]:
+        """The summary with today's keys, whenever the digest was made."""
+        if is_up_to_date(self.summary):
+            return self.summary
+        return bring_up_to_date(self.summary, self._points("test_accuracy"), self._points("test_loss"))
+
+    def _points(self, column: str) -> list[tuple[int, float]]:
+        pairs = zip(self.curve.round, getattr(self.curve, column), strict=True)
+        return [(done - 1, value) for done, value in pairs if value is not None]
+
+    @property
     def accuracy(self) -> dict[str, float] | None:
-        accuracy = self.summary.get("accuracy")
+        """As `fedcm.summary.describe` has it; None of a run that was not evaluated, or whose labels are no classes."""
+        accuracy = self._current.get("accuracy")
         return accuracy if isinstance(accuracy, dict) else None
 
     def in_cell(self, cell: dict[str, Any]) -> "Digest":
@@ -152,6 +165,11 @@ class Digest(Section):
     @property
     def in_every_cell(self) -> list["Digest"]:
         return [self, *(self.in_cell(cell.model_dump(exclude_none=True)) for cell in self.other_cells)]
+
+    @property
+    def test_losses(self) -> dict[str, float] | None:
+        losses = self._current.get("test_losses")
+        return losses if isinstance(losses, dict) else None
 
     @property
     def rounds_done(self) -> int:
@@ -165,6 +183,11 @@ class Digest(Section):
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _is_described(found: object) -> bool:
+    keys = ("last", "mean_last", "mean_last_rounds", "best")
+    return isinstance(found, dict) and all(_is_number(found.get(key)) for key in keys)
 
 
 def write_digest(digest: Digest, path: Path) -> None:

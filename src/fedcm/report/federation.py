@@ -34,6 +34,8 @@ def _said(metrics: dict[str, Any]) -> str:
     words.append(f"{metrics['cohort']} of {metrics.get('asked', metrics['cohort'])} sites")
     if metrics.get("test_accuracy") is not None:
         words.append(f"accuracy {metrics['test_accuracy']:.2%}")
+    elif metrics.get("test_loss") is not None:
+        words.append(f"test loss {metrics['test_loss']:.4g}")
     return "  ".join(words)
 
 
@@ -51,6 +53,8 @@ def federation_table(rows: Sequence[dict[str, Any]]) -> None:
         done = f"{last['round'] + 1}/{row['rounds']}" if last else "–"
         loss = f"{last['loss']:.3f}" if last.get("loss") is not None else "–"
         accuracy = f"{last['test_accuracy']:.2%}" if last.get("test_accuracy") is not None else "–"
+        if accuracy == "–" and last.get("test_loss") is not None:
+            accuracy = f"loss {last['test_loss']:.4g}"
         why = f" ({escape(row['why'])})" if row.get("why") else ""
         table.add_row(escape(row["run"]), row["state"] + why, done, loss, accuracy, str(row["submitted"])[:19])
     Console().print(table)

@@ -10,19 +10,20 @@ from fedcm.report.groups import Group
 from fedcm.report.looks import Look
 from fedcm.report.style import figure
 
-_QUANTITIES = {
-    "accuracy": ("test_accuracy", "test accuracy, %", 100.0),
-    "loss": ("train_loss", "training loss, mean since the last evaluation", 1.0),
-}
-
 
 def draw_group(group: Group, looks: Mapping[str, Look], folder: Path, name: str) -> list[Path]:
-    """`NAME-accuracy` and `NAME-loss`, each as PNG and PDF."""
+    """`NAME-accuracy`, or `NAME-test-loss` where that is what runs are compared by, and `NAME-loss`, each as PNG and
+    PDF."""
+    metric = group.metric
+    quantities = {
+        metric.file_name: (metric.column, metric.axis, metric.scale),
+        "loss": ("train_loss", "training loss, mean since the last evaluation", 1.0),
+    }
     columns = min(2, len(group.cells))
     lines = math.ceil(len(group.cells) / columns)
     paths = []
-    for kind, (quantity, words, scale) in _QUANTITIES.items():
-        if not any(_drawn(group, quantity)):
+    for kind, (quantity, words, scale) in quantities.items():
+        if not _list_values(group, quantity):
             continue
         for suffix in (".png", ".pdf"):
             path = folder / f"{name}-{kind}{suffix}"
@@ -31,8 +32,8 @@ def draw_group(group: Group, looks: Mapping[str, Look], folder: Path, name: str)
                 _panels(group, looks, axes.flat, quantity, scale)
                 for row in axes:
                     row[0].set_ylabel(words)
-                if kind == "loss":
-                    axes[0][0].set_yscale("log")
+                    if kind != "accuracy" and min(_list_values(group, quantity)) > 0:
+                        row[0].set_yscale("log")
                 handles, labels = _unique(axes.flat)
                 drawn.legend(
                     handles, labels, loc="outside lower center", ncols=_legend_columns(labels, size[0]), frameon=False
@@ -42,9 +43,9 @@ def draw_group(group: Group, looks: Mapping[str, Look], folder: Path, name: str)
     return paths
 
 
-def _drawn(group: Group, quantity: str) -> list[bool]:
+def _list_values(group: Group, quantity: str) -> list[float]:
     runs = [run for row in group.rows for entry in row.entries.values() for run in entry.runs]
-    return [any(value is not None for value in getattr(run.curve, quantity)) for run in runs]
+    return [value for run in runs for value in getattr(run.curve, quantity) if value is not None]
 
 
 def _panels(group: Group, looks: Mapping[str, Look], panels: Any, quantity: str, scale: float) -> None:

@@ -6,7 +6,6 @@ for each cell.
 """
 
 import json
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -14,59 +13,11 @@ from typing import Any, final
 
 from fedcm.report.differences import differing, of_method, told
 from fedcm.report.digest import Digest
-from fedcm.report.outcome import divergence
-from fedcm.report.rounding import hundredths
+from fedcm.report.entry import MAIN, MEASURES, Entry
+from fedcm.report.metric import ACCURACY, Metric, choose_metric, write_averaged_rounds
 
-MEASURES = {"mean_last_100": "mean of the last 100 rounds", "last": "last round", "best": "best round"}
-MAIN = "mean_last_100"
 TITLES = {"fedcm": "FedCM", "fedavg": "FedAvg", "fedadam": "FedAdam", "scaffold": "SCAFFOLD", "feddyn": "FedDyn"}
 _STATES = ("finished", "diverged", "running", "stopped")  # which of two runs with one seed counts
-
-
-@final
-@dataclass(frozen=True)
-class Entry:
-    """Runs that differ in nothing but their seed."""
-
-    runs: tuple[Digest, ...]
-
-    @property
-    def counted(self) -> tuple[Digest, ...]:
-        """Those that are over, and only while there are none of these the others, as far as they are."""
-        return tuple(run for run in self.runs if run.state in ("finished", "diverged")) or self.runs
-
-    def values(self, measure: str = MAIN) -> list[float]:
-        """In percent, one a run that was evaluated; none where one diverged."""
-        if self.diverged:
-            return []
-        return [100 * run.accuracy[measure] for run in self.counted if run.accuracy]
-
-    def mean(self, measure: str = MAIN) -> float | None:
-        values = self.values(measure)
-        return statistics.fmean(values) if values else None
-
-    def deviation(self, measure: str = MAIN) -> float | None:
-        """Over seeds, of a sample; one seed has none."""
-        values = self.values(measure)
-        return statistics.stdev(values) if len(values) > 1 else None
-
-    @property
-    def published(self) -> float | None:
-        return next((run.published for run in self.runs if run.published is not None), None)
-
-    @property
-    def over(self) -> bool:
-        return all(run.state in ("finished", "diverged") for run in self.counted)
-
-    @property
-    def judged(self) -> bool:
-        """Is it over, with an accuracy or without one because it diverged?"""
-        return self.over and bool(self.values() or self.diverged)
-
-    @property
-    def diverged(self) -> str:
-        """In words, in place of an accuracy; nothing where no run did."""
-        return divergence([run.diverged_in for run in self.counted])
 
 
 @final
@@ -92,16 +43,33 @@ class Group:
     title: str
     cells: tuple[Cell, ...]
     rows: tuple[Row, ...]
+    metric: Metric = ACCURACY
 
     def leaders(self, cell: str, measure: str = MAIN) -> set[str]:
-        """The labels of the rows with the highest mean among those that are over, where there is a choice."""
+        """The labels of the rows with the best mean, as it is written, among those that are over, where there is a
+        choice."""
         means = {
-            row.label: float(hundredths(mean))
+            row.label: self.metric.gain(float(self.metric.write(mean)))
             for row in self.rows
             if cell in row.entries and row.entries[cell].over
             if (mean := row.entries[cell].mean(measure)) is not None
         }
         return {label for label, mean in means.items() if mean == max(means.values())} if len(means) > 1 else set()
+
+    def describe_measure(self, measure: str = MAIN, cell: str | None = None) -> str:
+        """In words; of one cell or of the whole table."""
+        if measure != MAIN:
+            return MEASURES[measure]
+        return write_averaged_rounds(self._list_averaged_rounds(cell))
+
+    def _list_averaged_rounds(self, cell: str | None) -> frozenset[int]:
+        there = [row.entries[c] for row in self.rows for c in row.entries if cell in (None, c)]
+        return frozenset(rounds for entry in there for rounds in entry.averaged_rounds)
+
+    @property
+    def is_averaged_alike(self) -> bool:
+        """Is the main measure over as many rounds in every cell that has one?"""
+        return len({rounds for cell in self.cells if (rounds := self._list_averaged_rounds(cell.name))}) < 2
 
 
 def grouped(digests: Iterable[Digest]) -> list[Group]:
@@ -144,10 +112,12 @@ def _group(runs: Sequence[Digest], title: str) -> Group:
             label = f"{algorithm_title(algorithm)} ({words})" if words else algorithm_title(algorithm)
             rows.setdefault((algorithm, label), {}).setdefault(cell, []).append(run)
     ordered = sorted(rows, key=lambda row: (_rank(row[0]), row[0], _natural(row[1])))
+    metric = choose_metric((run.accuracy, run.test_losses) for run in runs)
     group = Group(
         title,
         tuple(sorted(cells.values(), key=lambda cell: [_natural(text) for text in cell.labels.values()])),
-        tuple(Row(label, name, _entries(rows[name, label])) for name, label in ordered),
+        tuple(Row(label, name, _entries(rows[name, label], metric)) for name, label in ordered),
+        metric,
     )
     return group if len(group.rows) > 1 or len(group.cells) == 1 else _upright(group)
 
@@ -156,9 +126,9 @@ def _upright(group: Group) -> Group:
     """One row with many cells, such as FedCM by α: what differs becomes the rows, to be compared in one picture."""
     (row,) = group.rows
     places = {_cell_name(surroundings(run)) for entry in row.entries.values() for run in entry.runs}
-    column = places.pop() if len(places) == 1 else "accuracy"
+    column = places.pop() if len(places) == 1 else group.metric.title
     rows = [Row(f"{row.label} ({cell.name})", row.algorithm, {column: row.entries[cell.name]}) for cell in group.cells]
-    return Group(group.title, (Cell(column, {}),), tuple(rows))
+    return Group(group.title, (Cell(column, {}),), tuple(rows), group.metric)
 
 
 def _cell_name(labels: dict[str, str]) -> str:
@@ -175,8 +145,8 @@ def _label(axis: str, text: str) -> str:
     return f"{axis} {text}" if text.replace(".", "").isdigit() else text
 
 
-def _entries(by_cell: dict[str, list[Digest]]) -> dict[str, Entry]:
-    return {cell: Entry(tuple(one_a_seed(there))) for cell, there in by_cell.items()}
+def _entries(by_cell: dict[str, list[Digest]], metric: Metric) -> dict[str, Entry]:
+    return {cell: Entry(tuple(one_a_seed(there)), metric) for cell, there in by_cell.items()}
 
 
 def one_a_seed(runs: Iterable[Digest]) -> list[Digest]:

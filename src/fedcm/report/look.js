@@ -7,7 +7,7 @@ const legend = document.querySelector(".legend");
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const narrow = window.matchMedia("(max-width: 40rem)");
 const KEY = `fedcm-report ${window.location.pathname}`;
-const state = { measure: "mean_last_100", picks: {}, hidden: [], zoom: null, open: [], scroll: null, ...remembered() };
+const state = { measure: "mean_last", picks: {}, pickedY: false, hidden: [], zoom: null, open: [], scroll: null, ...remembered() };
 let printing = false;
 
 function remembered() {

@@ -2,26 +2,52 @@
 
 import math
 import statistics
+from collections.abc import Sequence
 from itertools import pairwise
 
-from fedcm.report.groups import Entry
+from fedcm.report.contrast import contrast
+from fedcm.report.entry import Entry
+from fedcm.report.verdicts import Finding, find
+from fedcm.report.words import write_difference
 
 EVALUATIONS = 8  # in the second half of a curve, before it is said to oscillate or not
 
 
-def oscillation(entry: Entry) -> float | None:
+def measure_oscillation(accuracies: Sequence[float]) -> float | None:
     """How far single evaluations lie off the trend, in points, over the second half of the curve.
 
     Of values with independent errors of deviation s about a straight line, a second difference has the deviation √6·s.
+    None of a curve that is too short.
     """
+    late = [100 * value for value in accuracies[len(accuracies) // 2 :]]
+    if len(late) < EVALUATIONS:
+        return None
+    bends = [after - before for before, after in pairwise([b - a for a, b in pairwise(late)])]
+    return math.sqrt(math.fsum(bend**2 for bend in bends) / len(bends) / 6)
+
+
+def list_oscillations(entry: Entry) -> dict[int, float] | None:
+    """By seed; None where a run diverged or is too short to tell."""
     if entry.diverged:
         return None
-    of_runs = []
+    found: dict[int, float] = {}
     for run in entry.counted:
-        values = [100 * value for value in run.curve.test_accuracy if value is not None]
-        late = values[len(values) // 2 :]
-        if len(late) < EVALUATIONS:
+        value = measure_oscillation([value for value in run.curve.test_accuracy if value is not None])
+        if value is None:
             return None
-        bends = [after - before for before, after in pairwise([b - a for a, b in pairwise(late)])]
-        of_runs.append(math.sqrt(math.fsum(bend**2 for bend in bends) / len(bends) / 6))
-    return statistics.fmean(of_runs) if of_runs else None
+        found[run.seed] = value
+    return found
+
+
+def find_oscillation(where: str, own: tuple[str, Entry], *others: tuple[str, Entry]) -> Finding | None:
+    """Do the others' curves oscillate more than one's own? Each is (label, runs)."""
+    least = list_oscillations(own[1])
+    measured = {label: values for label, entry in others if (values := list_oscillations(entry))}
+    if least is None or not measured:
+        return None
+    against = {label: contrast([(1, values), (-1, least)]) for label, values in measured.items()}
+    means = {label: statistics.fmean(values.values()) for label, values in {**measured, own[0]: least}.items()}
+    ordered = sorted(means.items(), key=lambda item: -item[1])
+    words = ", ".join(f"{label} ±{value:.2f}" for label, value in ordered)
+    differences = ", ".join(write_difference(found) for found in against.values())
+    return find(f"{where}: {words} points about the trend, {differences}", list(against.values()))

@@ -1,5 +1,7 @@
 // The page as a whole: what it shows first, what it remembers, and when it looks for a newer one.
 function showMeasure() {
+  const known = [...document.querySelectorAll('input[name="measure"]')].map((radio) => radio.value);
+  if (!known.includes(state.measure)) state.measure = "mean_last"; // remembered from a page of an older version
   document.body.dataset.measure = state.measure;
   for (const radio of document.querySelectorAll('input[name="measure"]')) radio.checked = radio.value === state.measure;
 }
@@ -22,13 +24,29 @@ for (const [name, value] of Object.entries(state.picks)) {
   else if (control) control.value = value;
 }
 if (cells.selectedIndex < 0) cells.selectedIndex = 0;
+
+// What no run has cannot be chosen; what a cell is compared by is shown unless the reader chose something that it has.
+const hasValues = (cell, name) => cell.rows.some((row) => row.mean[name].some((value) => value !== null));
+for (const option of [...form.elements.y.options]) {
+  if (!data.cells.some((cell) => hasValues(cell, option.value))) option.remove();
+}
+function followMetric() {
+  const cell = data.cells[Number(cells.value)];
+  if (!cell || (state.pickedY && hasValues(cell, form.elements.y.value))) return;
+  form.elements.y.value = hasValues(cell, cell.metric) ? cell.metric : "train_loss";
+}
+followMetric();
 form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("input", () => {
+function follow(event) {
+  if (event.target.name === "y") state.pickedY = true;
+  if (event.target.name === "cell") followMetric();
   state.picks = picks();
   state.zoom = null;
   remember();
   drawCurves();
-});
+}
+form.addEventListener("input", follow);
+form.addEventListener("change", follow); // some browsers have this alone for a list that a program chooses from
 showMeasure();
 draw();
 plot.on?.("plotly_relayout", () => {

@@ -5,7 +5,7 @@ from typing import Any
 from fedcm.report.averages import averaged
 from fedcm.report.diagnoses import diagnoses
 from fedcm.report.digest import Digest, Participation
-from fedcm.report.groups import Entry
+from fedcm.report.entry import Entry
 from fedcm.report.story import Story
 from fedcm.report.words import several
 
@@ -18,6 +18,7 @@ def page_data(story: Story) -> dict[str, Any]:
         "cells": [
             {
                 "title": cell.name if len(story.groups) == 1 else f"{group.title}: {cell.name}",
+                "metric": group.metric.column,
                 "rows": [
                     {"label": row.label, **_curves(row.entries[cell.name])}
                     for row in group.rows

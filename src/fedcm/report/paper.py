@@ -1,9 +1,12 @@
-"""The scale of the FedCM paper's figures, and how that of runs beside which they are published differs from it."""
+"""What the FedCM paper fixes: its α, which methods correct nothing at the clients, and the scale of its figures, with
+how that of runs beside which they are published differs from it."""
 
 from collections.abc import Iterable
 
 from fedcm.report.digest import Digest
 
+DEFAULT_ALPHA = 0.1  # of FedCM; as in fedcm.algorithms.fedcm, which needs torch
+UNCORRECTED = ("fedavg", "fedadam")  # the methods whose clients take plain gradient steps
 _MODEL, _ROUNDS = "resnet18", 4000
 _FIGURES = {  # data set and clients (100 in setting I, 500 in II): Tables 1 to 3
     ("cifar10", 100): {

@@ -1,19 +1,19 @@
 """The table that a report opens with, on the page and as a sheet."""
 
 from fedcm.report.digest import Digest
-from fedcm.report.groups import MAIN, MEASURES, Entry, Group, Row
+from fedcm.report.entry import MAIN, MEASURES, Entry
+from fedcm.report.groups import Cell, Group, Row
 from fedcm.report.markup import Html, boxed, joined, tag
 from fedcm.report.paper import other_scale
-from fedcm.report.rounding import hundredths
 from fedcm.report.sheet import Sheet
-from fedcm.report.words import accuracy, several
+from fedcm.report.words import several
 
 
 def result_table(group: Group) -> Html:
     """All three measures are in it; the page shows one of them at a time."""
-    caption = f"{group.title}: test accuracy in %, {_seeds(group)}"
+    caption = f"{group.title}: {group.metric.caption}, "
     uniform = len(_counts(group)) == 1
-    head = tag("tr", tag("th", "algorithm", scope="col"), *(tag("th", cell.name, scope="col") for cell in group.cells))
+    head = tag("tr", tag("th", "algorithm", scope="col"), *(_head(group, cell) for cell in group.cells))
     rows = [
         tag(
             "tr",
@@ -22,10 +22,22 @@ def result_table(group: Group) -> Html:
         )
         for row in group.rows
     ]
-    whole = tag(
-        "table", tag("caption", caption, *_legend(group)), tag("thead", head), tag("tbody", *rows), class_="result"
-    )
-    return boxed(whole, caption)
+    about = tag("caption", caption, *_measures(group), f", {_seeds(group)}", *_legend(group))
+    whole = tag("table", about, tag("thead", head), tag("tbody", *rows), class_="result")
+    return boxed(whole, caption + _seeds(group))
+
+
+def _measures(group: Group, cell: str | None = None) -> list[Html]:
+    """Which rounds the figures are of; the page shows what belongs to the measure that is chosen."""
+    return [tag("span", group.describe_measure(m, cell), class_=f"measure {m}") for m in MEASURES]
+
+
+def _head(group: Group, cell: Cell) -> Html:
+    """A column says which rounds are averaged in it where others average more or fewer."""
+    if group.is_averaged_alike:
+        return tag("th", cell.name, scope="col")
+    averaged = tag("small", f" {group.describe_measure(cell=cell.name)}", class_=f"measure {MAIN}")
+    return tag("th", cell.name, averaged, scope="col")
 
 
 def _key(row: Row) -> Html:
@@ -55,10 +67,10 @@ def _figure(group: Group, row: Row, cell: str, entry: Entry, measure: str) -> Ht
         return tag("span", entry.diverged, class_="diverged")
     if mean is None:
         return tag("span", "–", aria_label="not evaluated")
-    number = tag("b" if row.label in group.leaders(cell, measure) else "span", hundredths(mean))
-    return joined(
-        number, *([tag("span", f" ± {hundredths(deviation)}", class_="deviation")] if deviation is not None else [])
-    )
+    number = tag("b" if row.label in group.leaders(cell, measure) else "span", group.metric.write(mean))
+    if deviation is None:
+        return number
+    return joined(number, tag("span", f" ± {group.metric.write_deviation(deviation)}", class_="deviation"))
 
 
 def _unfinished(entry: Entry) -> str:
@@ -71,7 +83,7 @@ def _unfinished(entry: Entry) -> str:
 
 
 def _legend(group: Group) -> list[Html]:
-    words = [Html(". The best of a column in "), tag("b", "bold")]
+    words = [joined(f". The {group.metric.extreme} of a column in "), tag("b", "bold")]
     return [
         *words,
         *([Html(", published figures in "), tag("span", "grey", class_="published")] if _has_published(group) else []),
@@ -107,21 +119,26 @@ def result_sheet(group: Group, name: str) -> Sheet:
     body = [(row.label, *(_text(row.entries.get(cell)) for cell in cells)) for row in group.rows]
     brackets = "; published figures in brackets" if _has_published(group) else ""
     brackets += f", of another scale: {scale}" if (scale := _scale(group)) else ""
-    caption = f"{group.title}: test accuracy in %, {MEASURES[MAIN]}, {_seeds(group)}{brackets}"
-    return Sheet(name, caption, ("algorithm", *cells), tuple(body), frozenset(bold))
+    caption = f"{group.title}: {group.metric.caption}, {group.describe_measure()}, {_seeds(group)}{brackets}"
+    short = cells if group.is_averaged_alike else [f"{cell} ({group.describe_measure(cell=cell)})" for cell in cells]
+    full = [f"{cell} ({group.metric.caption}, {group.describe_measure(cell=cell)})" for cell in cells]
+    head, csv_head = ("algorithm", *short), ("algorithm", *full)
+    return Sheet(name, caption, head, tuple(body), frozenset(bold), csv_head=csv_head)
 
 
 def _text(entry: Entry | None) -> str:
     if entry is None:
         return "–"
     published = f" ({entry.published:.2f})" if entry.published is not None else ""
-    return accuracy(entry) + published + ("" if entry.over else " …")
+    return entry.write() + published + ("" if entry.over else " …")
 
 
 def numbers_sheet(groups: tuple[Group, ...]) -> Sheet:
-    """Every number by itself, for other programs; `diverged` are the rounds in which seeds did."""
+    """Every number by itself, for other programs; `diverged` are the rounds in which seeds did, `mean_last_rounds` the
+    last rounds that `mean_last` is over."""
     measured = [f"{measure}_{kind}" for measure in MEASURES for kind in ("mean", "deviation")]
-    head = ("table", "cell", "row", "algorithm", "seeds", "finished", "diverged", *measured, "published")
+    who = ("table", "cell", "row", "algorithm", "seeds", "finished", "diverged")
+    head = (*who, "metric", "mean_last_rounds", *measured, "published")
     body = []
     for group in groups:
         for row in group.rows:
@@ -130,6 +147,7 @@ def numbers_sheet(groups: tuple[Group, ...]) -> Sheet:
                 texts = ["" if figure is None else repr(figure) for figure in (*figures, entry.published)]
                 finished = str(all(run.state == "finished" for run in entry.counted)).lower()
                 diverged = " ".join(str(run.diverged_in) for run in entry.counted if run.diverged_in is not None)
+                averaged = " ".join(map(str, sorted(entry.averaged_rounds)))
                 who = (group.title, cell, row.label, row.algorithm, str(len(entry.counted)), finished, diverged)
-                body.append((*who, *texts))
+                body.append((*who, group.metric.column, averaged, *texts))
     return Sheet("numbers", "Every number of the report; accuracies in %", head, tuple(body))

@@ -2,17 +2,18 @@
 
 from itertools import groupby
 
+from fedcm.report.answer import answer
 from fedcm.report.cost_table import cost_table
 from fedcm.report.differences import differing, flat
-from fedcm.report.groups import MAIN, MEASURES
+from fedcm.report.digest import Digest
+from fedcm.report.entry import MAIN, MEASURES
 from fedcm.report.markup import Html, joined, table, tag
+from fedcm.report.metric import ACCURACY, LOSS, METRICS, choose_metric
 from fedcm.report.outcome import divergence
 from fedcm.report.result_table import result_table
-from fedcm.report.rounding import hundredths
-from fedcm.report.story import Story, answer
+from fedcm.report.story import Story
+from fedcm.report.verdicts import MARKS
 from fedcm.report.words import amount, duration, several
-
-_MARKS = {"seen": "✓", "not seen": "✗", "not tested": "–"}
 
 
 def heading(story: Story) -> Html:
@@ -29,18 +30,25 @@ def heading(story: Story) -> Html:
 def result(story: Story) -> Html:
     parts: list[object] = []
     if not story.evaluated:
-        parts.append(tag("p", "Nothing has been evaluated yet: no run has a test accuracy.", class_="answer"))
+        parts.append(tag("p", "Nothing has been evaluated yet: no run has a test accuracy or loss.", class_="answer"))
     else:
         for group in story.groups:
             said = answer(group) if len(story.groups) == 1 else f"{group.title}: {answer(group)}"
             parts.append(tag("p", said, class_="answer"))
-        radios = [tag("label", _radio(measure), " ", words) for measure, words in MEASURES.items()]
-        parts.append(tag("fieldset", tag("legend", "accuracy:"), *radios, class_="measures"))
+        radios = [tag("label", _radio(measure), " ", _name_measure(story, measure)) for measure in MEASURES]
+        shown = [metric.title for metric in METRICS if any(group.metric is metric for group in story.groups)]
+        parts.append(tag("fieldset", tag("legend", f"{' and '.join(shown)}:"), *radios, class_="measures"))
         parts += [result_table(group) for group in story.groups]
     if story.left_out:
         parts.append(tag("p", "Left out:"))
         parts.append(tag("ul", *(tag("li", sentence) for sentence in story.left_out)))
     return _section("result", "Result", *parts)
+
+
+def _name_measure(story: Story, measure: str) -> str:
+    """Which rounds, where that is the same in all tables; each table says it for itself."""
+    words = {group.describe_measure(measure) for group in story.groups}
+    return words.pop() if len(words) == 1 else MEASURES[measure]
 
 
 def _radio(measure: str) -> Html:
@@ -50,11 +58,15 @@ def _radio(measure: str) -> Html:
 def claims(story: Story) -> Html:
     items = []
     for claim in story.claims:
-        mark = tag("span", _MARKS[claim.verdict], aria_hidden="true")
+        mark = tag("span", MARKS[claim.verdict], aria_hidden="true")
         verdict = tag("span", mark, " ", claim.verdict, class_=f"verdict {claim.verdict.replace(' ', '-')}")
         lines = [tag("li", line) for line in claim.evidence]
         items.append(tag("li", verdict, tag("div", tag("strong", claim.text), tag("ul", *lines))))
-    about = "What the FedCM paper claims beyond single cells, held against the mean accuracy of the last 100 rounds."
+    about = (
+        f"What the FedCM paper claims beyond single cells, held against the {_name_measure(story, MAIN)}. Seen: every "
+        "difference is in its favour, and its 95 % interval over seeds excludes 0. Suggestive: in its favour, but "
+        "within that uncertainty or from one seed. Contradicted: against it, beyond the uncertainty."
+    )
     return _section("claims", "Claims", tag("p", about, class_="lead"), tag("ul", *items, class_="claims"))
 
 
@@ -69,15 +81,21 @@ def runs(story: Story) -> Html:
     paths = [path for path in differing(settings) if not path.startswith(aside)]
     rows: list[list[object]] = []
     for run, own in zip(story.digests, settings, strict=True):
-        accuracy = run.accuracy or {}
-        last = divergence([run.diverged_in]) or (f"{hundredths(100 * accuracy['last'])} %" if accuracy else "–")
+        last = divergence([run.diverged_in]) or _write_last(run)
         sent = amount(run.summary.get("bytes_down", 0) + run.summary.get("bytes_up", 0))
         facts = [run.state, f"{run.rounds_done} of {run.experiment['rounds']}", last, sent]
         facts.append(duration(run.summary.get("seconds", 0)))
         rows.append([run.name, *facts, *(own.get(path, "–") for path in paths)])
-    head = ["run", "state", "rounds", "last accuracy", "bytes", "time", *paths]
+    head = ["run", "state", "rounds", "last evaluation", "bytes", "time", *paths]
     caption = "Every run, and the settings in which they differ" if paths else "Every run; their settings do not differ"
     return _section("runs", "Runs", table(caption, [*head], rows), _all_settings(story), _versions(story))
+
+
+def _write_last(run: Digest) -> str:
+    metric = choose_metric([(run.accuracy, run.test_losses)])
+    if run.accuracy and metric is ACCURACY:
+        return metric.write_with_unit(metric.scale * run.accuracy["last"])
+    return f"test loss {LOSS.write(run.test_losses['last'])}" if run.test_losses else "–"
 
 
 def _all_settings(story: Story) -> Html:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 from fedcm.progress import say
 from fedcm.series import Task
@@ -26,11 +27,13 @@ def shown_series(passing: Iterator[Task | None], tasks: Sequence[Task], jobs: in
 
 
 def _live(passing: Iterator[Task | None], tasks: Sequence[Task], pace: "_Pace", console: Console) -> Iterator[Task]:
+    # names with several settings in them go on in the next line rather than push everything else out of sight
+    named = Column(overflow="fold", max_width=max(console.width // 2, 10))
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", table_column=named),
         BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[left]}"),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True)),
     )
     total = sum(task.rounds for task in tasks)
     with Progress(*columns, console=console, refresh_per_second=4) as bar:

@@ -20,7 +20,7 @@ _LATEX = {
         "<": "$<$",
         ">": "$>$",
         "✓": "+",
-        "✗": "--",
+        "✗": r"$\times$",
     },
     "…": r"\dots{}",
 }
@@ -35,6 +35,7 @@ class Sheet:
     body: tuple[tuple[str, ...], ...]
     bold: frozenset[tuple[int, int]] = frozenset()  # (row, column)
     texts: int = 1  # the first columns are texts, the others numbers
+    csv_head: tuple[str, ...] = ()  # which says what the caption does, that a CSV file has no place for
 
     def write(self, folder: Path) -> None:
         write_text(folder / f"{self.name}.tex", self.latex())
@@ -77,7 +78,7 @@ class Sheet:
 
     def csv(self) -> str:
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.head, *self.body])
+        csv.writer(text, lineterminator="\n").writerows([self.csv_head or self.head, *self.body])
         return text.getvalue()
 
 

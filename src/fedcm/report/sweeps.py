@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fedcm.report.contrast import Contrast, contrast
 from fedcm.report.differences import of_method
 from fedcm.report.digest import Digest
-from fedcm.report.groups import Entry, one_a_seed, surroundings, title_of
-from fedcm.report.words import accuracy, score
+from fedcm.report.entry import Entry
+from fedcm.report.groups import one_a_seed, surroundings, title_of
+from fedcm.report.metric import LOSS, choose_metric
+from fedcm.report.verdicts import Finding, find
+from fedcm.report.words import write_difference
 
 _NEAR = (0.03, 0.3)  # "about 0.1": between its neighbours among the paper's values of α, that are far from the best
-Found = tuple[bool, str]  # does it hold there, and the numbers
 
 
 class Sweep(NamedTuple):
@@ -19,7 +22,7 @@ class Sweep(NamedTuple):
     entries: dict[float, Entry]  # by α, in order
 
 
-def sweeps_of(digests: Sequence[Digest]) -> list[Sweep]:
+def list_sweeps(digests: Sequence[Digest]) -> list[Sweep]:
     found: dict[tuple[tuple[str, str], ...], dict[float, list[Digest]]] = {}
     for run in digests:
         alpha = run.experiment["algorithm"].get("alpha")
@@ -28,7 +31,8 @@ def sweeps_of(digests: Sequence[Digest]) -> list[Sweep]:
             found.setdefault(rest, {}).setdefault(float(alpha), []).append(run)
     sweeps = []
     for by_alpha in found.values():
-        entries = {alpha: Entry(tuple(one_a_seed(runs))) for alpha, runs in sorted(by_alpha.items())}
+        metric = choose_metric((run.accuracy, run.test_losses) for runs in by_alpha.values() for run in runs)
+        entries = {alpha: Entry(tuple(one_a_seed(runs)), metric) for alpha, runs in sorted(by_alpha.items())}
         finished = {alpha: entry for alpha, entry in entries.items() if entry.judged}
         if len(finished) > 1:
             one = next(iter(finished.values())).runs[0]
@@ -36,18 +40,61 @@ def sweeps_of(digests: Sequence[Digest]) -> list[Sweep]:
     return sweeps
 
 
-def inner_optimum(sweep: Sweep) -> Found:
-    entries = sweep.entries
-    best = max(entries, key=lambda alpha: score(entries[alpha]))
-    inner = min(entries) < best < max(entries)
-    return inner and _NEAR[0] < best < _NEAR[1], f"{sweep.where}: best at α = {best:g} of {_by_alpha(sweep)}"
+def has_value_near(sweep: Sweep) -> bool:
+    return any(map(_is_near, sweep.entries))
 
 
-def beats_one(sweep: Sweep) -> Found:
-    one = score(sweep.entries[1.0])
-    held = all(score(entry) > one for alpha, entry in sweep.entries.items() if alpha < 1)
-    return held, f"{sweep.where}: {_by_alpha(sweep)}"
+def find_inner_optimum(sweep: Sweep) -> Finding:
+    """The best of the values near 0.1 that have others on both sides, against all values that are not such.
+
+    What is near 0.1 need not be told apart: 0.05 and 0.1 may be as good. The claim is contradicted by a value far from
+    0.1 that is better than every one near it.
+    """
+    tried = list(sweep.entries)
+    inner = [alpha for alpha in tried[1:-1] if _is_near(alpha)]
+    near, far = [a for a in tried if _is_near(a)], [a for a in tried if not _is_near(a)]
+    refuting = tuple(tuple(_compare(sweep, alpha, other) for alpha in near) for other in far)
+    if not inner:
+        said = "no value near 0.1 lies between others"
+        return Finding(f"{sweep.where}: {said}, of {_write(sweep)}", (), refuting)
+    best = max(inner, key=lambda alpha: _gain(sweep, alpha))
+    against = {other: _compare(sweep, best, other) for other in tried if other not in inner}
+    closest = max(against, key=lambda alpha: _gain(sweep, alpha))
+    said = f"{sweep.where}: α = {best:g} against {closest:g}, the best of those not near 0.1 or at an end"
+    return Finding(
+        f"{said}: {_describe(sweep, against[closest])}, of {_write(sweep)}",
+        tuple(against.values()),
+        refuting,
+        len(inner),
+    )
 
 
-def _by_alpha(sweep: Sweep) -> str:
-    return ", ".join(f"{alpha:g}: {accuracy(entry)}" for alpha, entry in sweep.entries.items())
+def find_lead_over_one(sweep: Sweep) -> Finding:
+    against = {alpha: _compare(sweep, alpha, 1.0) for alpha in sweep.entries if alpha < 1}
+    closest = min(against, key=lambda alpha: _gain(sweep, alpha))
+    said = f"{sweep.where}: α = {closest:g} against 1: {_describe(sweep, against[closest])}, of {_write(sweep)}"
+    return find(said, list(against.values()))
+
+
+def _is_near(alpha: float) -> bool:
+    return _NEAR[0] < alpha < _NEAR[1]
+
+
+def _compare(sweep: Sweep, alpha: float, other: float) -> Contrast:
+    one, two = sweep.entries[alpha], sweep.entries[other]
+    return contrast([(1, one.gains()), (-1, two.gains())], relative=one.metric is LOSS)
+
+
+def _gain(sweep: Sweep, alpha: float) -> float:
+    """What diverged is below everything."""
+    entry = sweep.entries[alpha]
+    mean = entry.mean()
+    return -float("inf") if mean is None else entry.metric.gain(mean)
+
+
+def _describe(sweep: Sweep, found: Contrast) -> str:
+    return write_difference(found, next(iter(sweep.entries.values())).metric) or "diverged"
+
+
+def _write(sweep: Sweep) -> str:
+    return ", ".join(f"{alpha:g}: {entry.write()}" for alpha, entry in sweep.entries.items())

@@ -4,7 +4,6 @@ import dataclasses
 import inspect
 import json
 import shlex
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,105 +22,9 @@ from fedcm.overrides import read_table
 from fedcm.planning import Estimate
 from fedcm.record import RunFolder
 from fedcm.refusal import Refused
+from fedcm.report.metric import ACCURACY, METRICS
 from fedcm.report.outcome import diverged_in, divergence
-from fedcm.report.rounding import hundredths
 from fedcm.report.series_progress import spoken
-from fedcm.series import Task
-
-
-def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
-    """One row a run; the best mean accuracy in bold."""
-    targets = sorted({target for summary in summaries.values() for target in summary.get("rounds_to_accuracy", {})})
-    targets = [t for t in targets if any(s["rounds_to_accuracy"].get(t) for s in summaries.values())][-2:]
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("run", overflow="fold")
-    for heading in ("last", "mean₁₀₀", "best", *[f"to {float(t):.0%}" for t in targets], "down", "up", "time"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    lost = {name: divergence([_diverged_in(summary)]) for name, summary in summaries.items()}
-    accuracies = {name: {} if lost[name] else s.get("accuracy") or {} for name, s in summaries.items()}
-    means = {name: accuracy.get("mean_last_100", -1.0) for name, accuracy in accuracies.items()}
-    for name, summary in summaries.items():
-        last, mean, best = (_percent(accuracies[name].get(key)) for key in ("last", "mean_last_100", "best"))
-        table.add_row(
-            escape(name),
-            *(last, lost[name] or mean, best),
-            *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
-            _bytes(summary.get("bytes_down", 0)),
-            _bytes(summary.get("bytes_up", 0)),
-            f"{summary.get('seconds', 0):.1f} s",
-            style="bold" if len(summaries) > 1 and means[name] == max(means.values()) >= 0 else None,
-        )
-    _print(table)
-    print("accuracy: last, mean of those evaluated in the last 100 rounds, best; to x%: rounds until it was reached")
-
-
-def series_table(tasks: Sequence[Task]) -> None:
-    """One row for the seeds of an algorithm in a cell: mean ± standard deviation; the best of a cell in bold. A column
-    each for the grid's axes and the settings that were swept."""
-    rows: dict[tuple[tuple[str, ...], str], list[Task]] = {}
-    axes = list(dict.fromkeys(axis for task in tasks for axis in task.run.experiment.cell.labels))
-    for task in tasks:
-        experiment = task.run.experiment
-        cell = tuple(experiment.cell.labels.get(axis, "–") for axis in axes)
-        rows.setdefault((cell, algorithm_name(experiment.algorithm)), []).append(task)
-    means = {key: _over_seeds(group, "mean_last_100") for key, group in rows.items()}
-    figures = {key: group[0].run.experiment.cell.published for key, group in rows.items()}
-    published = ["published"] if any(figure is not None for figure in figures.values()) else []
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    for axis in axes:
-        numbers = all(_is_number(cell[axes.index(axis)]) for cell, _ in rows)
-        table.add_column(escape(axis), justify="right" if numbers else "left", overflow="fold")
-    table.add_column("algorithm", no_wrap=True)
-    for heading in ("seeds", "mean₁₀₀", "last", "best", *published):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for (cell, algorithm), group in rows.items():
-        rivals = [mean[0] for (other, _), mean in means.items() if other == cell and mean]
-        best = bool(means[cell, algorithm]) and means[cell, algorithm][0] == max(rivals) and len(rivals) > 1
-        figure = figures[cell, algorithm]
-        table.add_row(
-            *map(escape, cell),
-            escape(algorithm),
-            str(sum(task.state in ("finished", "diverged") for task in group)),
-            _lost(group) or _plus_minus(means[cell, algorithm]),
-            *[_plus_minus(_over_seeds(group, key)) for key in ("last", "best")],
-            *(["–" if figure is None else f"{figure:.2f}"] if published else []),
-            style="bold" if best else None,
-        )
-    _print(table)
-    print("accuracy in percent, mean ± standard deviation over seeds: of the last 100 rounds' evaluations, last, best")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _over_seeds(tasks: Sequence[Task], key: str) -> tuple[float, ...]:
-    """(mean,) of one seed, (mean, deviation) of several, () of none, or where one diverged."""
-    summaries = [] if _lost(tasks) else _summaries(tasks)
-    values = [100 * summary["accuracy"][key] for summary in summaries if summary.get("accuracy")]
-    if len(values) < 2:
-        return tuple(values)
-    return statistics.mean(values), statistics.stdev(values)
-
-
-def _lost(tasks: Sequence[Task]) -> str:
-    return divergence([_diverged_in(summary) for summary in _summaries(tasks)])
-
-
-def _summaries(tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    return [summary for task in tasks if (summary := task.folder.read_summary())]
-
-
-def _diverged_in(summary: Mapping[str, Any]) -> int | None:
-    return diverged_in(summary.get("outcome", ""), summary.get("rounds", 0))
-
-
-def _plus_minus(value: tuple[float, ...]) -> str:
-    return " ± ".join(map(hundredths, value)) or "–"
 
 
 def plan_table(estimates: Sequence[Estimate], cores: int) -> None:
@@ -137,13 +40,14 @@ def plan_table(estimates: Sequence[Estimate], cores: int) -> None:
         a_round = f"{e.seconds_a_round:.2f} s" if not e.task.over else "–"
         left_here = str(e.task.rounds - e.task.done)
         table.add_row(escape(e.task.run.name), e.task.state, str(e.task.rounds), left_here, a_round, spoken(e.seconds))
-    _print(table)
+    print_table(table)
     print(f"times on one core, by a probe of a few steps; on the {cores} in use here about {spoken(total / cores)}")
 
 
 def state_of(folder: RunFolder, runs_dir: Path) -> dict[str, Any]:
     """One run in a few words; a damaged one is told as such."""
-    state: dict[str, Any] = dict.fromkeys(("algorithm", "settings", "done", "rounds", "last_accuracy", "best_accuracy"))
+    figures = [f"{which}_{metric}" for metric in ("accuracy", "test_loss") for which in ("last", "best")]
+    state: dict[str, Any] = dict.fromkeys(("algorithm", "settings", "done", "rounds", *figures))
     state |= {"name": str(folder.path.relative_to(runs_dir)), "state": "damaged", "path": str(folder.path)}
     try:
         experiment = read(read_table(folder.experiment))
@@ -151,15 +55,17 @@ def state_of(folder: RunFolder, runs_dir: Path) -> dict[str, Any]:
     except (Refused, OSError):
         return state
     summary = folder.read_summary() or {}
-    evaluated = [line["test_accuracy"] for line in metrics if line.get("test_accuracy") is not None]
+    accuracies, losses = ([line[m.column] for line in metrics if line.get(m.column) is not None] for m in METRICS)
     return state | {
         "algorithm": algorithm_name(experiment.algorithm),
         "settings": dataclasses.asdict(experiment.algorithm),
         "state": summary.get("outcome") or ("running" if folder.is_locked() else "stopped"),
         "done": len(metrics),
         "rounds": experiment.rounds,
-        "last_accuracy": evaluated[-1] if evaluated else None,
-        "best_accuracy": max(evaluated) if evaluated else None,
+        "last_accuracy": accuracies[-1] if accuracies else None,
+        "best_accuracy": max(accuracies) if accuracies else None,
+        "last_test_loss": losses[-1] if losses else None,
+        "best_test_loss": min(losses) if losses else None,
     }
 
 
@@ -176,9 +82,11 @@ def runs_table(states: Sequence[dict[str, Any]]) -> None:
             escape("\n".join(_setting(name, value) for name, value in (state["settings"] or {}).items()) or "–"),
             f"[{colours.get(state['state'], 'default')}]{lost or state['state']}[/]",
             "–" if state["done"] is None else f"{state['done']}/{state['rounds']}",
-            *(_percent(None if lost else state[key]) for key in ("last_accuracy", "best_accuracy")),
+            *("–" if lost else _write_figure(state, which) for which in ("last", "best")),
         )
-    _print(table)
+    print_table(table)
+    if any(state["last_accuracy"] is None and state["last_test_loss"] is not None for state in states):
+        print("last, best: the test accuracy, or the test loss of a run that has none")
     for state in states:
         if state["state"] == "stopped":
             print(f"go on: fedcm resume {shlex.quote(state['path'])}")
@@ -202,7 +110,7 @@ def algorithms_table() -> None:
             settings or "–",
             kind.paper,
         )
-    _print(table)
+    print_table(table)
 
     print("down, up: vectors of the model's size sent to and from each client that takes part in a round")
 
@@ -215,7 +123,7 @@ def models_table() -> None:
         about = inspect.getdoc(factory) or (inspect.getdoc(inspect.getmodule(factory)) or "").split("\n")[0]
         options = [p for p in inspect.signature(factory).parameters.values() if p.default is not p.empty]
         table.add_row(name, about, ", ".join(_setting(p.name, p.default) for p in options) or "–")
-    _print(table)
+    print_table(table)
     print('Your own: model.name = "package.module:factory"; its keywords are the model\'s options.')
 
 
@@ -230,7 +138,7 @@ def split_table(summary: Mapping[str, float]) -> None:
     }
     for name, value in rows.items():
         table.add_row(name, value)
-    _print(table)
+    print_table(table)
 
 
 def _setting(name: str, value: Any) -> str:
@@ -238,17 +146,14 @@ def _setting(name: str, value: Any) -> str:
     return f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}"
 
 
-def _print(table: Table) -> None:
+def print_table(table: Table) -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(table)  # a file or a pipe has no width of its own
 
 
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{hundredths(100 * value)}%"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+def _write_figure(state: Mapping[str, Any], which: str) -> str:
+    """The accuracy; of a run without one the test loss."""
+    for metric, key in zip(METRICS, ("accuracy", "test_loss"), strict=True):
+        if (value := state[f"{which}_{key}"]) is not None:
+            text = metric.write(metric.scale * value)
+            return f"{text}%" if metric is ACCURACY else f"loss {text}"
+    return "–"

@@ -2,25 +2,8 @@
 
 import math
 
-from fedcm.report.groups import MAIN, Entry
-from fedcm.report.rounding import hundredths
-
-
-def accuracy(entry: Entry, measure: str = MAIN) -> str:
-    """
-    >>> accuracy(Entry(()))
-    '–'
-    """
-    mean, deviation = entry.mean(measure), entry.deviation(measure)
-    if mean is None:
-        return entry.diverged or "–"
-    return hundredths(mean) + (f" ± {hundredths(deviation)}" if deviation is not None else "")
-
-
-def score(entry: Entry) -> float:
-    """What a claim compares: the mean in percent; what diverged is below everything."""
-    mean = entry.mean()
-    return -math.inf if mean is None else mean
+from fedcm.report.contrast import Contrast
+from fedcm.report.metric import ACCURACY, LOSS, Metric  # noqa: F401 - LOSS is for the example
 
 
 def signed(points: float) -> str:
@@ -29,6 +12,36 @@ def signed(points: float) -> str:
     ('−1.23', '+0.50')
     """
     return f"{points:+.2f}".replace("-", "−")
+
+
+def write_difference(contrast: Contrast, metric: Metric = ACCURACY, comparisons: int = 1) -> str:
+    """With its interval and what that is from; nothing where a side diverged, which has no number.
+
+    >>> write_difference(Contrast(1.5, None, 0, "one seed"))
+    '+1.50 points (one seed)'
+    >>> write_difference(Contrast(-2.0, 1.0, 1e9, "4 seeds"), LOSS)
+    'higher by 2 (95 % interval 0.04 to 3.96; 4 seeds)'
+    """
+    if not math.isfinite(contrast.difference):
+        return ""
+    found = contrast.interval(comparisons)
+    if metric is ACCURACY:
+        digits = "{:.2f}"
+    else:
+        digits = "{:.3g}"
+        if found and contrast.difference < 0:  # of how much higher the loss is
+            found = -found[1], -found[0]
+    said = f"95 % interval {' to '.join(map(digits.format, found))}; ".replace("-", "−") if found else ""
+    return f"{write_size(contrast, metric)} ({said}{contrast.seeds})"
+
+
+def write_size(contrast: Contrast, metric: Metric = ACCURACY) -> str:
+    """A difference alone; nothing where a side diverged."""
+    if not math.isfinite(contrast.difference):
+        return ""
+    if metric is ACCURACY:
+        return f"{signed(contrast.difference)} points"
+    return f"{'lower' if contrast.difference >= 0 else 'higher'} by {abs(contrast.difference):.3g}"
 
 
 def amount(count: float) -> str:

@@ -40,7 +40,7 @@ def write_extras(story: Story, folder: Path) -> None:
     for group in story.groups:
         name = _file_name(group.title, names)
         draw_group(group, story.looks, figures, name)
-        result_sheet(group, f"{name}-accuracy").write(tables)
+        result_sheet(group, f"{name}-{group.metric.file_name}").write(tables)
         if costs := cost_sheet(group, f"{name}-costs"):
             costs.write(tables)
     for mix in mixes(story):

@@ -12,13 +12,14 @@ from fedcm.theory.ratios import Comparison
 def draw_ratios(compared: Sequence[Comparison], folder: Path, name: str) -> list[Path]:
     """`NAME` as PNG and PDF."""
     labels = [one.fedcm.experiment.name for one in compared]
+    values = compared[0].fedcm.experiment.values  # the same in all of them
     paths = []
     for suffix in (".png", ".pdf"):
         path = folder / f"{name}{suffix}"
         with figure(path, 7.0, 4.0) as (drawn, axes):
             axes.axhline(1.0, color="#7F7F7F", linewidth=1.0, linestyle=(0, (1, 2)))
             for one, label in zip(compared, labels, strict=True):
-                values, ratios = one.fedcm.experiment.values, np.array(one.ratios)
+                ratios = np.array(one.ratios)
                 style = style_of(label, labels)
                 axes.plot(values, ratios[:, 0], label=label, marker="o", markersize=4.5, **style)
                 axes.fill_between(values, ratios[:, 1], ratios[:, 2], color=style["color"], alpha=0.15, lw=0)
