@@ -128,6 +128,11 @@ def text_of(table: Table) -> str | None:
         return None
 
 
+def toml_text(value: Any) -> str:
+    """A value as TOML; a table inline."""
+    return tomli_w.dumps({"x": [value]}, multiline_strings=False).partition("=")[2].strip()[1:-1].strip().rstrip(",")
+
+
 def _dropped(table: Table, at: Path) -> Table:
     table = copy.deepcopy(table)
     del value_at(table, at[:-1])[at[-1]]

@@ -1,6 +1,7 @@
 """Every module trains in the mode in which it was handed over: what is frozen stays so, what changes is refused."""
 
 import copy
+import subprocess
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scenes import go_on, lines_of, small_experiment, stopped_after, summary_of, whole
+from test_workers import command
 from test_workers import run as run_with_workers
 from tomli_w import dumps
 from torch import Tensor, nn
@@ -282,6 +284,34 @@ def test_frozen_statistics_are_the_same_in_workers_after_a_resume_and_in_the_tra
     with torch.no_grad():
         found = model.eval()(torch.from_numpy(data["x_test"])).argmax(1).numpy()
     assert (found == data["y_test"]).mean() == lines_of(reference)[-1]["test_accuracy"]
+
+
+def test_a_run_is_not_resumed_with_other_frozen_statistics(own_norm: Path, tmp_path: Path) -> None:
+    stopped = stopped_after(5, own_norm, tmp_path / "runs", "stopped")
+    module = __import__("own_norm")
+    before = module.factory
+    try:
+        module.factory = lambda input_shape, classes: _shifted(before(input_shape, classes))
+        with pytest.raises(Refused, match="frozen parameters and buffers must be those that the run 'stopped' began"):
+            go_on(stopped)
+    finally:
+        module.factory = before
+    go_on(stopped)
+    assert summary_of(stopped)["outcome"] == "finished"
+
+
+def _shifted(model: nn.Module) -> nn.Module:
+    model.get_buffer("1.running_mean").add_(1.0)
+    return model
+
+
+def test_workers_refuse_other_frozen_statistics(own_norm: Path, tmp_path: Path) -> None:
+    changed = "norm.running_var.fill_(0.5 if 'FEDCM_RANK' in __import__('os').environ else 0.25)"
+    (tmp_path / "own_norm.py").write_text(FACTORY.replace("norm.running_var.fill_(0.25)", changed))
+    words = command("run", own_norm, "--runs-dir", "runs", "--workers", 2)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "frozen parameters and buffers must be those of the first worker" in done.stderr
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def runs(
 
     states = [state_of(folder, runs_dir) for folder in runs_in(runs_dir, nested=True)]
     if as_json:
-        print(json.dumps(states, indent=2))
+        print(json.dumps(states, indent=2, default=str))
     elif states:
         runs_table(states)
     else:

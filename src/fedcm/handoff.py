@@ -104,7 +104,9 @@ def refuse(group: Group, sentence: str) -> None:
 def _must_agree(assembly: Assembly) -> dict[str, Any]:
     here = versions()
     same = {library: here[library] for library in _SAME}
-    return {"data": assembly.checksums, "versions": same, "parameters": assembly.problem.size}
+    problem = assembly.problem
+    model = {"parameters": problem.size, "constants": problem.constants_sha256()}
+    return {"data": assembly.checksums, "versions": same, **model}
 
 
 def _refuse_differences(terms: dict[str, Any], mine: dict[str, Any]) -> None:
@@ -124,6 +126,11 @@ def _refuse_differences(terms: dict[str, Any], mine: dict[str, Any]) -> None:
         raise Refused(
             f"the model must have {terms['parameters']} parameters as in the first worker, got {mine['parameters']}; "
             "bring the same code there"
+        )
+    if mine["constants"] != terms["constants"]:
+        raise Refused(
+            "the model's frozen parameters and buffers must be those of the first worker, and have another checksum; "
+            "bring the same code and weights there"
         )
 
 

@@ -10,6 +10,7 @@ Weight decay "in the step" is added to the direction by the local loop instead. 
 mode, training or eval, in which it comes.
 """
 
+import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
@@ -75,6 +76,17 @@ class Problem:
     def initial(self) -> Vector:
         """The parameters that the model came with."""
         return self._initial.clone()
+
+    def constants_sha256(self) -> str | None:
+        """Of what the model has beside the parameters that train: frozen parameters and buffers. None if there are
+        none."""
+        frozen = {name: p.detach() for name, p in self.model.named_parameters() if not p.requires_grad}
+        constants = frozen | dict(self.model.named_buffers())
+        digest = hashlib.sha256()
+        for name, tensor in constants.items():
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest() if constants else None
 
     def bind(self, params: Vector) -> nn.Module:
         """The model with `params` for its parameters: views of that very vector."""

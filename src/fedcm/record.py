@@ -239,7 +239,11 @@ def begun_by(job: str, folder: Path) -> RunFolder | None:
 
 
 def provenance(
-    checksums: dict[str, str], experiment_sha256: str, milliseconds_a_step: dict[str, float], job: str | None = None
+    checksums: dict[str, str],
+    experiment_sha256: str,
+    milliseconds_a_step: dict[str, float],
+    job: str | None = None,
+    constants_sha256: str | None = None,
 ) -> dict[str, Any]:
     return {
         "versions": versions(),
@@ -250,6 +254,7 @@ def provenance(
         "command": " ".join(Path(part).name if k == 0 else part for k, part in enumerate(sys.argv)),
         "data_sha256": checksums,
         "milliseconds_a_step": milliseconds_a_step,
+        **({"constants_sha256": constants_sha256} if constants_sha256 is not None else {}),
         **({"job": job} if job is not None else {}),
     }
 

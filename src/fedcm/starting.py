@@ -74,7 +74,10 @@ def begin(
     job = launch.job if launch is not None else None
     experiment = assembly.experiment
     server = assembly.algorithm.init_server(assembly.problem.initial())
-    texts = to_toml(experiment), provenance(assembly.checksums, fingerprint(experiment), assembly.measured, job)
+    origin = provenance(
+        assembly.checksums, fingerprint(experiment), assembly.measured, job, assembly.problem.constants_sha256()
+    )
+    texts = to_toml(experiment), origin
     while True:
         path = runs_dir / (name or free_name(runs_dir, default_name(experiment)))
         try:
@@ -138,6 +141,11 @@ def _resumed(
                 f"the data must be those that the run {folder.name!r} began with, and {part!r} has another checksum; "
                 "bring the old data back or start a new run"
             )
+    if began.get("constants_sha256", mine := assembly.problem.constants_sha256()) != mine:
+        raise Refused(
+            f"the model's frozen parameters and buffers must be those that the run {folder.name!r} began with, and "
+            "have another checksum; bring the old ones back or start a new run"
+        )
     server = assembly.algorithm.init_server(assembly.problem.initial())
     states = file_states(assembly, folder)
     found = checkpoint.newest(folder.checkpoints, server, states.take, say)
@@ -170,7 +178,8 @@ def fingerprint(experiment: Experiment) -> str:
     del table["evaluation"]["targets"]
     links = table.pop("federation")  # but for how vectors are rounded, who waits how long changes no number
     table |= {f"federation.{key}": links[key] for key in ("downlink", "momentum", "uplink") if links[key] != "exact"}
-    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+    text = json.dumps(table, sort_keys=True, default=str)  # a model of the user's own may have dates for options
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def refuse_unusable_name(name: str) -> None:

@@ -21,7 +21,9 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             found |= flat(value, f"{prefix}{key}.")
         else:
-            found[prefix + key] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            found[prefix + key] = (
+                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            )
     return found
 
 
