@@ -26,7 +26,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import final
 
-from mutations import Mutant, mutate
+from one_line_mutants import Mutant, mutate
 from targets import TARGETS, Target
 
 ROOT = Path(__file__).parents[2]
