@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from fedcm.advice_commands import advise
 from fedcm.data_commands import data_app
-from fedcm.faults import DEBUG, describe, place_of, trace_of
+from fedcm.faults import DEBUG, describe, is_disk_error, place_of, trace_of
 from fedcm.federation_commands import federation_app
 from fedcm.grid_commands import compare, reproduce, sweep
 from fedcm.notices import in_one_line
@@ -164,8 +164,7 @@ def _tell(error: Exception) -> int:
     """Prints what went wrong, in a sentence; gives the exit code."""
     code, sentence = 2, str(error)
     if not isinstance(error, Refused):
-        own = place_of(error) is not None
-        if own:
+        if place_of(error) is not None and not is_disk_error(error):
             code, sentence = 1, f"your own code failed: {describe(error)}"
         elif not isinstance(error, OSError):
             code, sentence = 1, f"an error inside fedcm: {describe(error)}; `--debug` shows where, for a report of it"

@@ -1,5 +1,6 @@
 """What went wrong in a user's own code, in one sentence with the file and line; its traceback where asked for."""
 
+import errno
 import os
 import sys
 import sysconfig
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 DEBUG = "FEDCM_DEBUG"  # in the environment, so that workers and the runs of a sweep inherit it
 
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _NOTES = "_fedcm_notes"
 _OURS = str(Path(__file__).parent) + os.sep
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
@@ -36,6 +38,11 @@ def place_of(error: BaseException) -> Place | None:
             called = place
             own = own if _is_installed(frame.filename) else place
     return own or called
+
+
+def is_disk_error(error: BaseException) -> bool:
+    """Whether the disk is full, broken or read-only: that is nobody's code."""
+    return isinstance(error, OSError) and error.errno in _DISK
 
 
 def describe(error: BaseException) -> str:

@@ -37,6 +37,7 @@ _CLIENTS = 100  # whose gradients the diagnosis takes
 _SMOOTHNESS = 5  # clients for the smoothness
 _DRAW = Purpose.DIAGNOSIS
 _DESCENT = (1.0, 1 / 3, 1 / 9)  # of η_l, where everything diverges
+_GROWN = 10.0  # times the loss before any round: a trial that never comes below it has diverged
 
 Passing = Callable[[int], None]  # told of every round that is done
 Asked = Callable[[], bool]
@@ -78,12 +79,13 @@ def probe(
 ) -> Probe:
     _refuse_empty(assembly, rounds)
     work = _Work(assembly, rounds, passing, stop_requested, _listened_to(assembly))
+    start = _loss(work, assembly.problem.initial())
     own = assembly.experiment.client.lr
     ended: dict[tuple[float, float], Any] = {}
     trials: list[Trial] = []
 
     def tried(alpha: float, rate: float) -> Trial:
-        trial, ended[alpha, rate] = _trial(work, alpha, rate)
+        trial, ended[alpha, rate] = _trial(work, alpha, rate, start)
         trials.append(trial)
         return trial
 
@@ -108,7 +110,6 @@ def probe(
     finite = {name: value for name, value in found.items() if value is not None}
     if len(finite) < len(found):
         raise Diverged(f"clients diverge in their local steps with η_l = {won.client_lr:.3g}, the best that was tried")
-    start = _loss(work, assembly.problem.initial())
     return Probe(rounds, start, tuple(trials), finite, smoothness(runner, server, round))
 
 
@@ -137,7 +138,8 @@ class _Work:
         return {int(mark + 0.5) for mark in np.linspace(max(self.rounds / 2, 1), self.rounds, _MARKS)}
 
 
-def _trial(work: _Work, alpha: float, rate: float) -> tuple[Trial, Any]:
+def _trial(work: _Work, alpha: float, rate: float, start: float) -> tuple[Trial, Any]:
+    """One short run. It has diverged where it cannot go on, or where its losses stay far above the one at the start."""
     losses, server, done = {}, None, 0
     try:
         for server in _rounds(work, alpha, rate):
@@ -147,6 +149,8 @@ def _trial(work: _Work, alpha: float, rate: float) -> tuple[Trial, Any]:
             work.passing(1)
     except Diverged:
         work.passing(work.rounds - done)
+        losses = {}
+    if losses and min(losses.values()) > _GROWN * start > 0:
         losses = {}
     return Trial(alpha, rate, losses), server
 

@@ -119,16 +119,16 @@ def infinite(words: Any, arrays: Any) -> Any:
     return words, arrays
 
 
-def too_large_to_add(words: Any, arrays: Any) -> Any:
+def second_infinite(words: Any, arrays: Any) -> Any:
     """The second of SCAFFOLD's two vectors alone: nothing of the first may stay in the mean."""
     first, second = arrays
-    return words, {first: arrays[first], second: np.full_like(arrays[second], 1e30)}
+    return words, {first: arrays[first], second: np.full_like(arrays[second], np.inf)}
 
 
 BAD = {
     "nan": (nan, "not finite"),
     "infinite": (infinite, "not finite"),
-    "too large to add": (too_large_to_add, "fits"),
+    "its second vector infinite": (second_infinite, "not finite"),
     "a wrong shape": (lambda w, a: (w, {name: array[:-1] for name, array in a.items()}), "belongs"),
     "two dimensions": (lambda w, a: (w, {name: array[None] for name, array in a.items()}), "belongs"),
     "a wrong dtype": (lambda w, a: (w, {name: array.astype(np.float64) for name, array in a.items()}), "belongs"),

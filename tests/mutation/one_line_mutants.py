@@ -53,7 +53,7 @@ def mutate(source: str) -> Iterator[Mutant]:
     """Yield every mutant of a module's source.
 
     >>> [mutant.label for mutant in mutate("def f(x):\\n    return x < 1\\n")]
-    ['2: Lt → LtE', '2: 1 → 2', '2: return x < 1 → return None']
+    ['2: return x < 1 → return None', '2: Lt → LtE', '2: 1 → 2']
     """
     tree = ast.parse(source)
     for place, node in enumerate(ast.walk(tree)):

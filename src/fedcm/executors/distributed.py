@@ -3,7 +3,6 @@
 There is no server process: every process holds the server state and makes the same update from the same mean.
 """
 
-import errno
 from collections.abc import Callable
 from typing import Any, final
 
@@ -17,9 +16,7 @@ from fedcm.executors.executor import Diverged, RoundResult, Stopped
 from fedcm.executors.group import Group, Trouble, WorkerFailed, shares
 from fedcm.executors.local import empty_round, summed_up
 from fedcm.executors.runner import ClientRunner
-from fedcm.faults import tell
-
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # told in a sentence, not with a traceback
+from fedcm.faults import is_disk_error, tell
 
 
 @final
@@ -65,7 +62,7 @@ class DistributedExecutor:
             raise
         except Exception as error:
             where = f"client {client} failed in round {round.index} on worker {self.group.rank}"
-            if isinstance(error, OSError) and error.errno in _DISK:
+            if is_disk_error(error):
                 trouble, said = Trouble.UNWRITTEN, f"{error} ({where})"
             else:
                 trouble, said = Trouble.FAILED, tell(error, where)
