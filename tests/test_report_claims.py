@@ -209,6 +209,8 @@ def test_every_row_of_a_rival_must_be_beaten_where_none_is_alike() -> None:
 def test_every_own_setting_of_a_rival_must_be_beaten() -> None:
     dyn = [made("feddyn", value, options={"alpha": alpha}) for alpha, value in ((0.01, 0.7), (0.1, 0.85))]
     assert verdicts([made(accuracy=0.8), *dyn])["most accurate"] == "not seen"
+    weak, strong = (made("feddyn", value, options={"alpha": alpha}) for alpha, value in ((0.1, 0.7), (0.01, 0.9)))
+    assert verdicts([made(accuracy=0.8), *with_lr(0.2, weak, strong)])["most accurate"] == "not seen"
 
 
 def test_the_row_in_the_most_cells_speaks_for_an_algorithm() -> None:

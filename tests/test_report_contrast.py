@@ -60,11 +60,21 @@ def test_one_seed_has_no_interval(one: dict[int, float], other: dict[int, float]
     assert not contrast([(1, other), (-1, one)]).is_surely_below()
 
 
-@pytest.mark.parametrize(("difference", "above"), [(0.004, False), (0.006, True), (-0.006, False), (0.0, False)])
+@pytest.mark.parametrize(
+    ("difference", "above"), [(0.004, False), (0.006, True), (-0.004, False), (-0.006, False), (0.0, False)]
+)
 def test_what_rounds_to_nothing_is_a_tie_however_sure(difference: float, above: bool) -> None:
     found = contrast([(1, {1: 80 + difference, 2: 70 + difference}), (-1, {1: 80.0, 2: 70.0})])
     assert (found.is_above, found.is_surely_above()) == (above, above)
     assert found.is_surely_below() == (difference == -0.006)
+
+
+def test_what_is_sure_of_one_comparison_may_not_be_of_two() -> None:
+    """Differences of 3, 5 and 6 have t = 5.3: beyond 4.3, within 6.2."""
+    higher, lower = {1: 73.0, 2: 75.0, 3: 76.0}, {1: 70.0, 2: 70.0, 3: 70.0}
+    above, below = contrast([(1, higher), (-1, lower)]), contrast([(1, lower), (-1, higher)])
+    assert (above.is_surely_above(), above.is_surely_above(2), above.is_surely_below()) == (True, False, False)
+    assert (below.is_surely_below(), below.is_surely_below(2), below.is_surely_above()) == (True, False, False)
 
 
 def test_of_a_loss_a_tie_is_a_share_of_it() -> None:

@@ -53,6 +53,22 @@ def test_a_digest_from_before_the_cpu_was_recorded_still_reads(tmp_path: Path) -
     assert read_digest(tmp_path / "old.json").cpu == {}
 
 
+def test_a_folder_with_an_old_summary_has_todays_figures(
+    fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Of 12 rounds evaluated every third, the mean of the last 100 was that of all four evaluations."""
+    path = whole(experiment(), tmp_path / "runs")
+    new, table = condensed(RunFolder(path)), fedcm("resume", path).out
+    accuracies = [value for value in new.curve.test_accuracy if value is not None]
+    old = {key: value for key, value in new.summary.items() if key != "test_losses"}
+    kept = {key: old["accuracy"][key] for key in ("last", "best", "rounds_to_best")}
+    old["accuracy"] = kept | {"mean_last_100": sum(accuracies) / 4, "evaluations_in_last_100": 4}
+    (path / "summary.json").write_text(json.dumps(old))
+    assert condensed(RunFolder(path)).summary == new.summary
+    assert fedcm("resume", path).out == table
+    assert "mean₂" in table
+
+
 def test_the_training_loss_is_the_mean_since_the_last_evaluation() -> None:
     made_lines = lines(4, every=2)
     made_lines[1]["loss"] = None

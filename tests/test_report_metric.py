@@ -10,6 +10,7 @@ from made_digests import made, made_with_loss
 
 from fedcm.report.digest import Digest, read_digest
 from fedcm.report.entry import Entry
+from fedcm.report.federation import federation_table
 from fedcm.report.groups import grouped
 from fedcm.report.metric import ACCURACY, LOSS, choose_metric
 from fedcm.report.page import page
@@ -174,6 +175,17 @@ def test_an_old_digest_of_a_short_run_without_its_curve_is_labelled_as_it_was() 
     (group,) = grouped([bare])
     assert group.rows[0].entries["I · dirichlet"].write() == "50.00"
     assert group.describe_measure() == "mean of the last 100 rounds"
+
+
+def test_a_federations_runs_are_listed_with_their_loss_where_there_is_no_accuracy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    last = {"round": 2, "loss": 0.5, "test_loss": 0.25, "test_accuracy": None}
+    row = {"run": "a", "state": "running", "rounds": 9, "submitted": "now"}
+    federation_table([row | {"last": last}, row | {"run": "b", "last": last | {"test_accuracy": 0.875}}])
+    out = capsys.readouterr().out
+    assert "loss 0.25" in out
+    assert "87.50%" in out
 
 
 def summary(rounds: int, **figures: object) -> dict[str, object]:
