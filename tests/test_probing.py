@@ -132,7 +132,7 @@ def test_where_a_rate_diverges_smaller_ones_are_tried(tmp_path: Path) -> None:
     diverging = assembly_of(tmp_path, "client.lr=1e6")
     asked: list[float] = []
 
-    def trained(work: Any, alpha: float, rate: float) -> Any:
+    def trained(work: Any, alpha: float, rate: float, start: float) -> Any:
         asked.append(rate)
         return Trial(alpha, rate, {} if rate == 1e6 else {2: alpha + 1e-9 * rate}), diverging_server
 
