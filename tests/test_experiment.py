@@ -33,6 +33,7 @@ def test_a_resolved_experiment_reads_back_as_itself(tmp_path: Path, algorithm: s
     path.write_text(to_toml(experiment))
     assert read(read_table(path)) == experiment
     assert resolved(read(read_table(path))) == resolved(experiment)
+    assert resolved(experiment)["algorithm"]["name"] == algorithm
 
 
 def test_steps_instead_of_epochs_read_back_too(tmp_path: Path) -> None:
@@ -116,6 +117,8 @@ def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -
         ({"algorithm": {"alpha": 0.1}}, "algorithm.name must be given"),
         ({"algorithm": {"name": "no.such.module:Algorithm"}}, "cannot be imported"),
         ({"algorithm": {"name": "math:sqrt"}}, "must be a frozen dataclass"),
+        ({"algorithm": {"name": "fedcm.schedule:Schedule"}}, r"must be a frozen dataclass that derives from fedcm\."),
+        ({"algorithm": "fedcm"}, "algorithm.name must be given"),
         ({"split": {"kind": "dirichlet"}}, "split.clients must be given"),
         ({"split": {"kind": "dirichelt", "clients": 3}}, "did you mean 'dirichlet'"),
         ({"split": {"kind": "dirichlet", "clients": 0}}, "clients must be at least 1"),

@@ -29,18 +29,25 @@ def test_a_factory_of_the_users_own_gets_shape_classes_and_options(
         "def tiny(input_shape, classes, bias=True):\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(input_shape[0], classes, bias=bias))\n"
         "def fixed():\n    return nn.Linear(4, 2)\n"
+        "def anything(**options):\n    return nn.Linear(options['width'], 2)\n"
+        "def odd():\n    return nn.Linear(3, 2)\n"
+        "odd.__signature__ = 'none that Python knows'\n"
         "def wrong():\n    return 'a string'\n"
         "def broken():\n    raise RuntimeError('no weights')\n"
     )
     monkeypatch.chdir(tmp_path)
     model = build_model("my_own_models:tiny", (4,), 3, {"bias": False}, 0)
     assert model(torch.ones(1, 4)).shape == (1, 3)
-    assert isinstance(build_model("my_own_models:fixed", (4,), 3, {}, 0), nn.Linear)
+    for name, options, inputs in (("fixed", {}, 4), ("anything", {"width": 7}, 7), ("odd", {}, 3)):
+        made = build_model(f"my_own_models:{name}", (4,), 3, options, 0)
+        assert isinstance(made, nn.Linear)
+        assert made.in_features == inputs
     for name, options, said in [
         ("my_own_models:tiny", {"bais": False}, "did you mean 'bias'"),
         ("my_own_models:wrong", {}, "must return an nn.Module"),
         ("my_own_models:broken", {}, "no weights"),
         ("my_own_models:tyni", {}, "tiny"),
+        ("builtins:dict", {}, "must return an nn.Module, got dict"),  # whose parameters Python does not tell
     ]:
         with pytest.raises(Refused, match=said):
             build_model(name, (4,), 3, options, 0)
@@ -49,12 +56,12 @@ def test_a_factory_of_the_users_own_gets_shape_classes_and_options(
 @pytest.mark.parametrize(
     ("name", "shape", "said"),
     [
-        ("lenet", (20,), r"takes images .* shape \(20,\); use the model 'mlp' or 'linear'"),
+        ("lenet", (20,), r"takes images .* shape \(20,\); use the model 'mlp' or 'linear'$"),
         ("resnet8", (8, 8), "takes images"),
-        ("lenet", (1, 15, 16), "at least 16×16, and the data are 15×16; use the model 'resnet8', 'mlp' or 'linear'"),
-        ("cnn", (1, 16, 8), "at least 16×16, and the data are 16×8; use the model 'resnet8', 'mlp' or 'linear'"),
-        ("lenet", (1, 7, 16), "the data are 7×16; use the model 'mlp' or 'linear'"),
-        ("resnet8", (1, 8, 7), "at least 8×8, and the data are 8×7; use the model 'mlp' or 'linear'"),
+        ("lenet", (1, 15, 16), "at least 16×16, and the data are 15×16; use the model 'resnet8', 'mlp' or 'linear'$"),
+        ("cnn", (1, 16, 8), "at least 16×16, and the data are 16×8; use the model 'resnet8', 'mlp' or 'linear'$"),
+        ("lenet", (1, 7, 16), "the data are 7×16; use the model 'mlp' or 'linear'$"),
+        ("resnet8", (1, 8, 7), "at least 8×8, and the data are 8×7; use the model 'mlp' or 'linear'$"),
         ("resnet18", (1, 7, 8), "at least 8×8"),
         ("resnet18-imagenet-stem", (1, 31, 32), "at least 32×32"),
         ("resnet81", (3, 32, 32), "did you mean 'resnet8'"),

@@ -21,6 +21,7 @@ SMALL = [
     ("mlp", (2, 5, 4), {"hidden": [9, 8]}),
     ("lenet", (1, 16, 16), {}),
     ("lenet", (3, 17, 28), {}),  # not square, and an odd height
+    ("lenet", (1, 19, 18), {}),  # rows and columns that pooling leaves over, the first time and the second
     ("cnn", (2, 20, 16), {}),
     ("resnet8", (1, 8, 8), {"width": 4}),
     ("resnet8", (3, 9, 12), {"width": 6, "groups": 3}),
