@@ -12,6 +12,7 @@ from fedcm.federation.links import unpacked, wire_type
 
 _LARGEST_LOSS = 1e30
 _WORDS = {"run", "round", "steps", "loss", "examples", "seconds", "bytes"}
+_ABSURD = 1e18  # a norm above it spoils the mean for good, whatever federation.norm_bound allows
 
 
 class BadReply(ValueError):  # noqa: N818
@@ -81,6 +82,8 @@ def _vector(name: str, array: Any, expected: Expected) -> torch.Tensor:
     norm = torch.linalg.vector_norm(vector, dtype=torch.float64).item()
     if not np.isfinite(norm):
         raise BadReply(f"its {name} is not finite")
+    if norm > _ABSURD:
+        raise BadReply(f"the norm of its {name} is {norm:.4g}, which no site that trains reports")
     if expected.norm_bound is not None and norm > expected.norm_bound:
         raise BadReply(f"the norm of its {name} is {norm:.4g}, above federation.norm_bound = {expected.norm_bound:g}")
     return vector
