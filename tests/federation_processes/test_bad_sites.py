@@ -89,7 +89,7 @@ KINDS = {  # a round each, and what the line says
     "folded": "where float32",
     "dtype": "float64",
     "fields": "extra",
-    "huge": "where less than",
+    "huge": "which no site that trains reports",
     "round": "it answers round 8",
     "round before": "it answers round 7",
     "run": "ffffffff",
