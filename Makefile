@@ -35,8 +35,8 @@ test-slow: $(READY)  ## the slow tests: real CIFAR (FEDCM_DATA names a prepared 
 anchors: $(READY)  ## record the golden runs anew (tests/anchors), and say what changed
 	PYTHONPATH=tests:tests/anchors $(BIN)/python tests/anchors/record.py
 
-mutants: $(READY)  ## change one line of the source at a time and see which changes no test notices (an hour or more; SAMPLE=20 for some)
-	PYTHONPATH=tests/mutation $(BIN)/python tests/mutation/run.py $(if $(SAMPLE),--sample $(SAMPLE))
+mutants: $(READY)  ## change one line of the source at a time and see which changes no test notices (an hour or more, resumes; SAMPLE=20 for some)
+	PYTHONPATH=tests/mutation $(BIN)/python tests/mutation/run.py --record .mutants-killed $(if $(SAMPLE),--sample $(SAMPLE))
 
 bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (15 minutes)
 	$(BIN)/python benchmarks/bare_loop.py
@@ -63,4 +63,4 @@ format: $(READY)  ## let ruff mend and format
 	$(BIN)/ruff format .
 
 clean:  ## remove the virtual environment and caches (runs stay)
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .mutants-killed

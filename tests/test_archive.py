@@ -217,6 +217,7 @@ def test_a_terminal_is_asked_first(experiment: Write, tmp_path: Path, keys: byte
         assert contents(moved) == {name.removeprefix(f"{old.name}/"): data for name, data in before.items()}
 
 
+@pytest.mark.slow
 def test_a_series_on_a_terminal_asks_once_for_all_its_runs(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
     for name, algorithm in (("small-fedcm-seed3", "fedcm"), ("small-fedavg-seed3", "fedavg")):

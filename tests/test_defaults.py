@@ -27,15 +27,15 @@ PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
         ),
     },
     ("algorithm", "fedadam"): {
-        "beta1": (0.9, "Reddi et al. 2021, experiments; Xu et al. 2021 write it as alpha = 1 - beta1 = 0.1"),
-        "beta2": (0.99, "Reddi et al. 2021, experiments"),
+        "beta1": (0.9, "Xu et al. 2021 write it as alpha = 1 - beta1 = 0.1; Reddi et al. 2021 use the same"),
+        "beta2": (0.99, "Reddi et al. 2021; Xu et al. 2021 name none"),
         "tau": (0.01, "Xu et al. 2021, FedAdam on CIFAR-10 and CIFAR-100"),
     },
     ("algorithm", "scaffold"): {
-        "option": ("II", "Karimireddy et al. 2020, section 4: all their experiments use option II"),
+        "option": ("II", "Karimireddy et al. 2020 offer both; option II costs no further pass over the data"),
     },
     ("algorithm", "feddyn"): {
-        "alpha": (0.01, "Acar et al. 2021, CIFAR; Xu et al. 2021, FedDyn on CIFAR-10 in every setting"),
+        "alpha": (0.01, "Xu et al. 2021, FedDyn on CIFAR-10 in every setting"),
     },
     ("split", "iid"): {},
     ("split", "dirichlet"): {"concentration": (0.6, "Xu et al. 2021, the Dirichlet split of all their tables")},

@@ -177,6 +177,7 @@ def test_states_that_a_worker_cannot_write_end_the_run_in_a_sentence(
     assert lines_of(folder) == lines_of(reference)
 
 
+@pytest.mark.slow
 def test_a_real_disk_that_gets_full_and_then_has_room_again(experiment: Write, tmp_path: Path) -> None:
     path, private = large_states(experiment), private_mounts()
     reference = whole(path, tmp_path / "reference")

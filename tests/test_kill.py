@@ -14,7 +14,9 @@ from scenes import go_on, lines_of, summary_of, whole
 MOMENTS = 6
 
 
-@pytest.mark.parametrize("moment", range(MOMENTS))
+@pytest.mark.parametrize(
+    "moment", [0, MOMENTS - 1, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, MOMENTS - 1))]
+)
 def test_a_killed_run_goes_on_to_the_same_bits(experiment: Callable[..., Path], tmp_path: Path, moment: int) -> None:
     """Another moment every time: before the folder is there, among the rounds, while the last files are written."""
     algorithm = ("fedcm", "scaffold", "feddyn", "fedadam", "fedavg")[moment % 5]

@@ -103,6 +103,7 @@ def test_a_series_that_is_interrupted_goes_on_to_the_same_bits(
     assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_series_that_is_killed_end_too_and_the_same_command_goes_on(
     experiment: Write, tmp_path: Path
 ) -> None:

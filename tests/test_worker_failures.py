@@ -164,6 +164,7 @@ def test_data_that_differ_from_process_to_process_are_refused(
     assert sys.executable not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_told_in_the_middle_of_the_first_processs_client(
     experiment: Write, tmp_path: Path, run_words: list[str]
 ) -> None:

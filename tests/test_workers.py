@@ -37,10 +37,10 @@ def same(folder: Path, reference: Path) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "workers"),
     [
-        *(("fedcm", 2), ("fedadam", 2), ("scaffold", 3)),
+        *(("fedcm", 2), ("scaffold", 3)),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("fedavg", 3), ("fedcm", 3), ("scaffold", 2), ("feddyn", 3))
+            for case in (("fedavg", 3), ("fedcm", 3), ("fedadam", 2), ("scaffold", 2), ("feddyn", 3))
         ),
     ],
 )
@@ -127,8 +127,8 @@ def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume
 @pytest.mark.parametrize(
     ("algorithm", "before", "after"),
     [
-        ("scaffold", 3, 2),
-        *(pytest.param("scaffold", *pair, marks=pytest.mark.slow) for pair in ((1, 2), (2, 1))),
+        ("scaffold", 2, 1),
+        *(pytest.param("scaffold", *pair, marks=pytest.mark.slow) for pair in ((1, 2), (3, 2))),
         *(pytest.param(name, 2, 3, marks=pytest.mark.slow) for name in ("fedavg", "fedcm", "fedadam", "feddyn")),
     ],
 )

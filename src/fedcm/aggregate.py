@@ -78,7 +78,8 @@ class ExactMean(Generic[Report]):
         return [limb for total in self._sums for limb in total.higher]
 
     def add(self, client: int, report: Report, weight: float = 1.0) -> None:
-        """Add one report. `weight` lies in (0, 1] and has few bits: a count of examples over a power of two, or 1."""
+        """Add one report. `weight` is above 0 and at most 1, and has few bits: 1, or a count of examples over a power
+        of two."""
         self.add_stack([client], report, [weight])
 
     def add_stack(self, clients: Sequence[int], report: Report, weights: Sequence[float]) -> None:

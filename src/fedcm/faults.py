@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -61,6 +62,15 @@ def located(error: BaseException) -> str:
     return f" ({place.file}, line {place.line})" if place is not None else ""
 
 
+def without_places(sentence: str) -> str:
+    """The sentence without the files and lines that `located` put in, for a reader who must not see a site's folders.
+
+    >>> without_places("the model could not be made: KeyError: 'x' (/home/anna/net.py, line 3)")
+    "the model could not be made: KeyError: 'x'"
+    """
+    return re.sub(r" \([^()]*, line \d+\)", "", sentence)
+
+
 def note(error: BaseException, what: str) -> None:
     """Remember what was being done when the error came: which part of a step, or what failed with it. Python's own
     traceback shows it too."""
@@ -68,7 +78,7 @@ def note(error: BaseException, what: str) -> None:
     error.__dict__.setdefault(_NOTES, []).append(what)
 
 
-def tell(error: BaseException, otherwise: str) -> str:
+def describe_failure(error: BaseException, otherwise: str) -> str:
     """What failed, by the error's notes or else as given, and the error, in one line; on the lines below it the
     traceback, where the user asked for it."""
     notes = [*getattr(error, _NOTES, ()), otherwise]

@@ -1,4 +1,4 @@
-"""Warnings: what a user should know, told in one sentence, although the training goes on.
+"""Warnings: one sentence about something that a user should know, although training continues.
 
 In Python they are ordinary warnings, each of a class of its own; the command line prints them on stderr, a line each.
 """

@@ -114,7 +114,8 @@ class _There:
 
 
 def _differing(there: Table, experiment: Experiment) -> list[str]:
-    """What was left to trial is as it was found there. 1 and 1.0 are two values: a model's own options may tell."""
+    """The settings that differ. Where one is "auto", the value chosen by the earlier run counts. 1 and 1.0
+    are different values."""
     here = resolved(experiment)
     here["engine"] |= {key: there["engine"].get(key) for key, value in here["engine"].items() if value == "auto"}
     one, other = dict(_flat({**here, "cell": {}})), dict(_flat({**there, "cell": {}}))
@@ -146,7 +147,7 @@ def _raw(folder: RunFolder) -> Table:
 
 
 def _kind(table: Table) -> str:
-    """What is told apart at a glance."""
+    """The settings that a reader compares first: the algorithm, the seed, …"""
     algorithm = table.get("algorithm")
     name = algorithm.get("name") if isinstance(algorithm, dict) else None
     return repr([table.get("name"), table.get("rounds"), table.get("seed"), name])

@@ -139,7 +139,7 @@ class _Work:
 
 
 def _trial(work: _Work, alpha: float, rate: float, start: float) -> tuple[Trial, Any]:
-    """One short run. It has diverged where it cannot go on, or where its losses stay far above the one at the start."""
+    """One short run. It has diverged if a number is not finite, or if its losses stay far above the first."""
     losses, server, done = {}, None, 0
     try:
         for server in _rounds(work, alpha, rate):

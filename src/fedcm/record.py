@@ -39,7 +39,7 @@ class Exists(Refused):
     """Something of this name is there already."""
 
     def __init__(self, path: Path) -> None:
-        go_on = f"go on with it by `fedcm resume {shlex.quote(str(path))}`, or give another --name"
+        go_on = f"resume it with `fedcm resume {shlex.quote(str(path))}`, or give another --name"
         if RunFolder(path).experiment.is_file():
             super().__init__(f"the run {str(path)!r} exists already; {go_on}")
         else:

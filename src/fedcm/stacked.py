@@ -37,7 +37,8 @@ class StackedProblem:
     """The same problem as a function of a stack of vectors."""
 
     def __init__(self, problem: Problem) -> None:
-        self._losses = refuse_unstackable(problem)
+        refuse_unstackable(problem)
+        self._losses = _example_losses(problem)
         self.problem = problem
         named = [(name, p) for name, p in problem.model.named_parameters() if p.requires_grad]
         self._names = [name for name, _ in named]
@@ -130,11 +131,17 @@ class _Batch:
         return gradient
 
 
-def refuse_unstackable(problem: Problem) -> Loss:
+def _example_losses(problem: Problem) -> Loss:
     """The problem's loss example by example, which a stack needs."""
     losses = example_losses(problem.loss)
     if losses is None:
         raise Refused("clients can be stacked with cross-entropy or squared error only; set engine.stack = 1")
+    return losses
+
+
+def refuse_unstackable(problem: Problem) -> None:
+    """Refuse a loss or a model with which several clients cannot step at once."""
+    _example_losses(problem)
     for name, module in problem.model.named_modules():
         if isinstance(module, nn.modules.dropout._DropoutNd) and module.training:
             raise Refused("a model with dropout cannot be stacked; set engine.stack = 1")
@@ -143,7 +150,6 @@ def refuse_unstackable(problem: Problem) -> Loss:
                 f"a model with statistics of each batch ({type(module).__name__} at {name or 'its root'!r}) cannot be "
                 "stacked, because the examples that fill up a stack would enter them; set engine.stack = 1"
             )
-    return losses
 
 
 def refuse_other_in_stack(problem: Problem, data: Examples) -> None:

@@ -1,4 +1,4 @@
-"""Values on the command line: TOML, or plain words; and the text by which one value is told from every other."""
+"""Values on the command line: TOML, or plain words; and a text of a value that no other value has."""
 
 import tomllib
 from collections.abc import Iterator, Mapping

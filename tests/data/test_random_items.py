@@ -228,7 +228,7 @@ def test_the_command_line_says_it_in_one_line_on_stderr(
     assert "random" not in answer.out
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_workers_say_nothing_of_it_again(
     experiment: Callable[..., Path], augmented: str, tmp_path: Path, shared: bool
 ) -> None:

@@ -104,6 +104,20 @@ def test_one_that_dies_every_time_is_an_answer_and_not_an_exception(
     training.close()
 
 
+def test_the_server_is_not_told_the_files_of_a_site(
+    site: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kit, text = site
+    (tmp_path / "broken.py").write_text("def data():\n    return {}['ward']\n")
+    (kit / "site.toml").write_text('[data]\nsource = "broken:data"\n')
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    training = process(kit, text, [])
+    words, _ = training.ask("describe", {}, {}, lambda: False)
+    training.close()
+    assert words == {"refused": "broken:data() must give data, got KeyError: 'ward'"}
+    assert f"KeyError: 'ward' ({tmp_path / 'broken.py'}, line 2)" in capfd.readouterr().err
+
+
 def test_a_request_that_nobody_waits_for_any_more_ends_with_its_process(
     site: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

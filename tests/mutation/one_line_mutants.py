@@ -56,8 +56,9 @@ def mutate(source: str) -> Iterator[Mutant]:
     ['2: return x < 1 → return None', '2: Lt → LtE', '2: 1 → 2']
     """
     tree = ast.parse(source)
+    skipped = _find_skipped(tree)
     for place, node in enumerate(ast.walk(tree)):
-        if place not in _skipped(tree):
+        if place not in skipped:
             for what, change in _changes(node):
                 changed = copy.deepcopy(tree)
                 target = next(found for k, found in enumerate(ast.walk(changed)) if k == place)
@@ -66,30 +67,24 @@ def mutate(source: str) -> Iterator[Mutant]:
                     yield Mutant(label, ast.unparse(ast.fix_missing_locations(changed)))
 
 
-_SKIPPED: dict[int, set[int]] = {}
-
-
-def _skipped(tree: ast.AST) -> set[int]:
+def _find_skipped(tree: ast.AST) -> set[int]:
     """The places, in the order of `ast.walk`, of what is left alone."""
-    if id(tree) not in _SKIPPED:
-        roots: list[ast.AST] = []
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr):
-                roots.append(node)
-            if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
-                roots.append(node.annotation)
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                roots += node.decorator_list
-            if isinstance(node, ast.FunctionDef) and node.returns is not None:
-                roots.append(node.returns)
-            if isinstance(node, ast.ClassDef):
-                roots += node.bases
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                roots.append(node)
-        inside = {id(part) for root in roots for part in ast.walk(root)}
-        _SKIPPED.clear()
-        _SKIPPED[id(tree)] = {k for k, node in enumerate(ast.walk(tree)) if id(node) in inside}
-    return _SKIPPED[id(tree)]
+    roots: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr):
+            roots.append(node)
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            roots.append(node.annotation)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            roots += node.decorator_list
+        if isinstance(node, ast.FunctionDef) and node.returns is not None:
+            roots.append(node.returns)
+        if isinstance(node, ast.ClassDef):
+            roots += node.bases
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            roots.append(node)
+    inside = {id(part) for root in roots for part in ast.walk(root)}
+    return {k for k, node in enumerate(ast.walk(tree)) if id(node) in inside}
 
 
 def _replace(tree: ast.AST, old: ast.AST, new: ast.AST | None) -> bool:

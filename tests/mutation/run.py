@@ -3,6 +3,7 @@
     make mutants                                    everything in tests/mutation/targets.py
     python tests/mutation/run.py --group algorithms
     python tests/mutation/run.py --sample 50        so many mutants of each source, always the same ones
+    python tests/mutation/run.py --record FILE      remember what was killed there; only the rest is tried next time
 
 Each mutant runs in a fork of a process that has imported torch, on a copy of the source, so that a quick one takes
 about a second. A mutant that outlasts five times its tests' usual time counts as killed. mutmut puts all mutants of a
@@ -11,6 +12,7 @@ is read; cosmic-ray starts a new Python for every mutant, and importing torch ta
 """
 
 import argparse
+import hashlib
 import os
 import random
 import shutil
@@ -40,6 +42,11 @@ class Job:
     source: str
     mutant: Mutant
     seconds: float  # after which it counts as killed
+
+    @property
+    def key(self) -> str:
+        """The same as long as the source is."""
+        return f"{self.source} {hashlib.sha256(self.mutant.source.encode()).hexdigest()[:16]}"
 
 
 class Workbench:
@@ -139,6 +146,7 @@ def main() -> None:
     parser.add_argument("--group", help=f"one of {', '.join(dict.fromkeys(target.group for target in TARGETS))}")
     parser.add_argument("--source", help="one source, such as algorithms/fedcm.py")
     parser.add_argument("--sample", type=int, help="at most so many mutants of each source")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="remember there which mutants were killed")
     asked = parser.parse_args()
     targets = [target for target in TARGETS if asked.group in (None, target.group)]
     if asked.source:
@@ -146,13 +154,20 @@ def main() -> None:
     tried, killed = defaultdict(int), defaultdict(int)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         work = jobs(targets, asked.sample, pool)
-        for k, (job, alive) in enumerate(zip(work, pool.map(survives, work), strict=True)):
+        dead = set(asked.record.read_text().splitlines()) if asked.record and asked.record.exists() else set()
+        for job in work:
             tried[job.target.group, job.source] += 1
+            killed[job.target.group, job.source] += job.key in dead
+        rest = [job for job in work if job.key not in dead]
+        for k, (job, alive) in enumerate(zip(rest, pool.map(survives, rest), strict=True)):
             killed[job.target.group, job.source] += not alive
             if alive:
                 print(f"survived: {job.source}:{job.mutant.label}", flush=True)
+            elif asked.record:
+                with asked.record.open("a") as file:
+                    file.write(job.key + "\n")
             if sys.stderr.isatty():
-                print(f"\r{k + 1} of {len(work)}", end="", file=sys.stderr, flush=True)
+                print(f"\r{k + 1} of {len(rest)}", end="", file=sys.stderr, flush=True)
     print_table(tried, killed)
 
 

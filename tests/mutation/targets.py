@@ -29,6 +29,7 @@ TARGETS = (
                 "tests/identities/test_reference.py",
                 "tests/test_contract.py",
                 "tests/test_defaults.py",
+                "tests/test_hyperparameters.py",
                 "tests/refusals/test_bad_settings.py",
             ),
         )

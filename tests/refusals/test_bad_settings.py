@@ -212,7 +212,7 @@ def test_a_name_that_exists_is_refused_and_its_run_untouched(run: Fedcm, experim
     path = experiment(rounds=1)
     assert run(path, "--name", "one").code == 0
     before = contents(tmp_path / "runs")
-    refused(run(path, "--name", "one"), "exists already; go on with it by `fedcm resume")
+    refused(run(path, "--name", "one"), "exists already; resume it with `fedcm resume")
     assert contents(tmp_path / "runs") == before
 
 

@@ -1,6 +1,7 @@
 """Detects datasets whose items are random, such as those with a random augmentation.
 
-Every item is read once, and all passes of a training use what was read. So a random item is frozen: the user is told.
+Every item is read once, and all passes of a training use what was read. So a random item is frozen, and a
+warning says so.
 """
 
 import random

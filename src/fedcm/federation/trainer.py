@@ -23,6 +23,7 @@ import torch
 from fedcm.algorithm import Round, messages
 from fedcm.assembly import Assembly, assemble_on
 from fedcm.experiment import read
+from fedcm.faults import without_places
 from fedcm.federation.frames import Arrays, receive, send
 from fedcm.federation.links import packed_report, size_in_bytes, unpacked_broadcast
 from fedcm.federation.own_data import own_data
@@ -129,7 +130,8 @@ def main(kit: Path, requests: int, answers: int) -> None:
             try:
                 send(outlet, *asked.answer(words.pop("kind"), arrays, words))
             except (Refused, OSError) as refusal:
-                send(outlet, {"refused": " ".join(str(refusal).split())})
+                print(refusal, file=sys.stderr, flush=True)  # the site's own log keeps the files' names
+                send(outlet, {"refused": without_places(" ".join(str(refusal).split()))})
             except Exception as error:  # of the site's own model or data
                 traceback.print_exc()
                 send(outlet, {"refused": f"{type(error).__name__}: {' '.join(str(error).split())}"})
