@@ -26,13 +26,16 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 from one_line_mutants import Mutant, mutate
 from targets import TARGETS, Target
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "fedcm"
+
+Outcome = Literal["passed", "failed", "too long"]
+_SAID = {"passed": "survived", "too long": "killed, as it took too long"}
 
 
 @final
@@ -64,8 +67,8 @@ class Workbench:
 
         torch.set_num_threads(1)
 
-    def fails(self, tests: Iterable[str], seconds: float) -> bool:
-        """Whether some test fails on the source as it is now, or takes too long."""
+    def test(self, tests: Iterable[str], seconds: float) -> Outcome:
+        """Run the tests on the source as it is now, until the first that fails."""
         child = os.fork()
         if child == 0:
             os.setsid()  # so that whatever the tests start can be ended with them
@@ -74,11 +77,11 @@ class Workbench:
         while time.monotonic() < deadline:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
-                return status != 0
+                return "failed" if status else "passed"
             time.sleep(0.02)
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        return True
+        return "too long"
 
     def _test(self, tests: Iterable[str]) -> None:
         code = 1
@@ -99,12 +102,12 @@ class Workbench:
         finally:
             os._exit(code)
 
-    def survives(self, job: Job) -> bool:
+    def try_out(self, job: Job) -> Outcome:
         path = self.folder / "fedcm" / job.source
         whole = path.read_text()
         path.write_text(job.mutant.source)
         try:
-            return not self.fails(job.target.tests, job.seconds)
+            return self.test(job.target.tests, job.seconds)
         finally:
             path.write_text(whole)
 
@@ -118,14 +121,14 @@ def bench() -> Workbench:
     return _bench
 
 
-def survives(job: Job) -> bool:
-    return bench().survives(job)
+def try_out(job: Job) -> Outcome:
+    return bench().try_out(job)
 
 
 def time_tests(target: Target) -> float:
     """The usual time of a target's tests; they must pass on the source as it is."""
     began = time.monotonic()
-    if bench().fails(target.tests, 900):
+    if bench().test(target.tests, 900) != "passed":
         sys.exit(f"the tests of {', '.join(target.sources)} must pass before mutants are made, and do not")
     return time.monotonic() - began
 
@@ -159,11 +162,11 @@ def main() -> None:
             tried[job.target.group, job.source] += 1
             killed[job.target.group, job.source] += job.key in dead
         rest = [job for job in work if job.key not in dead]
-        for k, (job, alive) in enumerate(zip(rest, pool.map(survives, rest), strict=True)):
-            killed[job.target.group, job.source] += not alive
-            if alive:
-                print(f"survived: {job.source}:{job.mutant.label}", flush=True)
-            elif asked.record:
+        for k, (job, outcome) in enumerate(zip(rest, pool.map(try_out, rest), strict=True)):
+            killed[job.target.group, job.source] += outcome != "passed"
+            if outcome != "failed":
+                print(f"{_SAID[outcome]}: {job.source}:{job.mutant.label}", flush=True)
+            if outcome != "passed" and asked.record:
                 with asked.record.open("a") as file:
                     file.write(job.key + "\n")
             if sys.stderr.isatty():

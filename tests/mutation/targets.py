@@ -70,5 +70,19 @@ TARGETS = (
     Target(
         "runs", ("wiring.py", "assembly.py"), ("tests/settings", "tests/test_label_shapes.py", "tests/test_modes.py")
     ),
-    Target("report/claims", ("report/claims.py",), ("tests/test_report_claims.py",)),
+    Target("runs", ("record.py",), ("tests/test_running.py", "tests/refusals/test_bad_runs.py")),
+    Target(
+        "report/claims",
+        (
+            *("report/contrast.py", "report/verdicts.py", "report/claims.py", "report/drops.py"),
+            *("report/standings.py", "report/answer.py", "report/oscillation.py"),
+        ),
+        (
+            "tests/test_report_contrast.py",
+            "tests/test_report_claims.py",
+            "tests/test_report_alpha_claims.py",
+            "tests/test_report_answer.py",
+            "tests/test_report_oscillation.py",
+        ),
+    ),
 )
