@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 # --fresh asks on a terminal; here it just moves the runs of the demo before to the archive
 demo: $(READY)  ## FedCM and its four baselines on real digits: a table and a picture of the curves
 	$(BIN)/fedcm compare experiments/demo.toml --runs-dir runs/demo --fresh </dev/null
-	@if [ -d runs/demo/archive ]; then du -sh runs/demo/archive | awk '{print "earlier demos: runs/demo/archive, " $$1 "; remove it if you do not need them"}'; fi
+	@if [ -d runs/demo/archive ]; then du -sh runs/demo/archive | awk '{print "earlier demos are kept in runs/demo/archive (" $$1 ")"}'; fi
 
 test: $(READY)  ## the tests, on every core (minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not federation"

@@ -49,7 +49,7 @@ def tried(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], engine: En
     monkeypatch.setattr(calibration, "processes_for", lambda device: 2)
     data = ArrayData(Dataset("made", Examples(IMAGES, LABELS), None, 4), np.split(np.arange(40), 4))
     plan = Plan(more.get("rounds", 10), 4, FixedSize(more.get("cohort", 4)), Schedule(0.1))
-    return settled(engine, problem, data, LocalWork(5), plan).engine
+    return settled(engine, problem, data, LocalWork(more.get("batch_size", 5)), plan).engine
 
 
 FIXED = Engine(layout="channels_last", compile="off")
@@ -87,6 +87,19 @@ def test_what_cannot_be_stacked_trains_one_by_one(monkeypatch: pytest.MonkeyPatc
     dropping = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(192, 4))
     times = {"alone": 0.001, "stack of 4": 0.0001}
     assert tried(monkeypatch, times, FIXED, model=dropping).stack == 1
+
+
+def test_what_mixes_examples_trains_one_by_one_in_batches_of_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that takes the mean of its batch off does the same in a stack of single examples that are alike."""
+
+    class Centred(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            outputs = super().forward(input.flatten(1))
+            return outputs - 0.5 * outputs.mean(0)
+
+    monkeypatch.setattr(calibration, "_mean_cohort", lambda plan: 100.0)
+    times = {"alone": 0.001, "stack of 4": 0.0001}
+    assert tried(monkeypatch, times, FIXED, model=Centred(192, 4), batch_size=1).stack == 1
 
 
 @pytest.mark.parametrize(("contiguous", "chosen"), [(0.5, "contiguous"), (0.97, "channels_last")])

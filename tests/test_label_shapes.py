@@ -154,10 +154,71 @@ def test_a_loss_that_broadcasts_is_refused_before_it_trains() -> None:
     """Labels (n,) and outputs (n, 1): a difference of the two would be (n, n)."""
     x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
     clients = [(x, x[:, 0])]
-    with pytest.raises(Refused, match=r"outputs \(2, 1\) and labels \(2,\).* broadcasts one over the other"):
+    with pytest.raises(Refused, match=r"outputs \(4, 1\) and labels \(4,\).* broadcasts one over the other"):
         fedcm.train(nn.Linear(3, 1), clients, fedcm.FedAvg(), rounds=1, loss=lambda o, y: ((o - y) ** 2).mean())
     fedcm.train(nn.Linear(3, 1), clients, fedcm.FedAvg(), rounds=1, loss=lambda o, y: ((o[:, 0] - y) ** 2).mean())
     fedcm.train(nn.Linear(3, 1), clients, fedcm.FedAvg(), rounds=1, loss=lambda o, y: F.mse_loss(o.reshape(-1), y))
+
+
+@pytest.mark.parametrize("case", ["outputs of 0", "one example", "equal labels", "labels of integers"])
+def test_a_loss_that_broadcasts_is_refused_whatever_the_first_examples_are(case: str) -> None:
+    """Outputs and labels on which the two losses agree by chance."""
+    x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    y = x[:, 0].clone()
+    model = nn.Linear(3, 1)
+    clients = [(x[:1], y[:1]), (x, y)] if case == "one example" else [(x, y)]
+    if case == "outputs of 0":
+        nn.init.zeros_(model.weight)
+        nn.init.zeros_(model.bias)
+    if case == "equal labels":
+        y[:2] = 1.0
+    if case == "labels of integers":
+        clients = [(x, (y > 0).long())]
+    with pytest.raises(Refused, match="broadcasts one over the other"):
+        fedcm.train(model, clients, fedcm.FedAvg(), rounds=1, loss=lambda o, y: ((o - y) ** 2).mean())
+
+
+class Pair(nn.Linear):
+    """Gives its output twice, in a tuple."""
+
+    def forward(self, input: Tensor) -> Any:
+        return super().forward(input)[:, 0], input
+
+
+BINARY = {
+    "(b,)": (lambda: nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), lambda outputs: outputs),
+    "(b, 1)": (lambda: nn.Linear(3, 1), lambda outputs: outputs[:, 0]),
+    "a tuple": (lambda: Pair(3, 1), lambda outputs: outputs[0]),
+}
+
+
+@pytest.mark.parametrize("shape", BINARY)
+def test_one_score_for_two_classes_is_no_accuracy(shape: str) -> None:
+    """The highest of one score is always the first class: only the user's loss knows what the score means."""
+    model, score = BINARY[shape]
+    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+
+    def loss(outputs: Any, labels: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(score(outputs), labels.float())
+
+    _, history = fedcm.train(model(), [(x, y)], fedcm.FedAvg(), rounds=20, lr=1.0, test=(x, y), loss=loss)
+    assert history[-1]["test_accuracy"] is None
+    assert history[-1]["test_loss"] < 0.3
+
+
+@pytest.mark.parametrize(
+    ("labels", "outputs", "said"),
+    [
+        (torch.zeros(8, 3), 2, r"must give outputs of the labels' shape, \(3,\) per example, and gave .*\(2, 2\)"),
+        (torch.arange(8.0), 2, r"must give 1 output per example, and gave .*\(2, 2\)"),
+        (torch.arange(8).reshape(4, 2), 2, r"must give outputs \(classes, …\) for labels \(2,\), and gave .*\(2, 2\)"),
+    ],
+    ids=["three numbers", "one number", "two classes"],
+)
+def test_outputs_that_do_not_fit_are_refused_with_the_shape_that_does(labels: Tensor, outputs: int, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        fedcm.train(nn.Linear(3, outputs), [(torch.zeros(len(labels), 3), labels)], fedcm.FedAvg(), rounds=1)
 
 
 def test_column_labels_of_classes_are_counted_as_right_or_wrong() -> None:

@@ -45,6 +45,23 @@ def test_within_the_uncertainty_it_is_said_to_be_so() -> None:
     )
 
 
+def test_two_seeds_are_too_few_whatever_their_interval() -> None:
+    runs = seeds("fedcm", [81, 83]) + seeds("fedavg", [80, 82])
+    assert said(*runs) == (
+        "FedCM has the highest test accuracy in this table (two seeds): 82.00 ± 1.41 %, next FedAvg 81.00 ± 1.41 %, "
+        "+1.00 points (95 % interval 1.00 to 1.00; paired over 2 seeds)."
+    )
+
+
+def test_those_that_diverged_are_beaten() -> None:
+    lost = [made("fedavg", 0.1, seed, state="diverged") for seed in (1, 2, 3)]
+    assert said(*seeds("fedcm", [80, 82, 81]), *lost).startswith(
+        "FedCM is the most accurate: 81.00 ± 1.00 %, next FedAvg diverged"
+    )
+    assert said(*seeds("fedcm", [80]), *lost).startswith("FedCM has the highest test accuracy in this table (one seed")
+    assert said(*lost) == "Nothing has been evaluated yet."
+
+
 def test_a_tie_has_no_winner() -> None:
     assert said(made(accuracy=0.8), made("fedavg", 0.8), made("scaffold", 0.7)) == (
         "FedCM and FedAvg share the highest test accuracy in this table: 80.00 %."

@@ -100,7 +100,7 @@ def test_the_evidence_has_the_difference_and_its_interval() -> None:
     claim = judged(over_seeds({"fedcm": [0.80, 0.82, 0.85], "fedavg": [0.78, 0.80, 0.82]}))["most accurate"]
     # differences of 2, 2 and 3 points: 2.333 ± 4.303 · 0.57735 / √3
     assert claim.evidence == (
-        "✓ I · dirichlet: FedCM 82.33 ± 2.52, next FedAvg 80.00 ± 2.00, "
+        "✓ I · dirichlet: FedCM 82.33 ± 2.52, best other FedAvg 80.00 ± 2.00, "
         "+2.33 points (95 % interval 0.90 to 3.77; paired over 3 seeds)",
     )
 
@@ -109,7 +109,7 @@ def test_a_rival_that_is_not_the_next_can_leave_a_doubt_and_is_told() -> None:
     runs = over_seeds({"fedcm": [0.8, 0.8, 0.8], "fedavg": [0.79, 0.79, 0.79], "scaffold": [0.5, 0.95, 0.7]})
     claim = judged(runs)["most accurate"]
     assert claim.verdict == "suggestive"
-    assert "next FedAvg" in claim.evidence[0]
+    assert "best other FedAvg" in claim.evidence[0]
     assert "SCAFFOLD 71.67 ± 22.55" in claim.evidence[0]
 
 
@@ -118,7 +118,7 @@ def test_one_cell_where_another_is_better_undoes_the_first_claim() -> None:
     claim = judged(runs)["most accurate"]
     assert claim.verdict == "not seen"
     assert marks(claim) == ["(✓)", "(✓)", "✗", "(✓)"]
-    assert "FedCM 86.85, next SCAFFOLD 99.00, −12.15 points (one seed)" in claim.evidence[2]
+    assert "FedCM 86.85, best other SCAFFOLD 99.00, −12.15 points (one seed)" in claim.evidence[2]
 
 
 def test_of_many_comparisons_one_that_is_against_it_must_be_more_so() -> None:
@@ -134,12 +134,12 @@ def test_runs_that_go_on_do_not_count_and_what_diverged_loses() -> None:
     assert verdicts([made(accuracy=0.9, state="running"), made("fedavg", 0.5)])["most accurate"] == "not tested"
     claim = judged([made(accuracy=0.9, state="diverged"), made("fedavg", 0.5)])["most accurate"]
     assert claim.verdict == "not seen"
-    assert claim.evidence == ("✗ I · dirichlet: FedCM diverged (round 40), next FedAvg 50.00",)
+    assert claim.evidence == ("✗ I · dirichlet: FedCM diverged (round 40), best other FedAvg 50.00",)
 
 
 def test_to_lead_those_that_diverged_is_no_number_of_points() -> None:
     claim = judged([made(accuracy=0.5), made("fedavg", 0.9, state="diverged")])["most accurate"]
-    assert claim.evidence == ("(✓) I · dirichlet: FedCM 50.00, next FedAvg diverged (round 40)",)
+    assert claim.evidence == ("(✓) I · dirichlet: FedCM 50.00, best other FedAvg diverged (round 40)",)
     neither = [made(accuracy=0.9, state="diverged"), made("fedavg", 0.9, state="diverged")]
     assert verdicts(neither)["most accurate"] == "not seen"
 
@@ -228,7 +228,7 @@ def test_the_row_with_a_published_figure_speaks_before_that_in_the_most_cells() 
         made("fedavg", 0.8, setting="II"),
     ]
     claim = judged([published, *wide])["most accurate"]
-    assert "FedCM (alpha = 0.3) 70.00, next FedAvg 80.00" in claim.evidence[0]
+    assert "FedCM (alpha = 0.3) 70.00, best other FedAvg 80.00" in claim.evidence[0]
     assert claim.verdict == "not seen"
 
 
@@ -347,11 +347,11 @@ def test_of_a_loss_lower_is_better_and_claims_in_points_are_left_out() -> None:
         "Every α < 1 beats α = 1",
     ]
     assert found[0].verdict == "suggestive"
-    assert found[0].evidence[0] == "(✓) I · dirichlet: FedCM 0.2000, next FedAvg 0.3000, lower by 0.1 (one seed)"
-    worse = [made_with_loss(loss=0.3, seed=k) for k in (1, 2)] + [made_with_loss("fedavg", 0.2, k) for k in (1, 2)]
+    assert found[0].evidence[0] == "(✓) I · dirichlet: FedCM 0.2000, best other FedAvg 0.3000, lower by 0.1 (one seed)"
+    worse = [run for k in (1, 2, 3) for run in (made_with_loss(loss=0.3, seed=k), made_with_loss("fedavg", 0.2, k))]
     (lowest, *_) = claims(grouped(worse), worse)
     assert lowest.verdict == "contradicted"
-    assert lowest.evidence[0].endswith("higher by 0.1 (95 % interval 0.1 to 0.1; paired over 2 seeds)")
+    assert lowest.evidence[0].endswith("higher by 0.1 (95 % interval 0.1 to 0.1; paired over 3 seeds)")
 
 
 def test_of_a_loss_alphas_are_judged_by_the_lowest() -> None:

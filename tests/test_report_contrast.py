@@ -64,9 +64,23 @@ def test_one_seed_has_no_interval(one: dict[int, float], other: dict[int, float]
     ("difference", "above"), [(0.004, False), (0.006, True), (-0.004, False), (-0.006, False), (0.0, False)]
 )
 def test_what_rounds_to_nothing_is_a_tie_however_sure(difference: float, above: bool) -> None:
-    found = contrast([(1, {1: 80 + difference, 2: 70 + difference}), (-1, {1: 80.0, 2: 70.0})])
+    theirs = {1: 80.0, 2: 70.0, 3: 75.0}
+    found = contrast([(1, {seed: value + difference for seed, value in theirs.items()}), (-1, theirs)])
     assert (found.is_above, found.is_surely_above()) == (above, above)
     assert found.is_surely_below() == (difference == -0.006)
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+@pytest.mark.parametrize("paired", [True, False])
+def test_nothing_is_sure_of_two_seeds_even_where_they_agree(seeds: int, paired: bool) -> None:
+    """As accuracies of few test examples do."""
+    better = dict.fromkeys(range(seeds), 81.0)
+    worse = dict.fromkeys(range(seeds) if paired else range(10, 10 + seeds), 80.0)
+    found = contrast([(1, better), (-1, worse)])
+    assert found.interval() == (1.0, 1.0)
+    assert found.is_clear_of_zero()
+    assert found.is_surely_above() == (seeds == 3)
+    assert contrast([(1, worse), (-1, better)]).is_surely_below() == (seeds == 3)
 
 
 def test_what_is_sure_of_one_comparison_may_not_be_of_two() -> None:

@@ -61,7 +61,13 @@ def test_it_takes_8_evaluations_in_the_second_half(evaluations: int, known: bool
 
 def test_rounds_without_an_accuracy_are_passed_over() -> None:
     (run,) = waves(0.01)
-    padded = run.curve.model_copy(update={"test_accuracy": [*run.curve.test_accuracy, None, None]})
+    count = len(run.curve.round)
+    padded = run.curve.model_copy(
+        update={
+            "round": [*run.curve.round, count + 1, count + 2],
+            "test_accuracy": [*run.curve.test_accuracy, None, None],
+        }
+    )
     found = list_oscillations(Entry((run.model_copy(update={"curve": padded}),)))
     assert found == list_oscillations(Entry((run,)))
 
@@ -95,6 +101,23 @@ def test_others_than_fedadam_do_not_count() -> None:
     assert verdict([*waves(0.005), *waves(0.02, algorithm="fedavg")]) == "not tested"
     runs = [*waves(0.005), *waves(0.02, algorithm="fedadam"), *waves(0.001, algorithm="fedavg")]
     assert verdict(runs) == "suggestive"
+
+
+def spaced(run: Digest, every: int, last: int | None = None) -> Digest:
+    """The same curve, evaluated every so many rounds; the last perhaps at another."""
+    rounds = [every * k for k in range(1, len(run.curve.round) + 1)]
+    rounds[-1] = last or rounds[-1]
+    return run.model_copy(update={"curve": run.curve.model_copy(update={"round": rounds})})
+
+
+def test_curves_that_were_evaluated_in_other_rounds_are_not_compared() -> None:
+    """A curve that is looked at rarely bends more between two looks."""
+    (own,), (other,) = waves(0.005), waves(0.02, algorithm="fedadam")
+    assert verdict([own, spaced(other, 10)]) == "not tested"
+    assert verdict([spaced(own, 10), other]) == "not tested"
+    assert verdict([spaced(own, 10), spaced(other, 10)]) == "suggestive"
+    end = 10 * len(own.curve.round) - 3
+    assert verdict([spaced(own, 10, end), spaced(other, 10, end)]) == "suggestive", "the last round is evaluated too"
 
 
 def test_the_evidence_has_both_numbers() -> None:

@@ -50,7 +50,7 @@ def assemble_on(experiment: Experiment, data: FederatedData) -> Assembly:
     seed = torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
     wired = wire(
         experiment.algorithm,
-        build_model(experiment.model.name, data.input_shape, data.classes, experiment.model.options, seed),
+        build_model(experiment.model.name, data.input_shape, _count_outputs(data), experiment.model.options, seed),
         data,
         experiment.client,
         experiment.server,
@@ -62,6 +62,11 @@ def assemble_on(experiment: Experiment, data: FederatedData) -> Assembly:
     )
     chosen = experiment.model_copy(update={"engine": wired.engine})
     return Assembly(chosen, experiment.algorithm, wired.problem, wired.runner, wired.plan, wired.measured)
+
+
+def _count_outputs(data: FederatedData) -> int:
+    """One per class, or for a regression one per number that an example has as labels."""
+    return data.classes if data.classes is not None else data.client(0).labels[0].numel()
 
 
 def federated(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:

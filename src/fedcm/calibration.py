@@ -58,12 +58,13 @@ def _tried(
     processes, cohort = processes_for(engine.device), _mean_cohort(plan)
     if engine.layout == "auto":
         engine = engine.model_copy(update={"layout": _layout(problem, data, local_work, measured)})
-    batch = _first_batch(data.ready_for(problem.dtype, problem.device, engine.layout), local_work)
+    first = data.ready_for(problem.dtype, problem.device, engine.layout).client(0)
+    batch = _first_batch(first, local_work)
     alone = _timed(lambda: problem.gradient(batch)(problem.initial()))
     measured["one client"] = _milliseconds(alone)
     if engine.stack == "auto":
         most = int(cohort // processes) if engine.compile != "on" else 1  # one without a stack would stand idle
-        engine = engine.model_copy(update={"stack": _stack(problem, batch, alone, most, measured)})
+        engine = engine.model_copy(update={"stack": _stack(problem, first, batch, alone, most, measured)})
     if engine.compile == "auto":
         seconds = alone * plan.rounds * cohort * local_work.count(int(data.sizes(np.array([0]))[0])) / processes
         on = engine.stack == 1 and seconds > _LONG and _compiling_pays(problem, batch, alone, measured)
@@ -80,17 +81,19 @@ def _layout(problem: Problem, data: FederatedData, local_work: LocalWork, measur
         return "channels_last"  # says nothing where there are no images
     times = {}
     for layout in ("channels_last", "contiguous"):
-        batch = _first_batch(data.ready_for(problem.dtype, problem.device, layout), local_work)
+        batch = _first_batch(data.ready_for(problem.dtype, problem.device, layout).client(0), local_work)
         times[layout] = _timed(lambda: problem.gradient(batch)(problem.initial()))  # noqa: B023
         measured[layout] = _milliseconds(times[layout])
     return "contiguous" if times["contiguous"] < _PAYS * times["channels_last"] else "channels_last"
 
 
-def _stack(problem: Problem, batch: Examples, alone: float, most: int, measured: dict[str, float]) -> int:
+def _stack(
+    problem: Problem, first: Examples, batch: Examples, alone: float, most: int, measured: dict[str, float]
+) -> int:
     if most < 2 or (alone > _TINY and problem.device.type == "cpu"):
         return 1
     try:
-        refuse_other_in_stack(problem, batch)
+        refuse_other_in_stack(problem, first)
         stacked = StackedProblem(problem)
         best, shortest = 1, _PAYS * alone
         for size in sorted({min(size, most) for size in _STACKS}):
@@ -133,8 +136,8 @@ def compile_or_refuse(problem: Problem, batch_size: int, data: Examples) -> None
         ) from error
 
 
-def _first_batch(data: FederatedData, local_work: LocalWork) -> Examples:
-    return Examples(*[part[: local_work.batch_size] for part in data.client(0)])
+def _first_batch(data: Examples, local_work: LocalWork) -> Examples:
+    return Examples(*[part[: local_work.batch_size] for part in data])
 
 
 def _timed(step: Callable[[], Any]) -> float:

@@ -3,15 +3,16 @@
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from fedcm.algorithm import Vector
 from fedcm.chance import Purpose, torch_seed
+from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
-from fedcm.faults import note
+from fedcm.faults import noting
 from fedcm.modes import eval_mode
 from fedcm.problem import Problem
 
@@ -48,21 +49,26 @@ def evaluating(problem: Problem, params: Vector, start: int = 0) -> Iterator[nn.
 def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
     with evaluating(problem, params, start) as model:
         features, labels = data.test(start, min(start + PIECE, data.test_size))
-        doing = "in the model"
-        try:
-            outputs = model(features)
-            doing = "in the loss"
-            loss = problem.loss(outputs, labels).item() * len(labels)
-        except Exception as error:
-            note(error, doing)
-            raise
-        correct = None if labels.is_floating_point() else _correct(outputs, labels)
+        return tally_examples(problem, model, Examples(features, labels))
+
+
+def tally_examples(problem: Problem, model: nn.Module, examples: Examples) -> Tally:
+    """The result on these examples, of a model that is being evaluated."""
+    features, labels = examples
+    with noting("in the model"):
+        outputs = model(features)
+    with noting("in the loss"):
+        loss = problem.loss(outputs, labels).item() * len(labels)
+    correct = None if labels.is_floating_point() else _count_correct(outputs, labels)
     return Tally(len(labels), loss, labels.numel(), correct)
 
 
-def _correct(outputs: Tensor, labels: Tensor) -> int | None:
-    """How many labels the outputs (b, classes, …) are highest for; None where they are no scores of classes."""
-    if outputs.dim() == 2 and outputs.shape[1] > 1 and labels.shape[1:] == (1,):
+def _count_correct(outputs: Any, labels: Tensor) -> int | None:
+    """How many labels the outputs (b, classes, …) are highest for; None if the outputs are not scores of two or more
+    classes."""
+    if not isinstance(outputs, Tensor) or outputs.dim() < 2 or outputs.shape[1] < 2:
+        return None
+    if outputs.dim() == 2 and labels.shape[1:] == (1,):
         labels = labels[:, 0]
     return int((outputs.argmax(1) == labels).sum()) if labels.shape[1:] == outputs.shape[2:] else None
 

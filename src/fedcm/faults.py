@@ -6,6 +6,8 @@ import re
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,12 +65,16 @@ def located(error: BaseException) -> str:
 
 
 def without_places(sentence: str) -> str:
-    """The sentence without the files and lines that `located` put in, for a reader who must not see a site's folders.
+    """The sentence without files and lines, for a reader who must not see the folders of this machine.
 
-    >>> without_places("the model could not be made: KeyError: 'x' (/home/anna/net.py, line 3)")
+    >>> without_places("the model could not be made: KeyError: 'x' (/home/anna (work)/net.py, line 3)")
     "the model could not be made: KeyError: 'x'"
+    >>> without_places("[Errno 2] No such file or directory: '/srv/ward 7/a.npz'; look into /srv/ward/b.npz")
+    "[Errno 2] No such file or directory: '…'; look into …"
     """
-    return re.sub(r" \([^()]*, line \d+\)", "", sentence)
+    sentence = re.sub(r" \((?:/|[A-Za-z]:\\).*?, line \d+\)", "", sentence)
+    sentence = re.sub(r"""(['"])(?:/|[A-Za-z]:\\).*?\1""", r"\1…\1", sentence)
+    return re.sub(r"(?<![\w./])(?:/|[A-Za-z]:\\)[^\s'\",;()]+", "…", sentence)
 
 
 def note(error: BaseException, what: str) -> None:
@@ -76,6 +82,16 @@ def note(error: BaseException, what: str) -> None:
     traceback shows it too."""
     error.add_note(what)
     error.__dict__.setdefault(_NOTES, []).append(what)
+
+
+@contextmanager
+def noting(what: str) -> Iterator[None]:
+    """Inside, an error gets this note."""
+    try:
+        yield
+    except Exception as error:
+        note(error, what)
+        raise
 
 
 def describe_failure(error: BaseException, otherwise: str) -> str:

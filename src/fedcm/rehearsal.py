@@ -13,8 +13,8 @@ from fedcm.algorithm import Algorithm
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
-from fedcm.evaluate import PIECE, evaluating
-from fedcm.faults import describe
+from fedcm.evaluate import PIECE, evaluating, tally_examples
+from fedcm.faults import describe, describe_failure
 from fedcm.losses import example_losses
 from fedcm.problem import Problem
 from fedcm.refusal import Refused
@@ -35,6 +35,7 @@ def rehearse(problem: Problem, data: Examples, classes: int | None) -> None:
         outputs = _try_model(problem, some)
         _try_loss(problem, outputs, some, classes)
         _try_gradient(problem, some)
+        _try_evaluation(problem, some)
     if classes is not None and isinstance(outputs, Tensor) and outputs.dim() > 1 and outputs.shape[1] < classes:
         raise Refused(f"the model {name} must give {classes} outputs, one a class, and gives {outputs.shape[1]}")
     for key, buffer in problem.model.named_buffers():
@@ -135,9 +136,10 @@ def _try_loss(problem: Problem, outputs: Any, some: Examples, classes: int | Non
             found = loss(outputs, some.labels)
     except Exception as error:
         if example_losses(loss) is not None:  # the default losses fail on what they are given
+            needed = _write_needed_outputs(classes, some.labels)
             raise Refused(
-                f"the model {type(problem.model).__name__} must give {classes or 1} outputs per example, and gave "
-                f"{_described(outputs)} for {_count(some)}, on which {name} failed: {describe(error)}"
+                f"the model {type(problem.model).__name__} must give {needed}, and gave {_described(outputs)} for "
+                f"{_count(some)}, on which {name} failed: {describe(error)}"
             ) from error
         raise Refused(
             f"the loss {name} failed on {_count(some)} (outputs: {_described(outputs)}; labels: "
@@ -145,23 +147,41 @@ def _try_loss(problem: Problem, outputs: Any, some: Examples, classes: int | Non
         ) from error
     if not (isinstance(found, Tensor) and found.numel() == 1):
         raise Refused(f"the loss {name} must give one number, a tensor of one element, got {_described(found)}")
-    _refuse_broadcast(problem, name, found, outputs, some.labels)
+    _refuse_broadcast(problem, name, outputs, some.labels)
 
 
-def _refuse_broadcast(problem: Problem, name: str, found: Tensor, outputs: Any, labels: Tensor) -> None:
+def _write_needed_outputs(classes: int | None, labels: Tensor) -> str:
+    """What a default loss needs of a model."""
+    own = tuple(labels.shape[1:])
+    if labels.is_floating_point():
+        return f"outputs of the labels' shape, {own} per example" if own else "1 output per example"
+    if own in ((), (1,)):
+        return f"{classes} outputs per example" if classes is not None else "one output per class"
+    return f"outputs (classes, …) for labels {own}"
+
+
+def _refuse_broadcast(problem: Problem, name: str, outputs: Any, labels: Tensor) -> None:
     """Refuse a loss that subtracts labels (b,) from outputs (b, 1), or the reverse: it would compare every output with
-    every label."""
+    every label.
+
+    Tried on made-up outputs and labels, all different: on real ones the two can agree by chance."""
     if not isinstance(outputs, Tensor) or outputs.shape == labels.shape or outputs.numel() != labels.numel():
         return
+    chance, count = torch.Generator().manual_seed(0), 4
+    made = torch.rand(count, *outputs.shape[1:], generator=chance).to(outputs)
+    if labels.is_floating_point():
+        wanted = torch.rand(count, *labels.shape[1:], generator=chance).to(labels)
+    else:
+        wanted = (torch.arange(count * labels[0].numel()) % 2).reshape(count, *labels.shape[1:]).to(labels)
     try:
         with problem.arithmetic():
-            alike = problem.loss(outputs.reshape(labels.shape), labels)
-    except Exception:  # the loss asks for the shapes as they are
+            found, alike = problem.loss(made, wanted), problem.loss(made.reshape(wanted.shape), wanted)
+    except Exception:  # the loss asks for the shapes as they are, or for other values
         return
     if not torch.allclose(alike, found, rtol=1e-3):
         raise Refused(
-            f"the loss {name} gives {found.item():.6g} for outputs {tuple(outputs.shape)} and labels "
-            f"{tuple(labels.shape)}, and {alike.item():.6g} if both have the labels' shape: it broadcasts one over the "
+            f"the loss {name} gives {found.item():.6g} for outputs {tuple(made.shape)} and labels "
+            f"{tuple(wanted.shape)}, and {alike.item():.6g} if both have the labels' shape: it broadcasts one over the "
             "other; give outputs and labels of one shape"
         )
 
@@ -174,6 +194,14 @@ def _try_gradient(problem: Problem, some: Examples) -> None:
             "the loss must have a gradient with respect to the parameters of the model "
             f"{type(problem.model).__name__}, and the backward pass failed on {_count(some)}: {describe(error)}"
         ) from error
+
+
+def _try_evaluation(problem: Problem, some: Examples) -> None:
+    try:
+        with evaluating(problem, problem.initial()) as model:
+            tally_examples(problem, model, some)
+    except Exception as error:
+        raise Refused(describe_failure(error, f"the evaluation failed on {_count(some)}")) from error
 
 
 def _described(value: Any) -> str:

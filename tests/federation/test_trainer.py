@@ -109,13 +109,17 @@ def test_the_server_is_not_told_the_files_of_a_site(
 ) -> None:
     kit, text = site
     (tmp_path / "broken.py").write_text("def data():\n    return {}['ward']\n")
-    (kit / "site.toml").write_text('[data]\nsource = "broken:data"\n')
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
-    training = process(kit, text, [])
-    words, _ = training.ask("describe", {}, {}, lambda: False)
-    training.close()
-    assert words == {"refused": "broken:data() must give data, got KeyError: 'ward'"}
-    assert f"KeyError: 'ward' ({tmp_path / 'broken.py'}, line 2)" in capfd.readouterr().err
+    for source, said, logged in (
+        ("broken:data", "broken:data() must give data, got KeyError: 'ward'", f"({tmp_path / 'broken.py'}, line 2)"),
+        (f"{tmp_path}/ward 7.npz", "there must be an .npz file at '…', got nothing there", f"{tmp_path}/ward 7.npz"),
+    ):
+        (kit / "site.toml").write_text(f'[data]\nsource = "{source}"\n')
+        training = process(kit, text, [])
+        words, _ = training.ask("describe", {}, {}, lambda: False)
+        training.close()
+        assert words == {"refused": said}
+        assert logged in capfd.readouterr().err
 
 
 def test_a_request_that_nobody_waits_for_any_more_ends_with_its_process(

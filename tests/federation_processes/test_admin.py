@@ -21,9 +21,11 @@ def short(path: Path, **changes: Any) -> Path:
     return experiment_file(path, **{"split": {"kind": "iid", "clients": 2}, "rounds": 3} | changes)
 
 
-def long(path: Path) -> Path:
+def long(path: Path, rounds: int = 20) -> Path:
     """So that there is time to do something in between."""
-    return short(path, rounds=20, algorithm={"name": "scaffold"}, client={"epochs": 40, "batch_size": 16, "lr": 0.02})
+    return short(
+        path, rounds=rounds, algorithm={"name": "scaffold"}, client={"epochs": 40, "batch_size": 16, "lr": 0.02}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,7 @@ def test_a_run_with_a_name_that_is_taken_is_refused_and_the_run_there_stays(
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_bits_of_one_that_was_not(up: Fleet, tmp_path: Path) -> None:
-    experiment = long(tmp_path / "long.toml")
+    experiment = long(tmp_path / "long.toml", rounds=80)
     run = up.follow("run", experiment, "--name", "stopped")
     up.reaches("stopped", 2)
     refused = up.call("resume", "stopped")
@@ -103,7 +105,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_bits_of_one_that_was_not(up: Flee
     assert up.call("stop", "stopped").code == 0
     assert run.ends() == 1, run.said
     assert "stopped" in run.said
-    assert up.rounds("stopped") < 20
+    assert up.rounds("stopped") < 80
     status = json.loads(up.call("status", "stopped", "--json").out)
     assert status["runs"][0]["state"] == "stopped"
     resumed = up.call("resume", "stopped", "--runs-dir", up.folder / "runs")

@@ -1,11 +1,15 @@
 """Models are built by name or import path, with what they ask for, or refused in a sentence."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from fedcm.assembly import assemble
+from fedcm.experiment import load
 from fedcm.models import build_model
 from fedcm.refusal import Refused
 
@@ -88,5 +92,15 @@ def test_groups_that_do_not_divide_the_width_are_refused(name: str, options: dic
         build_model(name, (3, 32, 32), 10, options, 0)
 
 
-def test_a_regression_has_one_output() -> None:
-    assert build_model("linear", (4,), None, {}, 0)(torch.ones(2, 4)).shape == (2, 1)
+@pytest.mark.parametrize(("labels", "outputs"), [((24,), 1), ((24, 1), 1), ((24, 3), 3)])
+def test_a_regression_has_an_output_per_number_of_an_example(
+    experiment: Callable[..., Path], tmp_path: Path, labels: tuple[int, ...], outputs: int
+) -> None:
+    x = np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32)
+    y = np.arange(np.prod(labels)).reshape(labels).astype(np.float32)
+    np.savez(tmp_path / "numbers.npz", x=x, y=y)
+    path = experiment(
+        data={"source": str(tmp_path / "numbers.npz")}, model={"name": "linear"}, split={"kind": "iid", "clients": 4}
+    )
+    found = assemble(load(path))
+    assert found.problem.model(torch.ones(2, 6)).shape == (2, outputs)

@@ -1,6 +1,7 @@
 """One-line mutants of a source file: every small change of an operator, a constant or a statement that can be made.
 
-Left alone are docstrings, annotations, imports, decorators, and what stands inside `raise`: messages are not behaviour.
+Left alone are docstrings, annotations, type variables, imports, decorators, what stands inside `raise` (messages are
+not behaviour) and `strict=True` of zip (an assertion).
 """
 
 import ast
@@ -81,6 +82,10 @@ def _find_skipped(tree: ast.AST) -> set[int]:
             roots.append(node.returns)
         if isinstance(node, ast.ClassDef):
             roots += node.bases
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "TypeVar":
+            roots.append(node)
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            roots.append(node)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             roots.append(node)
     inside = {id(part) for root in roots for part in ast.walk(root)}
@@ -129,7 +134,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
         case ast.Expr(value=ast.Call()):
             yield f"{ast.unparse(node)} → pass", lambda _: ast.Pass()
         case ast.Call(keywords=keywords) if any(keyword.arg for keyword in keywords):
-            for k, keyword in enumerate(keywords):
+            for k, keyword in ((k, keyword) for k, keyword in enumerate(keywords) if keyword.arg != "strict"):
                 yield f"drop {ast.unparse(keyword)}", lambda n, k=k: _drop(n, k)
     if isinstance(node, ast.AugAssign):
         yield f"{ast.unparse(node)} → pass", lambda _: ast.Pass()

@@ -35,7 +35,7 @@ TARGETS = (
         )
         for name in _ALGORITHMS
     ),
-    Target("core", ("aggregate.py",), ("tests/test_aggregate.py", "src/fedcm/aggregate.py")),
+    Target("core", ("aggregate.py",), ("tests/test_aggregate.py", "tests/test_wide_range.py")),
     Target("core", ("algorithm.py", "client.py"), (*_LOOPS, "tests/test_contract.py", "tests/identities")),
     Target(
         "core", ("losses.py", "stacked.py", "problem.py"), (*_LOOPS, "tests/test_modes.py", "tests/test_evaluate.py")

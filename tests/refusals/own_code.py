@@ -30,9 +30,11 @@ class Later(nn.Linear):
         return super().forward(x)
 
 class InEvaluation(nn.Linear):
-    def __init__(self): super().__init__(6, 4)
+    def __init__(self, above=0):
+        super().__init__(6, 4)
+        self.above = above
     def forward(self, x):
-        if not self.training: fail()
+        if not self.training and len(x) > self.above: fail()
         return super().forward(x)
 
 class Backward(torch.autograd.Function):

@@ -35,6 +35,12 @@ def test_a_fresh_comparison_that_cannot_start_loses_nothing(
     npz.rename(tmp_path / "gone.npz")
     refused(fedcm(*words, "--fresh"), "there must be an .npz file")
     assert contents(tmp_path / "runs") == before
+    with np.load(tmp_path / "gone.npz") as old:
+        np.savez(npz, **(dict(old) | {"x_train": old["x_train"] + 1}))
+    assert fedcm(*words).code == 0, "nothing is trained, so nothing is mixed"
+    more = ["compare", path, "--algorithms", "fedavg,fedadam", "--runs-dir", "runs"]
+    refused(fedcm(*more), "the runs of a comparison must have the same data, and train_features")
+    assert not (tmp_path / "runs" / "small-fedadam-seed3").exists()
 
 
 def test_two_algorithms_of_one_name_are_not_taken_for_each_other(

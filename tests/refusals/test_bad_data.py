@@ -89,7 +89,7 @@ def flipped(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     cases(
-        ("not there", lambda path: None, "mine.npz, got nothing there"),
+        ("not there", lambda path: None, "mine.npz', got nothing there"),
         ("empty", lambda path: path.write_bytes(b""), "cannot be read as an .npz; write it with numpy.savez"),
         ("junk", lambda path: path.write_bytes(b"PK\x03\x04 junk"), "cannot be read as an .npz"),
         ("a text", lambda path: path.write_text("x,y\n1,2\n"), "cannot be read as an .npz"),

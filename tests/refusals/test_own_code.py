@@ -38,6 +38,11 @@ def own(module: Callable[[str], str]) -> str:
             {"model": {"name": "{}:WithBackward"}},
             "and the backward pass failed on 2 examples: JSONDecodeError",
         ),
+        (
+            "evaluation",
+            {"model": {"name": "{}:InEvaluation"}},
+            "the evaluation failed on 2 examples, in the model: JSONDecodeError",
+        ),
         ("the algorithm's settings", {"algorithm": {"name": "{}:Own", "where": "post_init"}}, "algorithm '{}:Own'"),
         ("its start", {"algorithm": {"name": "{}:Own", "where": "init_server"}}, "the algorithm Own failed on the"),
     ),
@@ -74,7 +79,7 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_own_line(
     ("changes", "said"),
     cases(
         ("the model", {"model": {"name": "{}:Later", "after": 30}}, r"client \d+ failed in round \d+, in the model: J"),
-        ("evaluation", {"model": {"name": "{}:InEvaluation"}}, r"the evaluation failed, in the model: JSON"),
+        ("evaluation", {"model": {"name": "{}:InEvaluation", "above": 2}}, "the evaluation failed, in the model: JSON"),
         (
             "a client made on demand",
             {"data": {"source": "{}:on_demand"}, "split": {"kind": "natural"}},

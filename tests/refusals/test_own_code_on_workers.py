@@ -48,7 +48,7 @@ def test_a_workers_failure_in_evaluation_is_told_too(
 ) -> None:
     code = (
         MODULE
-        + ON_WORKER.format(when="not self.training")
+        + ON_WORKER.format(when="not self.training and len(x) > 2")
         + dedent("""
     def many():
         x = np.ones((700, 6), np.float32)

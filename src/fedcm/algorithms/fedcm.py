@@ -1,7 +1,7 @@
 """FedCM: every client step mixes the client's gradient with the last round's global direction.
 
     client   v = α·g + (1−α)·Δ,  y ← y − η_l·v                  K_i times from y = x
-    report   direction = (x − y) / (η_l·K_i)
+    report   direction = mean of its K_i v, which is (x − y) / (η_l·K_i)
     server   Δ ← mean(direction),  x ← x − s·η_l·K·Δ            K = mean of the K_i; s = 1 is plain averaging
 
 Must hold: Δ_{t+1} = α·(mean minibatch gradient of the round) + (1−α)·Δ_t, whatever η_l does between rounds; with

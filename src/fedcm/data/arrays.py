@@ -36,7 +36,7 @@ def load_folder(folder: Path) -> Dataset:
     """One client a file, named by the file's stem and numbered in the order of the names."""
     files = sorted(file for file in folder.glob("*.npz") if file.name != _TEST and not file.name.startswith("."))
     if not files:
-        raise Refused(f"a folder of clients must hold one .npz a client (keys x, y), got none in {folder}")
+        raise Refused(f"a folder of clients must hold one .npz a client (keys x, y), got none in {str(folder)!r}")
     clients = [_pair(_read(file), ("x", "y"), file) for file in files]
     test_file = folder / _TEST
     test = _pair(_read(test_file), ("x", "y"), test_file) if test_file.exists() else None
@@ -61,26 +61,30 @@ def _pair(given: dict[str, np.ndarray], keys: tuple[str, str], path: Path) -> Ex
             others = [other for other in given if other not in keys]
             near = get_close_matches(key, others, n=1)
             raise Refused(
-                f"{path} must have the arrays {keys[0]} and {keys[1]}, "
+                f"{str(path)!r} must have the arrays {keys[0]} and {keys[1]}, "
                 f"got no {key!r} but {', '.join(given) or 'nothing'}"
                 + (f"; rename {near[0]!r} to {key!r}" if near else "")
             )
-    return examples(given[keys[0]], given[keys[1]], f"{path} ({', '.join(keys)})", copy=False)
+    return examples(given[keys[0]], given[keys[1]], f"{str(path)!r} ({', '.join(keys)})", copy=False)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
-        raise Refused(f"there must be an .npz file at {path.absolute()}, got nothing there")
+        raise Refused(f"there must be an .npz file at {str(path.absolute())!r}, got nothing there")
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            raise Refused(f"{path} must be an .npz with named arrays, got a single array; write it with numpy.savez")
+            raise Refused(
+                f"{str(path)!r} must be an .npz with named arrays, got a single array; write it with numpy.savez"
+            )
         with loaded:
             return {key: _member(loaded, key, path) for key in loaded.files}
     except (OSError, EOFError, MemoryError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, Refused):
             raise
-        raise Refused(f"{path} cannot be read as an .npz; write it with numpy.savez ({_first_line(error)})") from error
+        raise Refused(
+            f"{str(path)!r} cannot be read as an .npz; write it with numpy.savez ({_first_line(error)})"
+        ) from error
 
 
 def _member(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
@@ -89,12 +93,12 @@ def _member(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
     except ValueError as error:
         if "allow_pickle" in str(error):
             raise Refused(
-                f"{path}: {key!r} must be an array of numbers, got Python objects, which are never loaded because "
-                "loading them can run code"
+                f"{str(path)!r}: {key!r} must be an array of numbers, got Python objects, which are never loaded "
+                "because loading them can run code"
             ) from error
         raise
     if not isinstance(array, np.ndarray):
-        raise Refused(f"{path} must hold arrays only, got the file {key!r}")
+        raise Refused(f"{str(path)!r} must hold arrays only, got the file {key!r}")
     return array
 
 

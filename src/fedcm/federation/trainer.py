@@ -134,7 +134,7 @@ def main(kit: Path, requests: int, answers: int) -> None:
                 send(outlet, {"refused": without_places(" ".join(str(refusal).split()))})
             except Exception as error:  # of the site's own model or data
                 traceback.print_exc()
-                send(outlet, {"refused": f"{type(error).__name__}: {' '.join(str(error).split())}"})
+                send(outlet, {"refused": without_places(f"{type(error).__name__}: {' '.join(str(error).split())}")})
 
 
 def _on_device(message: Any, device: torch.device) -> Any:

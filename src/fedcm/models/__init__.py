@@ -27,18 +27,18 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def build_model(
-    name: str, input_shape: tuple[int, ...], classes: int | None, options: dict[str, Any], torch_seed: int
+    name: str, input_shape: tuple[int, ...], classes: int, options: dict[str, Any], torch_seed: int
 ) -> nn.Module:
     """The model with its initial parameters, a function of the seed; torch's own generator stays as it was.
 
     A factory of the user's is called with the experiment's options, and with `input_shape` and `classes` where it has
-    parameters of these names.
+    parameters of these names. `classes` is the number of outputs: for a regression, of numbers per example.
     """
     refuse_unknown_model(name)
     factory = MODELS[name] if name in MODELS else import_path(name)
     if not callable(factory):
         raise Refused(f"the model {name!r} must be a function or class that returns an nn.Module, got {factory!r}")
-    given = {"input_shape": input_shape, "classes": classes if classes is not None else 1}
+    given = {"input_shape": input_shape, "classes": classes}
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):

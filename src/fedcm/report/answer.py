@@ -13,7 +13,13 @@ from fedcm.report.groups import Group, Row
 from fedcm.report.metric import LOSS
 from fedcm.report.words import write_difference, write_size
 
-Standing = Literal["sure", "within the uncertainty", "one seed", "one seed in part", "a tie"]
+Standing = Literal["sure", "one seed", "one seed in part", "within the uncertainty", "two seeds", "a tie"]
+_DOUBTS: tuple[Standing, ...] = (
+    "one seed",
+    "one seed in part",
+    "within the uncertainty",
+    "two seeds",
+)  # the gravest first
 
 
 class Lead(NamedTuple):
@@ -48,14 +54,16 @@ def find_leader(group: Group, cell: str) -> Lead | None:
     found = [contrast([(1, gains), (-1, row.entries[cell].gains())], group.metric is LOSS) for row in others]
     closest = min(range(len(others)), key=lambda k: found[k].difference)
     comparisons = max(1, math.ceil(len(found) / 2))  # of both sides of an interval one alone can make a wrong leader
-    doubtful = [one for one in found if not one.is_surely_above(comparisons)]
-    standing: Standing = "sure"
-    if doubtful:
-        unknown = [one.seeds for one in doubtful if one.error is None]
-        standing = (
-            "within the uncertainty" if not unknown else "one seed" if "one seed" in unknown else "one seed in part"
-        )
+    doubts = {_find_doubt(one, comparisons) for one in found if not one.is_surely_above(comparisons)}
+    standing = next((doubt for doubt in _DOUBTS if doubt in doubts), "sure")
     return Lead(cell, tuple(first), standing, others[closest], found[closest], comparisons)
+
+
+def _find_doubt(over: Contrast, comparisons: int) -> Standing:
+    """Why a lead is not sure."""
+    if over.error is None:
+        return "one seed" if over.seeds == "one seed" else "one seed in part"
+    return "two seeds" if over.is_clear_of_zero(comparisons) else "within the uncertainty"
 
 
 def _describe_one(group: Group, lead: Lead) -> str:

@@ -116,7 +116,7 @@ def find_lead(place: Place) -> Finding:
     for k, row in enumerate(ordered):
         found = against[row.label]
         if k == 0 or not found.is_above or (found.error is not None and not found.is_surely_above()):
-            words.append(f"{'next ' if k == 0 else ''}{row.label} {place.entry(row).write()}")
+            words.append(f"{'best other ' if k == 0 else ''}{row.label} {place.entry(row).write()}")
             words += _nonempty(write_difference(found, metric))
     return find(f"{place.where}: {', '.join(words)}", list(against.values()))
 

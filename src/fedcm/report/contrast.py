@@ -3,7 +3,8 @@
 A contrast is Σ sign·mean over two or more entries. Where all of them were run with the same seeds it is taken seed by
 seed (Student's interval over these differences): equal seeds share their split, cohorts and initial model, and what
 those decide cancels. Otherwise each entry's own spread counts (Welch's interval). One seed says nothing about spread,
-so there is no interval then.
+so there is no interval then. Two seeds have an interval, but nothing is sure by it: accuracies are counted in whole
+examples, so two differences are often equal by chance, and the interval is then a point.
 """
 
 import math
@@ -15,6 +16,7 @@ from typing import final
 from scipy.special import stdtrit
 
 _LEVEL = 0.95
+_SURE = 3  # seeds on every side, to be sure of anything
 _SHOWN = 0.005  # what rounds to 0.00 is a tie; of a loss, the same share of it in percent
 
 Values = Mapping[int, float]  # by seed; infinite where the run of that seed diverged
@@ -30,6 +32,7 @@ class Contrast:
     freedom: float  # degrees of it
     seeds: str  # in words: what the interval is from
     resolution: float = _SHOWN
+    is_from_few: bool = False  # seeds: too few to be sure, whatever the interval
 
     @property
     def is_above(self) -> bool:
@@ -44,12 +47,16 @@ class Contrast:
         return self.difference - reach, self.difference + reach
 
     def is_surely_above(self, comparisons: int = 1) -> bool:
-        found = self.interval(comparisons)
-        return found is not None and found[0] > 0 and self.is_above
+        return not self.is_from_few and self.is_clear_of_zero(comparisons) and self.is_above
 
     def is_surely_below(self, comparisons: int = 1) -> bool:
+        below = self.difference < -self.resolution
+        return not self.is_from_few and self.is_clear_of_zero(comparisons) and below
+
+    def is_clear_of_zero(self, comparisons: int = 1) -> bool:
+        """Does the interval exclude 0?"""
         found = self.interval(comparisons)
-        return found is not None and found[1] < 0 and self.difference < -self.resolution
+        return found is not None and (found[0] > 0 or found[1] < 0)
 
 
 def contrast(parts: Sequence[tuple[int, Values]], relative: bool = False) -> Contrast:
@@ -63,17 +70,19 @@ def contrast(parts: Sequence[tuple[int, Values]], relative: bool = False) -> Con
         return Contrast(total, 0.0 if _is_certain(parts) else None, math.inf, words)
     size = max(abs(statistics.fmean(values.values())) for _, values in parts)
     resolution = _SHOWN / 100 * size if relative else _SHOWN
+    few = min(counts) < _SURE
     if min(counts) < 2:
-        return Contrast(total, None, math.nan, words, resolution)
+        return Contrast(total, None, math.nan, words, resolution, few)
     if paired:
         by_seed = [sum(sign * values[seed] for sign, values in parts) for seed in parts[0][1]]
-        return Contrast(total, statistics.stdev(by_seed) / math.sqrt(len(by_seed)), len(by_seed) - 1, words, resolution)
+        error = statistics.stdev(by_seed) / math.sqrt(len(by_seed))
+        return Contrast(total, error, len(by_seed) - 1, words, resolution, few)
     shares = [statistics.variance(values.values()) / len(values) for _, values in parts]
     variance = math.fsum(shares)
     if variance == 0:
-        return Contrast(total, 0.0, min(counts) - 1, words, resolution)
+        return Contrast(total, 0.0, min(counts) - 1, words, resolution, few)
     freedom = variance**2 / math.fsum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))
-    return Contrast(total, math.sqrt(variance), freedom, words, resolution)
+    return Contrast(total, math.sqrt(variance), freedom, words, resolution, few)
 
 
 def _is_certain(parts: Sequence[tuple[int, Values]]) -> bool:

@@ -47,14 +47,14 @@ class Group:
 
     def leaders(self, cell: str, measure: str = MAIN) -> set[str]:
         """The labels of the rows with the best mean, as it is written, among those that are over, where there is a
-        choice."""
+        choice. Rows that diverged are among those that are beaten."""
+        judged = [row for row in self.rows if cell in row.entries and row.entries[cell].judged]
         means = {
             row.label: self.metric.gain(float(self.metric.write(mean)))
-            for row in self.rows
-            if cell in row.entries and row.entries[cell].over
+            for row in judged
             if (mean := row.entries[cell].mean(measure)) is not None
         }
-        return {label for label, mean in means.items() if mean == max(means.values())} if len(means) > 1 else set()
+        return {label for label, mean in means.items() if mean == max(means.values())} if len(judged) > 1 else set()
 
     def describe_measure(self, measure: str = MAIN, cell: str | None = None) -> str:
         """In words; of one cell or of the whole table."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from fedcm.report.contrast import contrast
+from fedcm.report.digest import Digest
 from fedcm.report.entry import Entry
 from fedcm.report.verdicts import Finding, find
 from fedcm.report.words import write_difference
@@ -32,17 +33,36 @@ def list_oscillations(entry: Entry) -> dict[int, float] | None:
         return None
     found: dict[int, float] = {}
     for run in entry.counted:
-        value = measure_oscillation([value for value in run.curve.test_accuracy if value is not None])
+        value = measure_oscillation([value for _, value in _list_evaluations(run)])
         if value is None:
             return None
         found[run.seed] = value
     return found
 
 
+def _list_evaluations(run: Digest) -> list[tuple[int, float]]:
+    """Rounds and accuracies."""
+    pairs = zip(run.curve.round, run.curve.test_accuracy, strict=True)
+    return [(round, value) for round, value in pairs if value is not None]
+
+
+def _list_spacings(entry: Entry) -> set[int]:
+    """The rounds from one evaluation to the next, over the second half of the curves; the last may come early."""
+    found: set[int] = set()
+    for run in entry.counted:
+        rounds = [round for round, _ in _list_evaluations(run)]
+        found |= {after - before for before, after in pairwise(rounds[len(rounds) // 2 : -1])}
+    return found
+
+
 def find_oscillation(where: str, own: tuple[str, Entry], *others: tuple[str, Entry]) -> Finding | None:
-    """Do the others' curves oscillate more than one's own? Each is (label, runs)."""
-    least = list_oscillations(own[1])
-    measured = {label: values for label, entry in others if (values := list_oscillations(entry))}
+    """Do the others' curves oscillate more than one's own? Each is (label, runs).
+
+    Compared are curves that were evaluated in the same rounds: the rarer the evaluations, the more a trend bends
+    between them."""
+    least, spacings = list_oscillations(own[1]), _list_spacings(own[1])
+    alike = [(label, entry) for label, entry in others if len(spacings) == 1 and _list_spacings(entry) == spacings]
+    measured = {label: values for label, entry in alike if (values := list_oscillations(entry))}
     if least is None or not measured:
         return None
     against = {label: contrast([(1, values), (-1, least)]) for label, values in measured.items()}

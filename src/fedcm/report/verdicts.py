@@ -1,7 +1,7 @@
 """How a claim is judged from the differences that it is about.
 
-seen          every difference is in its favour, and each 95 % interval excludes 0
-suggestive    every difference is in its favour, but an interval includes 0, or there is one seed alone
+seen          every difference is in its favour, and each 95 % interval, over three seeds or more, excludes 0
+suggestive    every difference is in its favour, but an interval includes 0, or there are fewer than three seeds
 not seen      some difference is not in its favour; a tie is not
 contradicted  some difference is against it, and its interval excludes 0 too, widened for the number of comparisons
 not tested    the runs that it needs are not there
