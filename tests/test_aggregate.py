@@ -65,6 +65,21 @@ def test_weights_count_examples() -> None:
     assert mean.second.item() == 2.0
 
 
+def test_a_weight_keeps_all_of_its_bits() -> None:
+    """Of more examples than a float32 can count."""
+    count, reports = 2**28 + 1, [Pair(torch.tensor([2.0**10]), torch.zeros(1)), Pair(torch.zeros(1), torch.zeros(1))]
+    mean = ExactMean(reports[0], 2)
+    for client, report in enumerate(reports):
+        mean.add(client, report, (count if client == 0 else 2**28) / 2**29)
+    assert mean.totals[0].item() == 2**58 * count // 2**29
+
+
+def test_parts_below_the_unit_of_the_fixed_point_add_up_in_float64() -> None:
+    tiny = torch.tensor([2.0**-60, 3 * 2.0**-60, -(2.0**-70)], dtype=torch.float64)
+    found = mean_of([Pair(tiny, tiny), Pair(3 * tiny, tiny)])
+    assert found.first.tolist() == (2 * tiny).tolist()
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_a_report_that_is_not_finite_is_an_error_that_names_the_client(bad: float) -> None:
     mean = ExactMean(Pair(torch.zeros(3), torch.zeros(3)), 2)

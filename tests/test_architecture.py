@@ -59,6 +59,7 @@ MAY_IMPORT = {
         ),
         *("evaluate", "executors", "experiment", "federation", "memory", "models", "overrides", "parent", "progress"),
         *(
+            "faults",
             "locks",
             "notices",
             "planning",
@@ -111,7 +112,7 @@ MAY_IMPORT = {
         *("placement", "record"),
     },
     "planning": {"assembly", "data", "evaluate", "experiment", "series", "threads"},
-    "preflight": {"assembly", "planning", "series"},
+    "preflight": {"assembly", "planning", "refusal", "series"},
     "reproduction": {"refusal"},
     "theory": {"algorithm", "algorithms", "chance", "data", "parent", "refusal", "report", "theory", "threads"},
     "report": {

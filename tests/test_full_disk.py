@@ -151,7 +151,7 @@ def large_states(experiment: Write) -> Path:
     )
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_states_that_a_worker_cannot_write_end_the_run_in_a_sentence(
     experiment: Write, tmp_path: Path, workers: int
 ) -> None:

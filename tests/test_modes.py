@@ -305,6 +305,7 @@ def _shifted(model: nn.Module) -> nn.Module:
     return model
 
 
+@pytest.mark.slow
 def test_workers_refuse_other_frozen_statistics(own_norm: Path, tmp_path: Path) -> None:
     changed = "norm.running_var.fill_(0.5 if 'FEDCM_RANK' in __import__('os').environ else 0.25)"
     (tmp_path / "own_norm.py").write_text(FACTORY.replace("norm.running_var.fill_(0.25)", changed))

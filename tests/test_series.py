@@ -94,13 +94,13 @@ def test_a_run_of_a_series_has_the_bits_of_the_run_alone(experiment: Write, fedc
 def test_a_series_that_is_interrupted_goes_on_to_the_same_bits(
     experiment: Write, tmp_path: Path, number: signal.Signals
 ) -> None:
-    words, folder = two_long_runs(experiment, tmp_path)
+    words, folder = two_long_runs(experiment, tmp_path, rounds=250)
     process = begun(words, folder)
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "the same command goes on" in err
-    assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
+    assert_that_it_goes_on_to_the_same_bits(words, folder, experiment, rounds=250)
 
 
 @pytest.mark.slow
@@ -126,7 +126,8 @@ def test_a_series_started_again_at_once_waits_for_what_was_left_behind(experimen
     assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
 
 
-@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fresh", [False, True])
 def test_a_folder_that_another_process_has_locked_is_waited_for_and_told(
     experiment: Write, tmp_path: Path, fresh: bool
 ) -> None:
@@ -158,9 +159,9 @@ def test_a_run_that_another_process_finishes_meanwhile_is_not_run_again(experime
 LONG = {"rounds": 800, "checkpoints": {"every": 7}}  # seconds longer than it takes to notice that the series is gone
 
 
-def two_long_runs(experiment: Write, tmp_path: Path) -> tuple[list[str], Path]:
+def two_long_runs(experiment: Write, tmp_path: Path, **changes: Any) -> tuple[list[str], Path]:
     """The command, and the folder of its second run."""
-    path, runs = experiment(**LONG), tmp_path / "runs"
+    path, runs = experiment(**(LONG | changes)), tmp_path / "runs"
     words = [sys.executable, "-m", "fedcm", "compare", str(path), "--algorithms", "fedavg,scaffold", "--workers", "2"]
     return [*words, "--runs-dir", str(runs)], runs / "small-scaffold-seed3"
 
@@ -181,10 +182,10 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def assert_that_it_goes_on_to_the_same_bits(words: list[str], folder: Path, experiment: Write) -> None:
+def assert_that_it_goes_on_to_the_same_bits(words: list[str], folder: Path, experiment: Write, **changes: Any) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    reference = whole(experiment(**LONG, algorithm={"name": "scaffold"}), folder.parent)
+    reference = whole(experiment(**(LONG | changes), algorithm={"name": "scaffold"}), folder.parent)
     assert lines_of(folder) == lines_of(reference)
     assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
 

@@ -89,7 +89,8 @@ def test_torchrun_gives_the_same_bits_and_the_first_process_alone_speaks(experim
     same(tmp_path / "runs" / "shared", reference)
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3])
 def test_a_comparison_under_torchrun_runs_one_after_another_to_the_same_bits(
     experiment: Write, tmp_path: Path, processes: int
 ) -> None:

@@ -180,6 +180,7 @@ def test_a_worker_that_dies_is_told_in_the_middle_of_the_first_processs_client(
     assert "go on with `fedcm resume" in said
 
 
+@pytest.mark.slow
 def test_an_exception_is_told_in_the_middle_of_the_first_processs_client(
     experiment: Write, tmp_path: Path, run_words: list[str]
 ) -> None:

@@ -45,12 +45,14 @@ def place_again(run: GridRun, runs_dir: Path, others: Sequence[str]) -> Place:
     return there.place(run)
 
 
-def other_settings(folder: RunFolder, experiment: Experiment) -> list[str]:
-    """The paths of the settings in which the run in a folder differs; none where it is of this experiment."""
+def describe_other(folder: RunFolder, experiment: Experiment) -> str:
+    """In which settings what is in a folder differs from this experiment; empty where it is of this experiment."""
     try:
-        return _differing(resolved(read(read_table(folder.experiment))), experiment)
+        paths = _differing(resolved(read(read_table(folder.experiment))), experiment)
     except Refused:
-        return ["it cannot be read"] if folder.experiment.is_file() else ["it is no run"]
+        return "and cannot be read" if folder.experiment.is_file() else "and is no run"
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"with other settings ({', '.join(paths[:3])}{more})" if paths else ""
 
 
 class _There:
@@ -94,9 +96,7 @@ class _There:
                 return Place(GridRun(name, run.experiment), folder)
             if not os.path.lexists(folder.path):
                 return Place(GridRun(name, run.experiment), folder, remark and f"{remark}; the new run is {name}")
-            why = other_settings(folder, run.experiment)
-            more = f" and {len(why) - 3} more" if len(why) > 3 else ""
-            remark = remark or f"{folder.path} stays as it is, with other settings ({', '.join(why[:3])}{more})"
+            remark = remark or f"{folder.path} stays as it is, {describe_other(folder, run.experiment)}"
         raise AssertionError("numbers do not end")
 
     def _elsewhere(self, run: GridRun) -> list[RunFolder]:

@@ -28,7 +28,7 @@ from fedcm.grid import GridRun
 from fedcm.labels import write_label
 from fedcm.overrides import read_table
 from fedcm.parent import for_children
-from fedcm.placement import other_settings, place_again, place_all
+from fedcm.placement import describe_other, place_again, place_all
 from fedcm.record import RunFolder
 
 _LOOK = 0.2  # seconds between looks at what the processes have done
@@ -171,7 +171,7 @@ def run_all(
 
 def _is_free(task: Task, others: Sequence[str], tell: Callable[[str], None]) -> bool:
     """May the task be begun? What another process has locked is told once; what it left by now is looked at."""
-    if task.archive is None and task.folder.experiment.is_file() and other_settings(task.folder, task.run.experiment):
+    if task.archive is None and task.folder.experiment.is_file() and describe_other(task.folder, task.run.experiment):
         place = place_again(task.run, task.folder.path.parent, others)
         task.run, task.folder = place.run, place.folder
         if place.remark:

@@ -12,7 +12,7 @@ from fedcm.record import RunFolder
 from fedcm.refusal import Refused
 from fedcm.report.cohorts import Redraw, redraw_from
 from fedcm.report.digest import Curve, Diagnoses, Digest, Mix, OtherCell, Participation
-from fedcm.summary import bring_up_to_date, is_up_to_date, read_points, summarise
+from fedcm.summary import bring_up_to_date, read_points, summarise
 
 Lines = Sequence[dict[str, Any]]
 MixOf = Callable[[dict[str, Any], str], Mix | None]  # of an experiment's table, and the checksum of its split
@@ -31,7 +31,9 @@ def condensed(folder: RunFolder, mix_of: MixOf = lambda table, sha256: None) -> 
             name=folder.name,
             state=summary["outcome"] if summary else "running" if running else "stopped",
             experiment=table,
-            summary=_bring_up_to_date(summary, lines) if summary else summarise(lines, targets),
+            summary=bring_up_to_date(summary, read_points(lines, "test_accuracy"), read_points(lines, "test_loss"))
+            if summary
+            else summarise(lines, targets),
             versions=provenance.get("versions", {}),
             platform=provenance.get("platform", ""),
             cpu=provenance.get("cpu", {}),
@@ -45,12 +47,6 @@ def condensed(folder: RunFolder, mix_of: MixOf = lambda table, sha256: None) -> 
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if isinstance(error, Refused) else f"{type(error).__name__} {str(error).splitlines()[0]}"
         raise Refused(f"the run {str(folder.path)!r} is damaged: {reason}") from None
-
-
-def _bring_up_to_date(summary: dict[str, Any], lines: Lines) -> dict[str, Any]:
-    if is_up_to_date(summary):
-        return summary
-    return bring_up_to_date(summary, read_points(lines, "test_accuracy"), read_points(lines, "test_loss"))
 
 
 def thinned(lines: Lines) -> Curve:
