@@ -65,6 +65,32 @@ def test_weights_count_examples() -> None:
     assert mean.second.item() == 2.0
 
 
+@pytest.mark.parametrize(
+    ("cohort", "entry", "limbs"),
+    [
+        (1, 2.0**14 - 1, 0),
+        (1, 2.0**14, 1),  # a unit is 2⁻⁴⁸, and 62 bits are left to one limb
+        (2, 2.0**13 - 1, 0),
+        (2, 2.0**13, 1),
+        (3, 2.0**12 - 1, 0),
+        (3, 2.0**12, 1),
+        (4, 2.0**12 - 1, 0),
+        (4, 2.0**12, 1),
+        (4, -(2.0**31) + 128, 1),
+        (4, 2.0**31, 2),  # two digits of 40 bits hold ±2⁷⁹ units
+        (4, 2.0**71, 3),
+    ],
+)
+def test_as_many_limbs_are_allocated_as_the_largest_entry_needs(cohort: int, entry: float, limbs: int) -> None:
+    report = Pair(torch.tensor([1.0, entry]), torch.zeros(3))
+    mean = ExactMean(report, cohort)
+    assert mean.high_limbs == 0
+    mean.add(0, report)
+    assert mean.high_limbs == limbs
+    assert [len(total) for total in mean.totals] == [2, 3], "one limb for each field that is not of float64"
+    assert mean.value(1.0).first.tolist() == [1.0, entry]
+
+
 def test_a_weight_keeps_all_of_its_bits() -> None:
     """Of more examples than a float32 can count."""
     count, reports = 2**28 + 1, [Pair(torch.tensor([2.0**10]), torch.zeros(1)), Pair(torch.zeros(1), torch.zeros(1))]

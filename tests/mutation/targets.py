@@ -17,7 +17,6 @@ class Target:
 
 
 _ALGORITHMS = ("fedavg", "fedcm", "fedadam", "scaffold", "feddyn")
-_LOOPS = ("tests/test_problem.py", "tests/test_training.py", "tests/test_stacked.py", "tests/test_label_shapes.py")
 
 TARGETS = (
     *(
@@ -35,24 +34,20 @@ TARGETS = (
         )
         for name in _ALGORITHMS
     ),
-    Target("core", ("aggregate.py",), ("tests/test_aggregate.py", "tests/test_wide_range.py")),
-    Target("core", ("algorithm.py", "client.py"), (*_LOOPS, "tests/test_contract.py", "tests/identities")),
-    Target(
-        "core", ("losses.py", "stacked.py", "problem.py"), (*_LOOPS, "tests/test_modes.py", "tests/test_evaluate.py")
-    ),
-    Target("core", ("evaluate.py",), ("tests/test_evaluate.py", "tests/test_label_shapes.py", "tests/test_modes.py")),
+    Target("core", ("aggregate.py",), ("tests/test_aggregate.py",)),
     Target(
         "core",
-        ("training.py", "schedule.py", "sampling.py", "chance.py"),
-        (
-            "tests/test_training.py",
-            "tests/test_sampling.py",
-            "tests/test_schedule.py",
-            "tests/test_chance.py",
-            "tests/test_large_cohorts.py",
-            "tests/settings",
-        ),
+        ("algorithm.py", "client.py"),
+        ("tests/test_training.py", "tests/test_contract.py", "tests/identities/test_fedcm.py"),
     ),
+    Target("core", ("losses.py",), ("tests/test_label_shapes.py",)),
+    Target("core", ("stacked.py",), ("tests/test_stacked.py", "tests/test_label_shapes.py")),
+    Target("core", ("problem.py",), ("tests/test_problem.py", "tests/test_stacked.py")),
+    Target("core", ("evaluate.py",), ("tests/test_evaluate.py", "tests/test_label_shapes.py")),
+    Target("core", ("training.py",), ("tests/test_training.py", "tests/test_sampling.py")),
+    Target("core", ("schedule.py",), ("tests/test_schedule.py",)),
+    Target("core", ("sampling.py",), ("tests/test_sampling.py", "tests/refusals/test_bad_settings.py")),
+    Target("core", ("chance.py",), ("tests/test_chance.py",)),
     Target("core", ("contract.py",), ("tests/test_contract.py",)),
     Target(
         "data/partition",
