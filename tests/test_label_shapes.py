@@ -13,7 +13,7 @@ from fedcm.assembly import assemble
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.executors.local import LocalExecutor
 from fedcm.experiment import read
-from fedcm.losses import cross_entropy, squared_error
+from fedcm.losses import cross_entropy, look_one_hot, squared_error
 from fedcm.refusal import Refused
 from fedcm.training import training
 
@@ -235,6 +235,34 @@ def test_one_hot_labels_are_explained_unless_the_loss_is_the_users() -> None:
     with pytest.raises(Refused, match="labels look one-hot; give their argmax"):
         fedcm.train(nn.Linear(5, 3), [(x, y.float())], fedcm.FedAvg(), rounds=1)
     fedcm.train(nn.Linear(5, 3), [(x, y.float())], fedcm.FedAvg(), rounds=1, loss=F.cross_entropy)
+
+
+@pytest.mark.parametrize(
+    ("rows", "one_hot"),
+    [
+        ([[0, 1], [1, 0]], True),  # two classes
+        ([[0, 1, 0], [0, 0, 1]], True),
+        ([[1], [1]], False),  # a column
+        ([[0, 1], [1, 1]], False),  # two labels at once
+        ([[0, 0], [1, 0]], False),
+        ([[0, 2, -1], [1, 0, 0]], False),
+        ([0, 1], False),
+    ],
+)
+def test_rows_of_a_single_1_look_one_hot(rows: list[Any], one_hot: bool) -> None:
+    assert look_one_hot(torch.tensor(rows)) is one_hot
+    assert look_one_hot(torch.tensor(rows).float()) is one_hot
+
+
+@pytest.mark.parametrize("labels", [(5,), (5, 1), (5, 1, 1)])
+@pytest.mark.parametrize("outputs", [(5,), (5, 1)])
+def test_axes_of_length_1_make_no_difference_to_squared_errors(
+    outputs: tuple[int, ...], labels: tuple[int, ...]
+) -> None:
+    given, wanted = torch.arange(5.0).reshape(outputs), torch.tensor([3.0, 1.0, 4.0, 1.0, 5.0]).reshape(labels)
+    assert squared_error(given, wanted).item() == pytest.approx((9 + 0 + 4 + 4 + 1) / 5)
+    with pytest.raises(ValueError, match="outputs of the labels' shape"):
+        squared_error(given[:4], wanted)
 
 
 def test_losses_refuse_shapes_that_would_be_read_in_the_wrong_order() -> None:

@@ -38,7 +38,7 @@ TARGETS = (
     Target(
         "core",
         ("algorithm.py", "client.py"),
-        ("tests/test_training.py", "tests/test_contract.py", "tests/identities/test_fedcm.py"),
+        ("tests/test_training.py", "tests/identities/test_reference.py", "tests/test_contract.py"),
     ),
     Target("core", ("losses.py",), ("tests/test_label_shapes.py",)),
     Target("core", ("stacked.py",), ("tests/test_stacked.py", "tests/test_label_shapes.py")),
