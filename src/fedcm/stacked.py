@@ -44,14 +44,12 @@ class StackedProblem:
         self._names = [name for name, _ in named]
         self._shapes = [p.shape for _, p in named]
         self._sizes = [p.numel() for _, p in named]
-        self._fixed: dict[str, Tensor] = {n: p for n, p in problem.model.named_parameters() if not p.requires_grad}
-        self._fixed.update(problem.model.named_buffers())
         self._gradient = Replayed(vmap(grad_and_value(self._loss)))
 
     def _loss(self, params: Vector, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         pieces = zip(self._names, params.split(self._sizes), self._shapes, strict=True)
         parameters = {name: piece.view(shape) for name, piece, shape in pieces}
-        outputs = functional_call(self.problem.model, (parameters, self._fixed), (x,))
+        outputs = functional_call(self.problem.model, parameters, (x,))  # what does not train stays the model's own
         return (self._losses(outputs, y) * weights).sum()
 
     def at(self, params: Vector, examples: Examples, weights: Tensor) -> tuple[Vector, Tensor]:

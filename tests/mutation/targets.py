@@ -41,7 +41,9 @@ TARGETS = (
         ("tests/test_training.py", "tests/identities/test_reference.py", "tests/test_contract.py"),
     ),
     Target("core", ("losses.py",), ("tests/test_label_shapes.py",)),
-    Target("core", ("stacked.py",), ("tests/test_stacked.py", "tests/test_label_shapes.py")),
+    Target(
+        "core", ("stacked.py",), ("tests/test_stacked.py", "tests/test_label_shapes.py", "tests/test_calibration.py")
+    ),
     Target("core", ("problem.py",), ("tests/test_problem.py", "tests/test_stacked.py")),
     Target("core", ("evaluate.py",), ("tests/test_evaluate.py", "tests/test_label_shapes.py")),
     Target("core", ("training.py",), ("tests/test_training.py", "tests/test_sampling.py")),
