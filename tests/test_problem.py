@@ -1,5 +1,7 @@
 """A model and loss as functions of one flat vector."""
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -85,6 +87,72 @@ def test_the_full_gradient_is_the_mean_over_all_data_however_many_pieces_it_take
     params = problem.initial()
     expected = plain_gradient(network(), many) + 0.01 * params
     torch.testing.assert_close(problem.full_gradient(many)(params), expected)
+
+
+def test_the_loss_over_all_data_is_the_mean_however_many_pieces_it_takes() -> None:
+    many = Examples(BATCH.features.repeat(200, 1, 1, 1), BATCH.labels.repeat(200))
+    problem = Problem(network(), weight_decay=3.0)
+    _, loss = problem.full_gradient_and_loss(problem.initial(), many)
+    expected = F.cross_entropy(network()(BATCH.features), BATCH.labels).item()
+    assert loss == pytest.approx(expected, rel=1e-12), "as it is reported, without decay"
+
+
+def test_the_model_and_its_loss_are_in_bfloat16_where_asked_for_and_nowhere_else() -> None:
+    model = nn.Linear(3, 2)
+    with Problem(model, autocast=True).arithmetic():
+        assert model(torch.ones(1, 3)).dtype == torch.bfloat16
+    with Problem(model).arithmetic():
+        assert model(torch.ones(1, 3)).dtype == torch.float32
+
+
+def test_chance_inside_the_model_is_a_function_of_the_seed() -> None:
+    problem = Problem(nn.Linear(3, 2))
+    with torch.random.fork_rng(devices=[]):
+        drawn = []
+        for seed in (5, 6, 5):
+            problem.reseed(seed)
+            drawn.append(torch.rand(3))
+    assert torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[0], drawn[1])
+
+
+def test_full_batches_alone_run_compiled_until_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def compiled(model: nn.Module, dynamic: bool) -> nn.Module:
+        assert dynamic is False
+        return lambda features: calls.append(len(features)) or model(features)  # type: ignore[return-value]
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    problem = Problem(network())
+    some = Examples(BATCH.features[:2], BATCH.labels[:2])
+
+    def step(*batches: Examples) -> list[int]:
+        calls.clear()
+        for batch in batches:
+            problem.gradient(batch)(problem.initial())
+        return list(calls)
+
+    assert step(BATCH, some) == []
+    problem.compile_for(6)
+    assert step(BATCH, some, BATCH) == [6, 6]
+    problem.compile_for(None)
+    assert step(BATCH, some) == []
+
+
+def test_the_checksum_of_constants_knows_names_kinds_and_values() -> None:
+    def model(frozen: float = 1.0, buffer: float = 2.0, **more: Any) -> nn.Module:
+        made = nn.Linear(2, 1)
+        made.bias = nn.Parameter(torch.full((1,), frozen), requires_grad=False)
+        made.register_buffer(more.get("name", "kept"), torch.tensor([buffer], dtype=more.get("dtype")))
+        return made
+
+    one = Problem(model()).constants_sha256()
+    assert one is not None
+    assert Problem(model()).constants_sha256() == one, "what trains does not count"
+    others = [model(frozen=3.0), model(buffer=3.0), model(name="other"), model(dtype=torch.float16)]
+    assert len({one, *(Problem(other).constants_sha256() for other in others)}) == 5
+    assert Problem(nn.Linear(2, 1)).constants_sha256() is None
 
 
 def test_the_loss_is_remembered_where_it_was_first_asked() -> None:

@@ -96,7 +96,7 @@ def test_a_run_with_a_name_that_is_taken_is_refused_and_the_run_there_stays(
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_bits_of_one_that_was_not(up: Fleet, tmp_path: Path) -> None:
-    experiment = long(tmp_path / "long.toml", rounds=80)
+    experiment = long(tmp_path / "long.toml", rounds=40)
     run = up.follow("run", experiment, "--name", "stopped")
     up.reaches("stopped", 2)
     refused = up.call("resume", "stopped")
@@ -105,7 +105,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_bits_of_one_that_was_not(up: Flee
     assert up.call("stop", "stopped").code == 0
     assert run.ends() == 1, run.said
     assert "stopped" in run.said
-    assert up.rounds("stopped") < 80
+    assert up.rounds("stopped") < 40
     status = json.loads(up.call("status", "stopped", "--json").out)
     assert status["runs"][0]["state"] == "stopped"
     resumed = up.call("resume", "stopped", "--runs-dir", up.folder / "runs")
