@@ -263,6 +263,8 @@ def test_axes_of_length_1_make_no_difference_to_squared_errors(
     assert squared_error(given, wanted).item() == pytest.approx((9 + 0 + 4 + 4 + 1) / 5)
     with pytest.raises(ValueError, match="outputs of the labels' shape"):
         squared_error(given[:4], wanted)
+    with pytest.raises(ValueError, match="outputs of the labels' shape"):
+        squared_error(given.reshape(5, 1).expand(5, 2), wanted)
 
 
 def test_losses_refuse_shapes_that_would_be_read_in_the_wrong_order() -> None:
