@@ -63,6 +63,34 @@ def test_a_model_that_takes_chances_even_then_scores_the_same_every_time() -> No
     assert scored(problem) == first
 
 
+def test_chances_differ_from_piece_to_piece() -> None:
+    class Random(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return super().forward(torch.randn_like(input))
+
+    problem = Problem(Random(4, 3))
+    x, y = torch.zeros(1000, 4), torch.zeros(1000, dtype=torch.int64)
+    data = ArrayData(Dataset("made", Examples(x[:5], y[:5]), Examples(x, y), 3), [np.arange(5)])
+    first, second = (tally(problem, problem.initial(), data, start).loss for start in pieces(data))
+    assert first != second
+
+
+@pytest.mark.parametrize("labels", [3, 1])
+def test_of_several_labels_an_example_each_is_right_or_wrong(labels: int) -> None:
+    """Outputs (b, classes, T) for labels (b, T)."""
+
+    class Tagger(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return super().forward(input).unflatten(1, (2, labels))
+
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    y = torch.randint(2, (30, labels), generator=torch.Generator().manual_seed(1))
+    model = Tagger(4, 2 * labels)
+    with torch.no_grad():
+        right = [int(model(x)[i, 1, t] > model(x)[i, 0, t]) == y[i, t].item() for i in range(30) for t in range(labels)]
+    assert scored(Problem(model), x, y).accuracy == sum(right) / len(right)
+
+
 def test_numbers_have_a_loss_and_no_accuracy() -> None:
     torch.manual_seed(1)
     model = nn.Linear(4, 1)

@@ -1,5 +1,6 @@
 """The round loop and the local executor, on made data."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,18 +9,19 @@ import pytest
 import torch
 from torch import nn
 
-from fedcm.algorithm import Algorithm
+from fedcm.algorithm import Algorithm, Round
 from fedcm.algorithms import FedAvg, FedCM, Scaffold
+from fedcm.algorithms.scaffold import Report as ScaffoldReport
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
-from fedcm.executors.executor import Diverged
+from fedcm.executors.executor import Diverged, RoundResult
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.runner import ClientRunner
 from fedcm.problem import Problem
 from fedcm.sampling import Everyone, FixedSize, Independent, Participation
 from fedcm.schedule import Schedule
-from fedcm.training import Plan, RoundDone, training
+from fedcm.training import Plan, RoundDone, describe, training
 
 SIZES = (3, 9, 4, 8, 16)
 
@@ -82,9 +84,49 @@ def test_a_round_records_steps_bytes_norms_and_rates() -> None:
     assert metrics["update_norm"] == pytest.approx(moved.norm().item(), rel=1e-6)
 
 
+def test_a_line_of_metrics_has_these_keys_and_no_others() -> None:
+    started = time.perf_counter()
+    done = run(FedCM(0.1), Everyone(), rounds=4)
+    whole = time.perf_counter() - started
+    usual = {"round", "cohort", "clients", "steps", "client_lr", "loss", "update_norm", "momentum_norm"}
+    usual |= {"bytes_down", "bytes_up", "seconds"}
+    assert [set(one.metrics) for one in done] == [usual] * 3 + [usual | {"test_loss", "test_accuracy"}]
+    assert [one.metrics["round"] for one in done] == [one.index for one in done] == [0, 1, 2, 3]
+    assert 0 < sum(one.metrics["seconds"] for one in done) < whole
+
+
+@pytest.mark.parametrize(("cohort", "named"), [(1000, True), (1001, False)])
+def test_large_cohorts_are_told_by_their_size_alone(cohort: int, named: bool) -> None:
+    state = FedAvg().init_server(torch.zeros(2))
+    result = RoundResult(None, cohort, 1.0, 0.5, np.arange(cohort))
+    metrics = describe(3, 0.1, cohort, FedAvg().broadcast(state), result, state, state)
+    assert ("clients" in metrics) == named
+    assert metrics["cohort"] == cohort
+
+
+def test_the_server_counts_those_who_reported() -> None:
+    """As in a federation, where not all who are asked do."""
+
+    class OneIsSilent:
+        def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
+            assert round.cohort == len(cohort) == 5
+            mean = ScaffoldReport(torch.ones(2), torch.ones(2))
+            return RoundResult(mean, 4, 1.0, 0.5, cohort[1:])
+
+        def evaluate(self, params: torch.Tensor) -> None:
+            return None
+
+    algorithm = Scaffold()
+    plan = Plan(1, 10, FixedSize(5), Schedule(0.1))
+    (done,) = training(algorithm, OneIsSilent(), plan, algorithm.init_server(torch.zeros(2)))
+    assert done.server.control.tolist() == pytest.approx([0.4, 0.4]), "4 of 10 changed their part by 1"
+    assert "test_loss" not in done.metrics
+
+
 def test_evaluation_comes_when_due_and_at_the_end() -> None:
     done = run(FedAvg(), Everyone(), rounds=6)
     assert [k for k, d in enumerate(done) if "test_accuracy" in d.metrics] == [3, 5]
+    assert [k for k, d in enumerate(done) if "test_loss" in d.metrics] == [3, 5]
 
 
 def test_examples_as_weights_weigh_by_examples() -> None:
