@@ -1,9 +1,11 @@
 """Every algorithm keeps the contract, and what breaks it is found."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector, messages
 from fedcm.algorithms import ALGORITHMS, FedAdam, FedAvg, FedCM, FedDyn, Scaffold
@@ -119,6 +121,145 @@ def test_a_sound_algorithm_of_the_users_own_passes() -> None:
 )
 def test_a_broken_algorithm_is_told_what_it_breaks(broken: type[Sound], said: str) -> None:
     assert any(said in violation for violation in violations(broken()))
+
+
+FUNCTIONS = ("init_server", "init_client", "broadcast", "direction", "report", "update")
+
+
+def in_every_vector(message: Any, change: Callable[[Vector], Vector]) -> Any:
+    if isinstance(message, torch.Tensor):
+        return change(message)
+    parts = [in_every_vector(part, change) for part in message]
+    return type(message)(*parts) if hasattr(message, "_fields") else tuple(parts)
+
+
+def first_vector(given: Any) -> Vector:
+    return given if isinstance(given, torch.Tensor) else first_vector(given[0])
+
+
+CHANGES: dict[str, Callable[[Any, tuple[Any, ...]], Any]] = {
+    "must not change what it is given (torch.float32)": lambda made, given: (first_vector(given).add_(1.0), made)[1],
+    "must give the same output for the same input (torch.float64)": lambda made, given: in_every_vector(
+        made, lambda vector: vector + torch.rand(7).to(vector)
+    ),
+    "must keep torch.float32, got torch.float64": lambda made, given: in_every_vector(made, lambda v: v.double()),
+    "must give vectors of shape (7,), got (14,)": lambda made, given: in_every_vector(made, lambda v: v.repeat(2)),
+}
+
+
+@dataclass(frozen=True)
+class Keeping(Algorithm[State, State, State, Report]):
+    """Every function gives a vector; which one is broken, and how, is said by the fields."""
+
+    function: str = ""
+    how: str = ""
+
+    def _given(self, function: str, made: Any, *given: Any) -> Any:
+        return CHANGES[self.how](made, given) if function == self.function else made
+
+    def init_server(self, params: Vector) -> State:
+        return self._given("init_server", State(params.clone()), params)
+
+    def init_client(self, params: Vector) -> State:
+        return self._given("init_client", State(torch.zeros_like(params)), params)
+
+    def broadcast(self, server: State) -> State:
+        return self._given("broadcast", State(server.params.clone()), server)
+
+    def direction(self, gradient: Gradient, params: Vector, sent: State, kept: State) -> Vector:
+        return self._given("direction", gradient(params) + kept.params, params)
+
+    def report(self, run: LocalRun, sent: State, kept: State) -> tuple[Report, State]:
+        return self._given("report", (Report(run.moved), State(kept.params + run.moved)), sent)
+
+    def update(self, server: State, mean: Report, round: Round) -> State:
+        return self._given("update", State(server.params - mean.moved), server)
+
+
+def test_an_algorithm_that_keeps_something_can_be_sound() -> None:
+    assert violations(Keeping()) == []
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("how", CHANGES)
+def test_each_function_is_held_to_each_part_of_the_contract(function: str, how: str) -> None:
+    found = violations(Keeping(function, how))
+    said = f"{function} {how}"
+    if how.startswith("must give vectors"):  # of another shape other functions may fail first
+        assert found
+        assert said in found or any("size" in one for one in found), found
+    else:
+        assert said in found
+
+
+@dataclass(frozen=True)
+class KeepsTheNormOfTheStack(Keeping):
+    def report(self, run: LocalRun, sent: State, kept: State) -> tuple[Report, State]:
+        return Report(run.moved), State(kept.params + run.moved.norm())
+
+
+@dataclass(frozen=True)
+class ReportsTheNormOfTheStack(Keeping):
+    def report(self, run: LocalRun, sent: State, kept: State) -> tuple[Report, State]:
+        return Report(run.moved / run.moved.norm()), kept
+
+
+@dataclass(frozen=True)
+class IsNoGradient(Keeping):
+    def direction(self, gradient: Gradient, params: Vector, sent: State, kept: State) -> Vector:
+        return params
+
+
+@dataclass(frozen=True)
+class Fails(Keeping):
+    def direction(self, gradient: Gradient, params: Vector, sent: State, kept: State) -> Vector:
+        raise KeyError("x")
+
+
+@dataclass(frozen=True, eq=False)
+class IsUnequal(Keeping):
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+class IsNoDataclass(Algorithm[State, State, State, Report]):
+    init_server, init_client, broadcast = Keeping.init_server, Keeping.init_client, Keeping.broadcast
+    direction, report, update = Keeping.direction, Keeping.report, Keeping.update
+    _given, function = Keeping._given, ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IsNoDataclass)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass
+class IsThawed(IsNoDataclass):
+    pass
+
+
+for broken in (KeepsTheNormOfTheStack, ReportsTheNormOfTheStack, IsNoGradient, Fails, IsUnequal, IsThawed):
+    broken.__orig_bases__ = Keeping.__orig_bases__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (KeepsTheNormOfTheStack, ["report on a stack (C, P) must give each client's own 'params' as its row"]),
+        (ReportsTheNormOfTheStack, ["report on a stack (C, P) must give each client's own 'moved' as its row"]),
+        (IsNoGradient, ["direction must call gradient: without it a step learns nothing from the client's data"]),
+        (IsUnequal, ["the algorithm must come back equal from a pickle"]),
+        (IsNoDataclass, ["the class must be a dataclass: its fields are its hyperparameters"]),
+        (IsThawed, ["the dataclass must be frozen: @dataclass(frozen=True)"]),
+    ],
+)
+def test_what_is_broken_is_all_that_is_told(broken: type[Keeping], said: list[str]) -> None:
+    assert violations(broken()) == said
+
+
+def test_a_function_that_fails_is_told_with_its_error_and_the_other_checks_go_on() -> None:
+    found = violations(Fails())
+    assert [one.split(":")[0] for one in found] == ["pure and typed", "asks for gradients", "stackable"]
+    assert all("KeyError: 'x'" in one and "test_contract.py, line" in one for one in found)
 
 
 def test_a_class_without_its_messages_is_refused() -> None:
