@@ -218,7 +218,7 @@ class Fails(Keeping):
 
 @dataclass(frozen=True, eq=False)
 class IsUnequal(Keeping):
-    __eq__, __hash__ = object.__eq__, object.__hash__
+    __eq__, __hash__ = object.__eq__, object.__hash__  # pyright: ignore[reportAssignmentType]
 
 
 class IsNoDataclass(Algorithm[State, State, State, Report]):
