@@ -53,15 +53,14 @@ TARGETS = (
     Target("core", ("contract.py",), ("tests/test_contract.py",)),
     Target(
         "data/partition",
-        ("data/partition.py", "data/batches.py"),
+        ("data/partition.py",),
         (
-            "tests/data/test_batches.py",
             "tests/data/test_partition.py",
             "tests/data/test_partition_draws.py",
-            "tests/test_stacked.py",
             "tests/refusals/test_bad_settings.py",
         ),
     ),
+    Target("data/partition", ("data/batches.py",), ("tests/data/test_batches.py", "tests/test_stacked.py")),
     Target("runs", ("summary.py",), ("tests/test_summary.py",)),
     Target("runs", ("checkpoint.py",), ("tests/test_checkpoint.py", "tests/test_running.py")),
     Target(
