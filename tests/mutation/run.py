@@ -6,7 +6,7 @@
     python tests/mutation/run.py --record FILE      remember what was killed there; only the rest is tried next time
 
 Each mutant runs in a fork of a process that has imported torch, on a copy of the source, so that a quick one takes
-about a second. A mutant that outlasts five times its tests' usual time counts as killed. mutmut puts all mutants of a
+about a second. A mutant that outlasts three times its tests' usual time, and ten seconds, counts as killed. mutmut puts all mutants of a
 function into one file behind a switch, which breaks dataclasses with class-level defaults and functions whose signature
 is read; cosmic-ray starts a new Python for every mutant, and importing torch takes longer than the tests.
 """
@@ -140,7 +140,7 @@ def jobs(targets: Iterable[Target], sample: int | None, pool: ProcessPoolExecuto
             mutants = list(mutate((SOURCE / source).read_text()))
             if sample is not None and len(mutants) > sample:
                 mutants = random.Random(source).sample(mutants, sample)
-            found += [Job(target, source, mutant, 20 + 5 * seconds) for mutant in mutants]
+            found += [Job(target, source, mutant, 10 + 3 * seconds) for mutant in mutants]
     return found
 
 

@@ -57,7 +57,6 @@ TARGETS = (
         (
             "tests/data/test_partition.py",
             "tests/data/test_partition_draws.py",
-            "tests/refusals/test_bad_settings.py",
         ),
     ),
     Target("data/partition", ("data/batches.py",), ("tests/data/test_batches.py", "tests/test_stacked.py")),
