@@ -6,9 +6,11 @@
     python tests/mutation/run.py --record FILE      remember what was killed there; only the rest is tried next time
 
 Each mutant runs in a fork of a process that has imported torch, on a copy of the source, so that a quick one takes
-about a second. A mutant that outlasts three times its tests' usual time, and ten seconds, counts as killed. mutmut puts all mutants of a
-function into one file behind a switch, which breaks dataclasses with class-level defaults and functions whose signature
-is read; cosmic-ray starts a new Python for every mutant, and importing torch takes longer than the tests.
+about a second. A mutant that outlasts three times its tests' usual time, and ten seconds, counts as killed.
+
+mutmut puts all mutants of a function into one file behind a switch, which breaks dataclasses with class-level defaults
+and functions whose signature is read; cosmic-ray starts a new Python for every mutant, and importing torch takes longer
+than the tests.
 """
 
 import argparse
