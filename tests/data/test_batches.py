@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcm.data.batches import LocalWork
+from fedcm.data.batches import LocalWork, at
 from fedcm.data.dataset import Examples
 
 DATA = Examples(torch.arange(23.0)[:, None], torch.arange(23))
@@ -26,6 +26,28 @@ def test_every_example_is_used_once_in_every_pass() -> None:
 def test_features_and_labels_stay_together() -> None:
     for batch in LocalWork(batch_size=4).batches(DATA, 0, 0, 0):
         assert batch.features[:, 0].tolist() == batch.labels.tolist()
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_images_are_picked_whole_and_keep_their_layout(layout: torch.memory_format) -> None:
+    images = torch.arange(4 * 3 * 2 * 5.0).reshape(4, 3, 2, 5).contiguous(memory_format=layout)
+    picked = at(images, torch.tensor([2, 0, 2]))
+    assert torch.equal(picked, torch.stack([images[2], images[0], images[2]]))
+    assert picked.is_contiguous(memory_format=layout)
+    rows = torch.arange(6.0).reshape(3, 2)
+    assert at(rows, torch.tensor([1])).tolist() == [[2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("work", "sizes"),
+    [
+        (LocalWork(batch_size=50, epochs=2), [[50, 50, 20], [50, 50, 20]]),
+        (LocalWork(batch_size=50, steps=4), [[50, 50, 20], [50]]),
+        (LocalWork(batch_size=200, steps=1), [[120]]),
+    ],
+)
+def test_the_sizes_of_a_rounds_minibatches_pass_after_pass(work: LocalWork, sizes: list[list[int]]) -> None:
+    assert work.passes(120) == sizes
 
 
 def test_every_pass_has_an_order_of_its_own_and_none_is_the_datas() -> None:
