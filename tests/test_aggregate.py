@@ -91,6 +91,17 @@ def test_as_many_limbs_are_allocated_as_the_largest_entry_needs(cohort: int, ent
     assert mean.value(1.0).first.tolist() == [1.0, entry]
 
 
+def test_a_report_without_fields_has_a_mean_without_fields() -> None:
+    class Nothing(NamedTuple):
+        pass
+
+    mean = ExactMean(Nothing(), 2)
+    mean.add(0, Nothing())
+    assert mean.high_limbs == 0
+    assert mean.totals == mean.widen(2) == []
+    assert mean.value(1.0) == Nothing()
+
+
 def test_a_weight_keeps_all_of_its_bits() -> None:
     """Of more examples than a float32 can count."""
     count, reports = 2**28 + 1, [Pair(torch.tensor([2.0**10]), torch.zeros(1)), Pair(torch.zeros(1), torch.zeros(1))]

@@ -144,7 +144,7 @@ def test_the_checksum_of_constants_knows_names_kinds_and_values() -> None:
     def model(frozen: float = 1.0, buffer: float = 2.0, **more: Any) -> nn.Module:
         made = nn.Linear(2, 1)
         made.bias = nn.Parameter(torch.full((1,), frozen), requires_grad=False)
-        made.register_buffer(more.get("name", "kept"), torch.tensor([buffer], dtype=more.get("dtype")))
+        made.register_buffer(more.get("name", "kept"), torch.tensor([buffer, 1.0], dtype=more.get("dtype")))
         return made
 
     one = Problem(model()).constants_sha256()
@@ -153,6 +153,46 @@ def test_the_checksum_of_constants_knows_names_kinds_and_values() -> None:
     others = [model(frozen=3.0), model(buffer=3.0), model(name="other"), model(dtype=torch.float16)]
     assert len({one, *(Problem(other).constants_sha256() for other in others)}) == 5
     assert Problem(nn.Linear(2, 1)).constants_sha256() is None
+
+
+class FailsBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise LookupError("lost")
+
+
+def fail(*given: Any) -> Any:
+    raise LookupError("lost")
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "note"),
+    [
+        (lambda x: fail(), F.cross_entropy, "in the model"),
+        (None, fail, "in the loss"),
+        (FailsBackward.apply, F.cross_entropy, "in the backward pass"),
+    ],
+)
+def test_an_error_of_a_step_says_in_which_part(model: Any, loss: Any, note: str) -> None:
+    class Own(nn.Linear):
+        def forward(self, input: torch.Tensor) -> Any:
+            outputs = super().forward(input)
+            return outputs if model is None else model(outputs)
+
+    problem = Problem(Own(3, 5), loss)
+    with pytest.raises(LookupError, match="lost") as failure:
+        problem.gradient(Examples(torch.ones(2, 3), torch.tensor([0, 1])))(problem.initial())
+    assert failure.value.__notes__ == [note]
+
+
+def test_a_lazy_module_is_named_by_its_own_place() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.ReLU(), nn.LazyLinear(3)))
+    with pytest.raises(Refused, match=r"got the lazy LazyLinear at '1\.1'; pass one batch through it first"):
+        Problem(model)
 
 
 def test_the_loss_is_remembered_where_it_was_first_asked() -> None:

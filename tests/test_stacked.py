@@ -20,6 +20,7 @@ from fedcm.problem import Problem
 from fedcm.refusal import Refused
 from fedcm.sampling import FixedSize
 from fedcm.schedule import Schedule
+from fedcm.stacked import refuse_other_in_stack
 from fedcm.training import Plan, RoundDone, training
 
 SIZES = (3, 11, 4, 8, 1, 16, 5)  # unequal K_i, and batches of every size
@@ -69,3 +70,32 @@ def test_what_cannot_be_stacked_is_refused() -> None:
     for problem, said in ((dropping, "dropout"), (own_loss, "cross-entropy")):
         with pytest.raises(Refused, match=said):
             ClientRunner(FedAvg(), problem, data, LocalWork(), seed=0, stack=2)
+
+
+class Halved(nn.Linear):
+    """If asked to, halves the outputs of a batch of three."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        outputs = super().forward(input)
+        return outputs * (0.5 if len(input) == 3 and self.halves else 1.0)
+
+    halves = False
+
+
+def two_clients(scale: float) -> Examples:
+    """Tried as clients of the first three and the first two examples."""
+    return Examples(scale * X[:3].float(), Y[:3])
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-9, 1.0, 1e6])
+def test_a_model_that_does_not_mix_examples_may_be_stacked_whatever_the_size_of_its_gradient(scale: float) -> None:
+    refuse_other_in_stack(Problem(nn.Linear(5, 3, bias=False)), two_clients(scale))
+
+
+def test_one_client_that_steps_otherwise_is_enough_to_refuse_a_stack() -> None:
+    """The client of two examples is padded to three."""
+    model = Halved(5, 3, bias=False)
+    refuse_other_in_stack(Problem(model), two_clients(1.0))
+    model.halves = True
+    with pytest.raises(Refused, match="takes other steps in a stack of clients than alone"):
+        refuse_other_in_stack(Problem(model), two_clients(1.0))

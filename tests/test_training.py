@@ -21,7 +21,7 @@ from fedcm.executors.runner import ClientRunner
 from fedcm.problem import Problem
 from fedcm.sampling import Everyone, FixedSize, Independent, Participation
 from fedcm.schedule import Schedule
-from fedcm.training import Plan, RoundDone, describe, training
+from fedcm.training import Plan, RoundDone, describe, norm, training
 
 SIZES = (3, 9, 4, 8, 16)
 
@@ -121,6 +121,24 @@ def test_the_server_counts_those_who_reported() -> None:
     (done,) = training(algorithm, OneIsSilent(), plan, algorithm.init_server(torch.zeros(2)))
     assert done.server.control.tolist() == pytest.approx([0.4, 0.4]), "4 of 10 changed their part by 1"
     assert "test_loss" not in done.metrics
+
+
+def test_an_error_says_which_round_failed() -> None:
+    class Fails:
+        def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
+            raise LookupError("lost")
+
+        def evaluate(self, params: torch.Tensor) -> None:
+            return None
+
+    plan = Plan(9, 10, FixedSize(5), Schedule(0.1))
+    with pytest.raises(LookupError, match="lost") as failure:
+        list(training(FedAvg(), Fails(), plan, FedAvg().init_server(torch.zeros(2)), first=4))
+    assert failure.value.__notes__ == ["round 4 failed"]
+
+
+def test_norms_of_large_vectors_do_not_overflow() -> None:
+    assert norm(torch.full((4,), 1e30)) == pytest.approx(2e30)
 
 
 def test_evaluation_comes_when_due_and_at_the_end() -> None:

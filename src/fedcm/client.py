@@ -33,7 +33,7 @@ def work(
     data: Examples,
     batches: Iterable[Examples],
     client_lr: float,
-    step_decay: float = 0.0,
+    step_decay: float,
 ) -> ClientResult:
     """Take the local steps and make the report; `sent` and `kept` stay as they are."""
     params, total = sent.params.clone(), torch.zeros_like(sent.params)

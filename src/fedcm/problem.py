@@ -139,7 +139,7 @@ class Problem:
                 doing = "in the loss"
                 loss = self.loss(outputs, batch.labels)
                 doing = "in the backward pass"
-                pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True, allow_unused=True)
+                pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
         except Exception as error:
             note(error, doing)
             raise

@@ -69,7 +69,7 @@ def work_stacked(
     batches: tuple[Tensor, Tensor],
     sizes: Tensor,
     client_lr: float,
-    step_decay: float = 0.0,
+    step_decay: float,
 ) -> StackResult:
     """`client.work` for C clients, a row of everything for each. `batches` has the minibatches' indices (C, K, b) and
     weights; `pick` gives the examples at indices (C, n)."""

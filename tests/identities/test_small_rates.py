@@ -144,5 +144,5 @@ def test_steps_below_a_parameters_rounding_unit_add_up() -> None:
     sent = FedAvg().broadcast(FedAvg().init_server(torch.tensor([1.0])))
     one = Examples(torch.ones(1, 1), torch.zeros(1))
     unit = 2.0**-24  # below 1.0
-    result = work(FedAvg(), problem, sent, (), data=one, batches=[one] * 1000, client_lr=0.1 * unit)
+    result = work(FedAvg(), problem, sent, (), data=one, batches=[one] * 1000, client_lr=0.1 * unit, step_decay=0.0)
     assert result.report[0].item() == pytest.approx(100 * unit, rel=1e-4)
