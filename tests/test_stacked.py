@@ -99,3 +99,21 @@ def test_one_client_that_steps_otherwise_is_enough_to_refuse_a_stack() -> None:
     model.halves = True
     with pytest.raises(Refused, match="takes other steps in a stack of clients than alone"):
         refuse_other_in_stack(Problem(model), two_clients(1.0))
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            nn.Sequential(nn.Dropout(), nn.Linear(5, 3)),
+            "^a model with dropout cannot be stacked; set engine.stack = 1$",
+        ),
+        (
+            nn.Sequential(nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 3)),
+            r"^a model with statistics of each batch \(BatchNorm1d at '0'\) cannot be stacked",
+        ),
+    ],
+)
+def test_what_is_known_not_to_stack_is_refused_with_its_own_reason(model: nn.Module, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        refuse_other_in_stack(Problem(model), two_clients(1.0))

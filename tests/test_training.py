@@ -18,6 +18,7 @@ from fedcm.data.federated import ArrayData
 from fedcm.executors.executor import Diverged, RoundResult
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.runner import ClientRunner
+from fedcm.experiment import Evaluation
 from fedcm.problem import Problem
 from fedcm.sampling import Everyone, FixedSize, Independent, Participation
 from fedcm.schedule import Schedule
@@ -135,6 +136,10 @@ def test_an_error_says_which_round_failed() -> None:
     with pytest.raises(LookupError, match="lost") as failure:
         list(training(FedAvg(), Fails(), plan, FedAvg().init_server(torch.zeros(2)), first=4))
     assert failure.value.__notes__ == ["round 4 failed"]
+
+
+def test_a_plan_is_evaluated_as_often_as_an_experiment_by_default() -> None:
+    assert Plan(9, 10, FixedSize(5), Schedule(0.1)).evaluate_every == Evaluation().every
 
 
 def test_norms_of_large_vectors_do_not_overflow() -> None:
