@@ -93,12 +93,13 @@ def test_a_model_that_does_not_mix_examples_may_be_stacked_whatever_the_size_of_
 
 
 def test_one_client_that_steps_otherwise_is_enough_to_refuse_a_stack() -> None:
-    """The client of two examples is padded to three."""
-    model = Halved(5, 3, bias=False)
-    refuse_other_in_stack(Problem(model), two_clients(1.0))
+    """The client of two examples is padded to three; its gradient is small beside the other client's."""
+    model, examples = Halved(5, 3, bias=False), two_clients(1.0)
+    examples.features[2] *= 1e4
+    refuse_other_in_stack(Problem(model), examples)
     model.halves = True
     with pytest.raises(Refused, match="takes other steps in a stack of clients than alone"):
-        refuse_other_in_stack(Problem(model), two_clients(1.0))
+        refuse_other_in_stack(Problem(model), examples)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
                 yield f"drop {ast.unparse(keyword)}", lambda n, k=k: _drop(n, k)
     if isinstance(node, ast.AugAssign):
         yield f"{ast.unparse(node)} → pass", lambda _: ast.Pass()
-    if isinstance(node, ast.Call) and len(node.args) >= 2 and all(map(_is_plain, node.args[:2])):
+    if isinstance(node, ast.Call) and len(node.args) >= 2 and all(map(_is_plain, node.args[:2])) and _has_order(node):
         yield f"{ast.unparse(node)} → first two arguments swapped", _swap
 
 
@@ -152,6 +152,10 @@ def _constants(value: object) -> Iterator[tuple[str, Change]]:
         yield f"{value} → {other}", lambda _: ast.Constant(other)
     elif isinstance(value, str) and _WORD.fullmatch(value):
         yield f"{value!r} → {'x' + value!r}", lambda _: ast.Constant("x" + value)
+
+
+def _has_order(call: ast.Call) -> bool:
+    return ast.unparse(call.func) not in ("min", "max", "torch.equal", "torch.allclose")
 
 
 def _is_plain(value: ast.expr) -> bool:
