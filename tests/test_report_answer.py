@@ -62,6 +62,13 @@ def test_those_that_diverged_are_beaten() -> None:
     assert said(*lost) == "Nothing has been evaluated yet."
 
 
+def test_the_next_is_the_closest_wherever_it_stands_in_the_table() -> None:
+    for accuracies in ((60, 75), (75, 60)):
+        others = [made(name, value / 100) for name, value in zip(("fedavg", "scaffold"), accuracies, strict=True)]
+        closest = "FedAvg" if accuracies[0] == 75 else "SCAFFOLD"
+        assert f"next {closest} 75.00 %, +5.00 points" in said(made(accuracy=0.8), *others)
+
+
 def test_a_tie_has_no_winner() -> None:
     assert said(made(accuracy=0.8), made("fedavg", 0.8), made("scaffold", 0.7)) == (
         "FedCM and FedAvg share the highest test accuracy in this table: 80.00 %."

@@ -354,6 +354,16 @@ def test_of_a_loss_lower_is_better_and_claims_in_points_are_left_out() -> None:
     assert lowest.evidence[0].endswith("higher by 0.1 (95 % interval 0.1 to 0.1; paired over 3 seeds)")
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "verdict"),
+    [(0.00100, 0.00120, "suggestive"), (20.0, 20.0005, "not seen"), (20.0, 20.02, "suggestive")],
+)
+def test_of_a_loss_a_tie_is_a_share_of_it(own: float, other: float, verdict: str) -> None:
+    """And no fixed number, as of an accuracy: losses come in any size."""
+    runs = [made_with_loss(loss=own), made_with_loss("fedavg", other)]
+    assert claims(grouped(runs), runs)[0].verdict == verdict
+
+
 def test_of_a_loss_alphas_are_judged_by_the_lowest() -> None:
     losses = {0.01: 0.4, 0.1: 0.2, 1.0: 0.5}
     runs = [made_with_loss(loss=loss, options={"alpha": alpha}) for alpha, loss in losses.items()]
