@@ -65,7 +65,7 @@ def claims(story: Story) -> Html:
     about = (
         f"What the FedCM paper claims beyond single cells, held against the {_name_measure(story, MAIN)}. Seen: every "
         "difference is in its favour, and its 95 % interval over seeds excludes 0. Suggestive: in its favour, but "
-        "within that uncertainty or from one seed. Contradicted: against it, beyond the uncertainty."
+        "within that uncertainty or from fewer than three seeds. Contradicted: against it, beyond the uncertainty."
     )
     return _section("claims", "Claims", tag("p", about, class_="lead"), tag("ul", *items, class_="claims"))
 
