@@ -11,7 +11,7 @@ from scenes import Answer, go_on, lines_of, stopped_after, summary_of, whole
 
 from fedcm.experiment import read
 from fedcm.overrides import read_table
-from fedcm.record import RunFolder
+from fedcm.record import RunFolder, runs_in
 from fedcm.refusal import Refused
 from fedcm.running import drive
 from fedcm.starting import begin, resume
@@ -247,3 +247,11 @@ def test_the_lists_are_printed(fedcm: Callable[..., Answer], words: list[str], n
     answer = fedcm(*words)
     assert answer.code == 0
     assert all(re.search(rf"(^|\s){name}(\s|$|\()", answer.out) for name in named), answer.out
+
+
+def test_runs_one_folder_deeper_are_found_where_asked_for(tmp_path: Path) -> None:
+    for name in ("one", "sweep/two"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "experiment.toml").write_text("")
+    assert [run.name for run in runs_in(tmp_path)] == ["one"]
+    assert sorted(run.name for run in runs_in(tmp_path, nested=True)) == ["one", "two"]
