@@ -180,10 +180,15 @@ class Terminal:
         return True
 
     def type(self, keys: bytes) -> int:
-        """The exit code."""
-        os.write(self.ours, keys)
+        """The exit code. The keys are typed again after some seconds of silence, as people do: a Ctrl-C is lost if it
+        arrives after the prompt is written and before readline waits for input."""
+        deadline = time.monotonic() + 120
+        typed = 0.0
         while self._read():
-            pass
+            assert time.monotonic() < deadline, self.said
+            if time.monotonic() - typed > 10:
+                os.write(self.ours, keys)
+                typed = time.monotonic()
         os.close(self.ours)
         return self.process.wait(timeout=120)
 

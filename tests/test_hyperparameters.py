@@ -10,9 +10,9 @@ from fedcm.algorithms import ALGORITHMS
 
 NAN = math.nan
 ROWS: dict[tuple[str, str], tuple[list[Any], list[Any], str]] = {  # taken, refused, what is said
-    ("fedcm", "alpha"): ([1e-9, 0.5, 1.0], [0.0, -0.1, 1.0000001, 2.0, NAN], r"alpha must lie in \(0, 1\]"),
-    ("fedadam", "beta1"): ([0.0, 0.9999999], [-1e-9, 1.0, 1.5, NAN], r"beta1 and beta2 must lie in \[0, 1\)"),
-    ("fedadam", "beta2"): ([0.0, 0.9999999], [-1e-9, 1.0, 1.5, NAN], r"beta1 and beta2 must lie in \[0, 1\)"),
+    ("fedcm", "alpha"): ([1e-9, 0.5, 1.0], [0.0, -0.1, 1.0000001, 2.0, NAN], "alpha must be above 0 and at most 1"),
+    ("fedadam", "beta1"): ([0.0, 0.9999999], [-1e-9, 1.0, 1.5, NAN], "beta1 and beta2 must be at least 0 and below 1"),
+    ("fedadam", "beta2"): ([0.0, 0.9999999], [-1e-9, 1.0, 1.5, NAN], "beta1 and beta2 must be at least 0 and below 1"),
     ("fedadam", "tau"): ([1e-12, 1.0, 50.0], [0.0, -1.0, NAN], "and tau be positive"),
     ("scaffold", "option"): (["I", "II"], ["III", "i", "", None], r'option must be "I" or "II"'),
     ("feddyn", "alpha"): ([1e-12, 1.0, 50.0], [0.0, -1.0, NAN], "alpha must be positive"),

@@ -104,7 +104,7 @@ def test_others_than_fedadam_do_not_count() -> None:
 
 
 def spaced(run: Digest, every: int, last: int | None = None) -> Digest:
-    """The same curve, evaluated every so many rounds; the last perhaps at another."""
+    """The same curve, as if it had been evaluated once in `every` rounds; `last` moves the last evaluation."""
     rounds = [every * k for k in range(1, len(run.curve.round) + 1)]
     rounds[-1] = last or rounds[-1]
     return run.model_copy(update={"curve": run.curve.model_copy(update={"round": rounds})})

@@ -95,12 +95,16 @@ def noting(what: str) -> Iterator[None]:
 
 
 def describe_failure(error: BaseException, otherwise: str) -> str:
-    """What failed, by the error's notes or else as given, and the error, in one line; on the lines below it the
-    traceback, where the user asked for it."""
+    """What failed, by the error's notes or else as given, and the error: one line."""
     notes = [*getattr(error, _NOTES, ()), otherwise]
     first = next((k for k, what in enumerate(notes) if "failed" in what), len(notes) - 1)
     doing = ", ".join(reversed(notes[: first + 1]))
-    return "\n".join(part for part in (f"{doing}: {describe(error)}", trace_of(error)) if part)
+    return f"{doing}: {describe(error)}"
+
+
+def describe_with_trace(error: BaseException, otherwise: str) -> str:
+    """`describe_failure`, and below it the traceback if the user asked for it: for another process to print."""
+    return "\n".join(part for part in (describe_failure(error, otherwise), trace_of(error)) if part)
 
 
 def debugging() -> bool:

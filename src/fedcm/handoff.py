@@ -25,7 +25,7 @@ from fedcm.assembly import Assembly, assemble
 from fedcm.data.dataset import Dataset
 from fedcm.executors.group import Group, Trouble
 from fedcm.experiment import read, to_toml
-from fedcm.faults import describe_failure
+from fedcm.faults import describe_with_trace
 from fedcm.record import versions
 from fedcm.refusal import Refused
 
@@ -58,7 +58,7 @@ def accept(group: Group, data_dir: Path | None, dataset: Dataset | None = None) 
     except (Refused, OSError) as refusal:
         trouble, said = Trouble.REFUSED, f"{here}: {refusal}"
     except Exception as error:  # of the user's own model, data or algorithm
-        trouble, said = Trouble.FAILED, describe_failure(error, f"{here} failed before the first round")
+        trouble, said = Trouble.FAILED, describe_with_trace(error, f"{here} failed before the first round")
     group.agree(trouble, said)
     return assembly
 

@@ -27,7 +27,7 @@ class Independent:
 
     def __post_init__(self) -> None:
         if not 0 < self.probability <= 1:
-            raise ValueError(f"probability must lie in (0, 1], got {self.probability}")
+            raise ValueError(f"probability must be above 0 and at most 1, got {self.probability}")
 
     def cohort(self, population: int, seed: int, round: int) -> np.ndarray:
         draw = generator(seed, Purpose.COHORT, round)

@@ -74,7 +74,7 @@ class Workbench:
         child = os.fork()
         if child == 0:
             os.setsid()  # so that whatever the tests start can be ended with them
-            signal.alarm(int(seconds) + 10)  # if whoever waits for it is gone by then
+            signal.alarm(int(seconds) + 10)  # ends it even if the process that waits for it was killed
             self._test(tests)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

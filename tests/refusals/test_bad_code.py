@@ -162,7 +162,7 @@ def test_an_algorithm_that_is_none_is_refused(
 def test_a_check_of_what_does_not_exist_is_refused(fedcm: Fedcm) -> None:
     refused(fedcm("check", "fedavgm"), "there is no algorithm 'fedavgm'; did you mean 'fedavg'?")
     refused(fedcm("check", "fedcm", "--set", "alpha"), "--set takes path=value")
-    refused(fedcm("check", "fedcm", "--set", "alpha=2"), "alpha must lie in (0, 1], got 2")
+    refused(fedcm("check", "fedcm", "--set", "alpha=2"), "alpha must be above 0 and at most 1, got 2")
 
 
 def test_a_model_that_changes_its_buffers_is_refused(

@@ -107,7 +107,7 @@ def test_a_file_inside_a_file_is_refused(run: Fedcm, experiment: Write) -> None:
         (
             "a probability above 1",
             {"participation": {"kind": "independent", "probability": 2.0}},
-            "probability must lie in (0, 1], got 2.0",
+            "probability must be above 0 and at most 1, got 2.0",
         ),
         ("nobody takes part", {"participation": {"kind": "fixed", "clients": 0}}, "clients must be at least 1"),
         (
@@ -115,7 +115,11 @@ def test_a_file_inside_a_file_is_refused(run: Fedcm, experiment: Write) -> None:
             {"participation": {"kind": "fixed", "clients": 13}},
             "participation must be at most 12 clients, all there are, got 13",
         ),
-        ("alpha out of range", {"algorithm": {"name": "fedcm", "alpha": 1.5}}, "alpha must lie in (0, 1], got 1.5"),
+        (
+            "alpha out of range",
+            {"algorithm": {"name": "fedcm", "alpha": 1.5}},
+            "alpha must be above 0 and at most 1, got 1.5",
+        ),
         ("no model", {"model": {}}, "model.name must be given: a bundled model (`fedcm models` lists them)"),
         ("no algorithm", {"algorithm": {}}, "algorithm.name must be given: one of"),
         ("no clients in the split", {"split": {"kind": "iid"}}, "split.clients must be given for 'iid'"),

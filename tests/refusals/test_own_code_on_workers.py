@@ -1,4 +1,4 @@
-"""An error in a user's own code on a worker is told as in the first process."""
+"""An error in a user's own code on a worker is reported as it is without workers."""
 
 import re
 import subprocess

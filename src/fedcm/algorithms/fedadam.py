@@ -43,7 +43,7 @@ class FedAdam(Algorithm[ServerState, Broadcast, Nothing, Report]):
 
     def __post_init__(self) -> None:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and self.tau > 0):
-            raise ValueError(f"beta1 and beta2 must lie in [0, 1) and tau be positive, got {self}")
+            raise ValueError(f"beta1 and beta2 must be at least 0 and below 1, and tau above 0, got {self}")
 
     def init_server(self, params: Vector) -> ServerState:
         return ServerState(params, torch.zeros_like(params), torch.full_like(params, self.tau**2))

@@ -41,7 +41,7 @@ class FedCM(Algorithm[ServerState, Broadcast, Nothing, Report]):
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha <= 1:
-            raise ValueError(f"alpha must lie in (0, 1], got {self.alpha}; 0.1 is a good start, 1 is FedAvg")
+            raise ValueError(f"alpha must be above 0 and at most 1, got {self.alpha}; 0.1 is a good start, 1 is FedAvg")
 
     def init_server(self, params: Vector) -> ServerState:
         return ServerState(params, torch.zeros_like(params))

@@ -73,7 +73,7 @@ def load(known: Cifar, data_dir: Path) -> Dataset:
         place = cifar_official.found(data_dir, known.official)
         if place is None:
             raise Refused(
-                f"{known.name} must lie in the data folder {data_dir}, got none; run `fedcm data prepare {known.name}`"
+                f"{known.name} must be in the data folder {data_dir}, got none; run `fedcm data prepare {known.name}`"
             )
         write(cifar_official.read(place, known.official), folder, known)
     train, test = (_examples(part) for part in read(folder, known).values())

@@ -99,7 +99,7 @@ def load(known: Mnist, data_dir: Path) -> Dataset:
     folder = found([data_dir / folder for folder in known.folders], known)
     if folder is None:
         raise Refused(
-            f"{known.name} must lie in {data_dir / known.folders[0]}, got none; run `fedcm data prepare {known.name}`"
+            f"{known.name} must be in {data_dir / known.folders[0]}, got none; run `fedcm data prepare {known.name}`"
         )
     arrays = read(folder, known)
     train_images, train_labels, test_images, test_labels = (torch.from_numpy(array) for array in arrays)

@@ -16,7 +16,7 @@ from fedcm.executors.executor import Diverged, RoundResult, Stopped
 from fedcm.executors.group import Group, Trouble, WorkerFailed, shares
 from fedcm.executors.local import empty_round, summed_up
 from fedcm.executors.runner import ClientRunner
-from fedcm.faults import describe_failure, is_disk_error
+from fedcm.faults import describe_with_trace, is_disk_error
 
 
 @final
@@ -65,7 +65,7 @@ class DistributedExecutor:
             if is_disk_error(error):
                 trouble, said = Trouble.UNWRITTEN, f"{error} ({where})"
             else:
-                trouble, said = Trouble.FAILED, describe_failure(error, where)
+                trouble, said = Trouble.FAILED, describe_with_trace(error, where)
                 if self.group.rank:
                     self.group.alarm(said)
         high_limbs = self.group.add_up(trouble, said, facts, mean.totals, mean.high_limbs)
@@ -91,10 +91,8 @@ class DistributedExecutor:
         except WorkerFailed:  # of another
             raise
         except Exception as error:
-            trouble, said = (
-                Trouble.FAILED,
-                describe_failure(error, f"the evaluation failed on worker {self.group.rank}"),
-            )
+            trouble = Trouble.FAILED
+            said = describe_with_trace(error, f"the evaluation failed on worker {self.group.rank}")
         self.group.add_up(trouble, said, table, [])
         return score(
             Tally(int(examples), loss, int(labels), None if correct < 0 else int(correct))

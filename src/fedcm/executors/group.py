@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fedcm.executors.executor import Diverged, Stopped
-from fedcm.faults import describe_failure
+from fedcm.faults import describe_with_trace
 from fedcm.refusal import Refused
 
 ALARM = "alarm"  # the key in the store of a trouble that somebody may be watching for
@@ -48,7 +48,7 @@ class WorkerFailed(RuntimeError):  # noqa: N818
 
 def as_failure(error: Exception, otherwise: str) -> WorkerFailed:
     """Of an error in a user's own code most often; `otherwise` says what failed, where the error does not know."""
-    return WorkerFailed(describe_failure(error, otherwise))
+    return WorkerFailed(describe_with_trace(error, otherwise))
 
 
 class Unwritten(OSError):  # noqa: N818

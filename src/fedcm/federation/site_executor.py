@@ -13,6 +13,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from fedcm.faults import without_places
 from fedcm.federation.frames import Arrays
 from fedcm.federation.training_process import Stopped, TrainingProcess
 
@@ -42,7 +43,7 @@ class SiteExecutor(Executor):
             return _message({"refused": "the run was stopped"}, {})
         except Exception as error:  # one that left this function would end the job for everybody
             self.log_exception(fl_ctx, "a task failed")
-            return _message({"refused": f"{type(error).__name__}: {error}"}, {})
+            return _message({"refused": without_places(f"{type(error).__name__}: {error}")}, {})
 
     def _training_of(self, name: str, fl_ctx: FLContext) -> TrainingProcess:
         if self._training is None:

@@ -61,7 +61,7 @@ class Quadratics:
     @property
     def _range(self) -> tuple[float, float]:
         if not 0 <= self.spread < 1:
-            raise Refused(f"the spread must lie in [0, 1), got {self.spread}")
+            raise Refused(f"the spread must be at least 0 and below 1, got {self.spread}")
         return self.strong_convexity / (1 - self.spread), self.smoothness / (1 + self.spread)
 
     @property

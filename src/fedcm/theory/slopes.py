@@ -75,7 +75,7 @@ def judged(slope: Slope, proven: float | Literal["grows"] | None, with_log: floa
     """Against a proven exponent, which is an upper bound, or the claim that the error grows at all.
 
     The exponent may lie anywhere between the proven one and the same with its logarithm, give or take `TOLERANCE`. An
-    interval wholly outside of that band is told as such. To agree, the exponent must lie in the band and its interval
+    interval wholly outside of that band is told as such. To agree, the exponent must be in the band and its interval
     be no wider than the band: what is known too badly to disagree does not agree either.
 
     >>> judged(Slope(-0.95, -1.0, -0.9), -1.0), judged(Slope(-2.0, -2.1, -1.9), -1.0), judged(Slope(0, 0, 0), -1.0)
