@@ -14,10 +14,10 @@ import torch
 from pages import RESULTS, machine, write_section
 from works import WORKS
 
+from fedcm.core.problem import Problem
 from fedcm.data.dataset import Examples
 from fedcm.models import build_model
-from fedcm.problem import Problem
-from fedcm.threads import one_thread
+from fedcm.system.threads import one_thread
 
 PAIRS = {"lenet": 400, "cnn": 100, "resnet8": 60, "linear": 2000}
 SECTION = """## Adding up the directions

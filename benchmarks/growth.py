@@ -28,13 +28,13 @@ from state_cost import slowdown
 from watched import Measured, run
 
 from fedcm import ClientsOnDemand
-from fedcm.assembly import assemble
+from fedcm.config.experiment import read
+from fedcm.core.round_loop import one_round
+from fedcm.executors.client_state_file import FileStates
 from fedcm.executors.local import LocalExecutor
-from fedcm.executors.state_file import FileStates
-from fedcm.experiment import read
-from fedcm.memory import keep_freed_memory
-from fedcm.threads import one_thread
-from fedcm.training import one_round
+from fedcm.runs.assembly import assemble
+from fedcm.system.memory import keep_freed_memory
+from fedcm.system.threads import one_thread
 
 HERE = Path(__file__).parent
 MEBI, GIBI = 2**20, 2**30

@@ -16,11 +16,11 @@ from bare_loop import experiment
 from pages import RESULTS, machine, write_section
 from works import WORKS
 
-from fedcm.assembly import assemble
+from fedcm.config.experiment import load
+from fedcm.core.round_loop import training
 from fedcm.executors.local import LocalExecutor
-from fedcm.experiment import load
-from fedcm.memory import keep_freed_memory
-from fedcm.training import training
+from fedcm.runs.assembly import assemble
+from fedcm.system.memory import keep_freed_memory
 
 ROUNDS = {"lenet": 401, "cnn": 121, "resnet8": 61, "linear": 301}  # the first does not count
 TARGETS = {"lenet": 1.05, "cnn": 1.02}

@@ -3,8 +3,8 @@
     python benchmarks/rounded_links.py                         digits, three seeds (minutes)
     python benchmarks/rounded_links.py cifar10 --seeds 1       real CIFAR-10; FEDCM_DATA names a prepared data folder
 
-The same rounding as between server and sites (`fedcm.federation.links`), in one process: same parameters at the start,
-same cohorts, same batches. Accuracy in %, and bytes down and up in a round, of one client.
+The same rounding as between server and sites (`fedcm.federation.compression`), in one process: same parameters at
+the start, same cohorts, same batches. Accuracy in %, and bytes down and up in a round, of one client.
 """
 
 import argparse
@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from fedcm.algorithm import Nothing, Round, Vector
-from fedcm.assembly import assemble
-from fedcm.evaluate import Score
-from fedcm.executors.executor import RoundResult
+from fedcm.config.experiment import Federation, load
+from fedcm.core.algorithm import Nothing, Round, Vector
+from fedcm.core.evaluation import Score
+from fedcm.core.executor import RoundResult
+from fedcm.core.round_loop import training
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import empty_round, evaluated, summed_up
-from fedcm.executors.runner import ClientRunner
-from fedcm.experiment import Federation, load
-from fedcm.federation.links import packed_broadcast, packed_report, size_in_bytes, unpacked, unpacked_broadcast
-from fedcm.training import training
+from fedcm.federation.compression import packed_broadcast, packed_report, size_in_bytes, unpacked, unpacked_broadcast
+from fedcm.runs.assembly import assemble
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 WORKS = {

@@ -25,10 +25,10 @@ import tomli_w
 import torch
 import torch.nn.functional as F
 
+from fedcm.core.problem import Problem
 from fedcm.data.dataset import Examples
 from fedcm.models import MODELS, build_model
-from fedcm.problem import Problem
-from fedcm.threads import one_thread
+from fedcm.system.threads import one_thread
 
 STEPS, BATCH = 10, 50  # 100 examples, 5 passes in batches of 50
 LATENCY = 50e-6  # seconds a message

@@ -13,17 +13,17 @@ import numpy as np
 import torch
 
 from fedcm import Scaffold
-from fedcm.algorithm import Round
+from fedcm.core.algorithm import Round
+from fedcm.core.problem import Problem
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
+from fedcm.executors.client_runner import ClientRunner
+from fedcm.executors.client_state_file import FileStates
 from fedcm.executors.local import LocalExecutor
-from fedcm.executors.runner import ClientRunner
-from fedcm.executors.state_file import FileStates
-from fedcm.memory import keep_freed_memory
 from fedcm.models import build_model
-from fedcm.problem import Problem
-from fedcm.threads import one_thread
+from fedcm.system.memory import keep_freed_memory
+from fedcm.system.threads import one_thread
 
 HEAD = """## States in a file against states in memory
 

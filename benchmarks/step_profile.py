@@ -17,11 +17,11 @@ from torch.profiler import ProfilerActivity, profile
 from usual_models import usual_model
 from works import WORKS
 
+from fedcm.core.problem import Problem
+from fedcm.core.stacked import StackedProblem
 from fedcm.data.dataset import Examples
-from fedcm.memory import keep_freed_memory
 from fedcm.models import build_model
-from fedcm.problem import Problem
-from fedcm.stacked import StackedProblem
+from fedcm.system.memory import keep_freed_memory
 
 MODELS = ["lenet", "cnn", "linear"]
 STEPS, WARM_UP = 100, 110  # by then a stack replays

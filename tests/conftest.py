@@ -9,7 +9,7 @@ import pytest
 import tomli_w
 from scenes import Answer, small_experiment, write_npz
 
-from fedcm import cli
+from fedcm.cli import main as cli
 
 # plain modules of tests/settings: their asserts tell what they saw, as those of test files do
 pytest.register_assert_rewrite("bench", "engines", "networks", "records", "sites", "splits", "walks")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fedcm.report.digest import Curve, Digest, Mix, Participation
-from fedcm.summary import count_averaged_rounds
+from fedcm.reports.digest import Curve, Digest, Mix, Participation
+from fedcm.runs.summary import count_averaged_rounds
 
 SETTINGS = {"I": (100, 0.1), "II": (500, 0.02)}
 

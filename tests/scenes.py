@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcm.executors.executor import Stopped
-from fedcm.experiment import read
-from fedcm.overrides import read_table
-from fedcm.running import drive
-from fedcm.starting import begin, resume
+from fedcm.config.experiment import read
+from fedcm.config.overrides import read_table
+from fedcm.errors import Stopped
+from fedcm.runs.running import drive
+from fedcm.runs.starting import begin, resume
 
 
 @dataclass

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fedcm.experiment import Experiment, read, to_toml
-from fedcm.federation.channel import Answer, Deadline
-from fedcm.federation.deal import deal
+from fedcm.config.experiment import Experiment, read, to_toml
+from fedcm.errors import UserError
 from fedcm.federation.frames import Arrays
-from fedcm.federation.leading import at_server
-from fedcm.federation.trainer import Site
-from fedcm.refusal import Refused
+from fedcm.federation.provision.deal import deal
+from fedcm.federation.server.channel import Answer, Deadline
+from fedcm.federation.server.leading import at_server
+from fedcm.federation.site.trainer import Site
 
 SITES = ["a", "b", "c"]
 Spoil = Callable[[str, dict[str, Any], Arrays], tuple[Mapping[str, Any], Arrays] | None]
@@ -76,7 +76,7 @@ class Here:
         for site in sorted(sites, reverse=True):  # the order must not matter
             try:
                 answer = self._answer(task, dict(words), arrays, site)
-            except Refused as refusal:
+            except UserError as refusal:
                 answer = {"refused": str(refusal)}, {}
             if answer is not None:
                 yield Answer(site, *answer)

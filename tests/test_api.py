@@ -92,7 +92,7 @@ def test_a_loss_of_the_users_own_is_used() -> None:
     ("arguments", "said"),
     [
         ({"participation": True}, "got a bool"),
-        ({"participation": 1.5}, r"\(0, 1\]"),
+        ({"participation": 1.5}, r"above 0 and at most 1"),
         ({"rounds": 0}, "rounds"),
         ({"lr": 0.0}, "lr"),
         ({"batch_size": 0}, "batch_size"),

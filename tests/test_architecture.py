@@ -1,190 +1,131 @@
-"""The house rules that a machine can hold: imports point one way, and start-up stays light."""
+"""Rules about the source tree that a machine can check: layers, start-up, dependencies, names."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedcm"
 
-# what a part of the house may import of the rest of it
-MAY_IMPORT = {
-    "refusal": set(),
-    "chance": set(),
-    "threads": set(),
-    "signals": set(),
-    "parent": set(),
-    "processor": set(),
-    "atomic": set(),
-    "notices": set(),
-    "faults": set(),
-    "modes": {"notices", "refusal"},
-    "locks": set(),
-    "imports": {"faults", "refusal"},
-    "settings": {"faults", "refusal"},
-    "algorithm": set(),
-    "algorithms": {"algorithm", "algorithms", "imports", "refusal", "settings"},
-    "contract": {"algorithm", "faults"},
-    "data": {"atomic", "chance", "data", "faults", "imports", "notices", "refusal"},
-    "models": {"faults", "imports", "models", "refusal"},
-    "losses": set(),
-    "problem": {"algorithm", "data", "faults", "losses", "modes", "refusal"},
-    "client": {"algorithm", "data", "problem"},
-    "aggregate": set(),
-    "sampling": {"chance"},
-    "schedule": set(),
-    "evaluate": {"algorithm", "chance", "data", "faults", "modes", "problem"},
-    "replay": set(),
-    "stacked": {"algorithm", "client", "data", "faults", "losses", "modes", "problem", "refusal", "replay"},
-    "executors": {
-        *("aggregate", "algorithm", "chance", "client", "data", "evaluate", "executors", "faults", "problem"),
-        *("refusal", "stacked"),
-    },
-    "crew": {"data", "executors", "parent"},
-    "torchrun": {"executors"},
-    "federation": {
-        *(
-            "algorithm",
-            "algorithms",
-            "aggregate",
-            "archive",
-            "assembly",
-            "atomic",
-            "chance",
-            "checkpoint",
-            "data",
-            "device",
-        ),
-        *("evaluate", "executors", "experiment", "federation", "memory", "models", "overrides", "parent", "progress"),
-        *(
-            "faults",
-            "locks",
-            "notices",
-            "planning",
-            "record",
-            "refusal",
-            "rehearsal",
-            "running",
-            "sampling",
-            "settings",
-            "signals",
-            "starting",
-            "training",
-            "wiring",
-        ),
-    },
-    "estimates": set(),
-    "advice": {"estimates"},
-    "probing": {
-        *("advice", "algorithm", "algorithms", "assembly", "chance", "data", "diagnosis", "evaluate", "executors"),
-        *("planning", "refusal", "schedule", "threads", "training"),
-    },
-    "diagnosis": {"algorithm", "chance", "estimates", "executors", "threads"},
-    "handoff": {"data", "algorithm", "assembly", "executors", "experiment", "faults", "record", "refusal"},
-    "training": {"algorithm", "executors", "faults", "sampling", "schedule", "threads"},
-    "device": {"refusal", "threads"},
-    "calibration": {"data", "device", "experiment", "faults", "problem", "refusal", "stacked", "threads", "training"},
-    "rehearsal": {"algorithm", "data", "evaluate", "faults", "losses", "problem", "refusal", "sampling", "training"},
-    "toml_values": {"refusal"},
-    "labels": set(),
-    "run_names": {"toml_values"},
-    "archive": {"atomic"},
-    "cells": {"atomic"},
-    "overrides": {"algorithms", "data", "refusal", "sampling", "settings", "toml_values"},
-    "experiment": {
-        *("algorithm", "algorithms", "contract", "data", "models", "overrides", "refusal", "sampling", "settings"),
-    },
-    "checkpoint": {"atomic"},
-    "record": {"archive", "atomic", "checkpoint", "locks", "processor", "refusal"},
-    "summary": set(),
-    "progress": set(),
-    "memory": set(),
-    "tracking": {"overrides", "progress", "record"},
-    "trackers": {"refusal", "tracking"},
-    "options": set(),
-    "swept": {"experiment", "labels", "overrides", "refusal", "run_names", "toml_values"},
-    "grid": {"algorithms", "experiment", "overrides", "refusal", "run_names", "settings", "swept"},
-    "placement": {"experiment", "grid", "overrides", "record", "refusal"},
-    "series": {
-        *("algorithms", "cells", "executors", "experiment", "faults", "grid", "labels", "overrides", "parent"),
-        *("placement", "record"),
-    },
-    "planning": {"assembly", "data", "evaluate", "experiment", "series", "threads"},
-    "preflight": {"assembly", "planning", "refusal", "series"},
-    "reproduction": {"refusal"},
-    "theory": {"algorithm", "algorithms", "chance", "data", "parent", "refusal", "report", "theory", "threads"},
-    "report": {
-        *("algorithm", "algorithms", "atomic", "experiment", "models", "overrides", "planning", "progress", "record"),
-        *("advice", "archive", "refusal", "report", "series"),
-        *("cells", "chance", "data", "sampling", "settings", "summary"),  # for the digest of a run's folder alone
-    },
+# from the bottom to the top: a module imports from its own layer or from a lower one
+LAYERS = (
+    ("errors", "rng"),
+    ("system",),
+    ("data", "models"),
+    ("core",),
+    ("algorithms", "executors"),
+    ("config",),
+    ("runs",),
+    ("trackers",),
+    ("sweeps", "advise"),
+    ("reports", "theory", "federation"),
+    ("api",),
+    ("cli",),
+)
+HEIGHT = {part: height for height, parts in enumerate(LAYERS) for part in parts}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every module of a layer: the layer's part and the file."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        part = path.relative_to(SOURCE).with_suffix("").parts[0]
+        if part not in ("__init__", "__main__"):
+            yield part, path
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The dotted names of the modules that a file imports, at any depth of its code."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports are not used"
+            if node.module == "fedcm":
+                yield from (f"fedcm.{name.name}" for name in node.names if name.name != "__version__")
+            else:
+                yield node.module or ""
+
+
+def parts_imported(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imports(path) if name.startswith("fedcm.")}
+
+
+def test_every_part_has_a_layer() -> None:
+    parts = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert parts - {"__init__", "__main__"} == set(HEIGHT)
+
+
+@pytest.mark.parametrize("part", HEIGHT)
+def test_a_module_imports_only_from_its_layer_or_below(part: str) -> None:
+    for own, path in modules():
+        if own == part:
+            above = {other for other in parts_imported(path) if HEIGHT[other] > HEIGHT[part]}
+            assert not above, f"{path.relative_to(SOURCE)} imports {above}"
+
+
+def test_only_the_command_line_imports_theory() -> None:
+    users = {part for part, path in modules() if "theory" in parts_imported(path)}
+    assert users <= {"theory", "cli"}
+
+
+def test_a_command_imports_no_other_command() -> None:
+    commands = {f"fedcm.cli.{path.stem}" for path in command_files()}
+    for path in command_files():
+        used = {".".join(name.split(".")[:3]) for name in imports(path)}
+        assert not used & commands, path
+
+
+def command_files() -> list[Path]:
+    shared = {"__init__", "main", "options", "session", "sweep_session", "archive_question", "output"}
+    return [path for path in (SOURCE / "cli").glob("*.py") if path.stem not in shared]
+
+
+ROLES = {
+    "admin": {"server", "site", "serve", "check"},
+    "server": {"site", "admin", "serve", "check", "provision"},
+    "site": {"server", "admin", "serve", "check", "provision"},
+    "provision": {"server", "site", "admin", "serve", "check"},
 }
 
 
-def imported(path: Path) -> set[str]:
-    """The parts of the house that a file imports, wherever in it; not those in a docstring's example."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "fedcm":
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("fedcm."):
-            found.add(node.module.split(".")[1])
-        elif isinstance(node, ast.Import):
-            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("fedcm.")}
-    return found
+@pytest.mark.parametrize("role", ROLES)
+def test_the_roles_of_a_federation_do_not_import_each_other(role: str) -> None:
+    for path in (SOURCE / "federation" / role).glob("*.py"):
+        used = {name.split(".")[2] for name in imports(path) if name.startswith("fedcm.federation.")}
+        assert not used & ROLES[role], path
 
 
-@pytest.mark.parametrize("part", MAY_IMPORT)
-def test_imports_point_one_way(part: str) -> None:
-    files = list((SOURCE / part).rglob("*.py")) if (SOURCE / part).is_dir() else [SOURCE / f"{part}.py"]
-    assert files
-    for path in files:
-        assert imported(path) <= MAY_IMPORT[part], path
+def test_no_folder_has_more_than_about_a_dozen_modules() -> None:
+    for folder in {path.parent for _, path in modules()} - {SOURCE / "cli"}:  # one module for each command
+        count = len([path for path in folder.glob("*.py") if path.stem != "__init__"])
+        assert count <= 15, f"{folder.relative_to(SOURCE)} has {count} modules"
 
 
-def test_every_part_of_the_house_has_a_line_or_stands_at_its_end() -> None:
-    """These put the others together, and nobody but the command line imports them."""
-    last = {
-        "advice_commands",
-        "api",
-        "assembly",
-        "cli",
-        "confirmation",
-        "driving",
-        "federation_commands",
-        "grid_commands",
-        "in_turn",
-        "lead_commands",
-        "data_commands",
-        "provision_commands",
-        "report_commands",
-        "run_commands",
-        "serve_commands",
-        "running",
-        "starting",
-        "team",
-        "theory_commands",
-        "watch_commands",
-        "wiring",
-    }
-    parts = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
-    assert parts - {"__init__", "__main__"} == set(MAY_IMPORT) | last
+def test_class_names_are_used_once() -> None:
+    seen: dict[str, Path] = {}
+    messages = {"ServerState", "Broadcast", "ClientState", "Report"}  # every algorithm has its own four
+    for _, path in modules():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name not in messages:
+                assert node.name not in seen, f"{node.name} is in {path} and in {seen[node.name]}"
+                seen[node.name] = path
 
 
-def test_an_algorithms_file_imports_nothing_but_the_contract() -> None:
+def test_an_algorithm_imports_only_the_contract() -> None:
     for path in (SOURCE / "algorithms").glob("*.py"):
-        if path.stem not in ("__init__", "lookup"):
-            assert imported(path) == {"algorithm"}, path
+        if path.stem not in ("__init__", "registry"):
+            assert {name for name in imports(path) if name.startswith("fedcm")} == {"fedcm.core.algorithm"}, path
             assert len(path.read_text().splitlines()) <= 75, path
 
 
 def test_help_and_import_do_not_load_torch() -> None:
     code = (
-        "import sys, fedcm, fedcm.cli\n"
+        "import sys, fedcm, fedcm.cli.main\n"
         "sys.argv = ['fedcm', '--help']\n"
-        "try: fedcm.cli.main()\n"
+        "try: fedcm.cli.main.main()\n"
         "except SystemExit: pass\n"
         "heavy = {'torch', 'numpy', 'sklearn', 'matplotlib', 'plotly', 'pydantic', 'tensorboard', 'mlflow', 'wandb'}\n"
         "heavy |= {'nvflare', 'cryptography'}\n"
@@ -193,33 +134,27 @@ def test_help_and_import_do_not_load_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_trackers_package_is_imported_by_its_own_file_alone() -> None:
-    for path in SOURCE.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        names = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
-        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-        words = {word for name in names if not name.startswith("fedcm") for word in name.split(".")}
+def test_only_its_own_module_imports_a_trackers_package() -> None:
+    for _, path in modules():
+        words = {word for name in imports(path) if not name.startswith("fedcm") for word in name.split(".")}
         assert words & {"tensorboard", "mlflow", "wandb"} <= ({path.stem} if path.parent.stem == "trackers" else set())
 
 
-def test_the_federations_engine_is_imported_by_the_federation_alone() -> None:
-    for path in SOURCE.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        names = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
-        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-        if any(name.split(".")[0] == "nvflare" for name in names):
-            assert path.relative_to(SOURCE).parts[0] == "federation", path
+def test_only_the_federation_imports_flare() -> None:
+    for part, path in modules():
+        if any(name.split(".")[0] == "nvflare" for name in imports(path)):
+            assert part == "federation", path
 
 
-def test_nothing_is_unpickled_but_the_checked_cifar_files() -> None:
+def test_only_official_cifar_files_are_unpickled() -> None:
     users = {
         path.relative_to(SOURCE).as_posix()
-        for path in SOURCE.rglob("*.py")
+        for _, path in modules()
         if any(word in path.read_text() for word in ("import pickle", "torch.load(", "allow_pickle=True"))
     }
-    assert users <= {"contract.py", "data/cifar_official.py"}
+    assert users <= {"core/contract.py", "data/sources/cifar_official.py"}
 
 
-def test_names_that_say_nothing_are_not_used() -> None:
+def test_no_module_has_a_name_that_says_nothing() -> None:
     banned = {"utils", "helpers", "common", "base", "manager", "handler", "wrapper", "misc"}
-    assert not banned & {path.stem for path in SOURCE.rglob("*.py")}
+    assert not banned & {path.stem for _, path in modules()}

@@ -12,11 +12,11 @@ from scenes import small_experiment, write_npz
 from tomli_w import dumps
 
 from fedcm.algorithms import ALGORITHMS
+from fedcm.config.experiment import SECTIONS, load
+from fedcm.config.overrides import read_table
+from fedcm.core.participation import PARTICIPATION
 from fedcm.data.partition import SPLITS
-from fedcm.experiment import SECTIONS, load
-from fedcm.grid import runs_of
-from fedcm.overrides import read_table
-from fedcm.sampling import PARTICIPATION
+from fedcm.sweeps.grid import runs_of
 
 ROOT = Path(__file__).parents[1]
 

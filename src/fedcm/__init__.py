@@ -7,23 +7,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
     from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
     from fedcm.api import Trained, train
+    from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
+    from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
-    from fedcm.notices import EvalModeWarning, FedcmWarning, RandomDataWarning
-    from fedcm.refusal import Refused
-    from fedcm.sampling import Everyone, FixedSize, Independent, Participation
+    from fedcm.errors import UserError
+    from fedcm.system.notices import EvalModeWarning, FedcmWarning, RandomDataWarning
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Algorithm": "fedcm.algorithm",
-    "Gradient": "fedcm.algorithm",
-    "LocalRun": "fedcm.algorithm",
-    "Nothing": "fedcm.algorithm",
-    "Round": "fedcm.algorithm",
-    "Vector": "fedcm.algorithm",
+    "Algorithm": "fedcm.core.algorithm",
+    "Gradient": "fedcm.core.algorithm",
+    "LocalRun": "fedcm.core.algorithm",
+    "Nothing": "fedcm.core.algorithm",
+    "Round": "fedcm.core.algorithm",
+    "Vector": "fedcm.core.algorithm",
     "FedAdam": "fedcm.algorithms",
     "FedAvg": "fedcm.algorithms",
     "FedCM": "fedcm.algorithms",
@@ -32,14 +32,14 @@ _HOME = {
     "ClientsOnDemand": "fedcm.data.dataset",
     "Dataset": "fedcm.data.dataset",
     "Examples": "fedcm.data.dataset",
-    "EvalModeWarning": "fedcm.notices",
-    "FedcmWarning": "fedcm.notices",
-    "RandomDataWarning": "fedcm.notices",
-    "Everyone": "fedcm.sampling",
-    "FixedSize": "fedcm.sampling",
-    "Independent": "fedcm.sampling",
-    "Participation": "fedcm.sampling",
-    "Refused": "fedcm.refusal",
+    "EvalModeWarning": "fedcm.system.notices",
+    "FedcmWarning": "fedcm.system.notices",
+    "RandomDataWarning": "fedcm.system.notices",
+    "Everyone": "fedcm.core.participation",
+    "FixedSize": "fedcm.core.participation",
+    "Independent": "fedcm.core.participation",
+    "Participation": "fedcm.core.participation",
+    "UserError": "fedcm.errors",
     "Trained": "fedcm.api",
     "train": "fedcm.api",
 }
@@ -63,10 +63,10 @@ __all__ = [
     "Nothing",
     "Participation",
     "RandomDataWarning",
-    "Refused",
     "Round",
     "Scaffold",
     "Trained",
+    "UserError",
     "Vector",
     "train",
 ]

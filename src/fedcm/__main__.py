@@ -1,6 +1,6 @@
 """`python -m fedcm` is `fedcm`."""
 
-from fedcm.cli import main
+from fedcm.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -8,21 +8,21 @@ from typing import Any, Literal, NamedTuple
 
 from torch import nn
 
-from fedcm.algorithm import Algorithm
+from fedcm.config.experiment import Client, Engine, Server
+from fedcm.config.schema import read_section
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.losses import Loss
+from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+from fedcm.core.round_loop import Metrics, training
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.imported import from_clients
 from fedcm.data.on_demand import MadeData
 from fedcm.data.partition import by_owner
+from fedcm.errors import UserError
 from fedcm.executors.local import LocalExecutor
-from fedcm.experiment import Client, Engine, Server
-from fedcm.losses import Loss
-from fedcm.progress import shown
-from fedcm.refusal import Refused
-from fedcm.sampling import Everyone, FixedSize, Independent, Participation
-from fedcm.settings import read_section
-from fedcm.training import Metrics, training
-from fedcm.wiring import wire
+from fedcm.runs.progress import shown
+from fedcm.runs.wiring import wire
 
 
 class Trained(NamedTuple):
@@ -105,11 +105,11 @@ def _federated(clients: Sequence[Any] | ClientsOnDemand, test: Any | None) -> Fe
 
 def _participation(given: float | int | Participation) -> Participation:
     if isinstance(given, bool):
-        raise Refused("participation must be a probability, a number of clients or a Participation, got a bool")
+        raise UserError("participation must be a probability, a number of clients or a Participation, got a bool")
     if isinstance(given, Integral):
         return FixedSize(int(given))
     if isinstance(given, Real):
         return Everyone() if given == 1.0 else Independent(float(given))
     if isinstance(given, float | int) or not hasattr(given, "cohort"):
-        raise Refused(f"participation must be a probability, a number of clients or a Participation, got {given!r}")
+        raise UserError(f"participation must be a probability, a number of clients or a Participation, got {given!r}")
     return given

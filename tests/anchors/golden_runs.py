@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fedcm.processor import processor
+from fedcm.system.processor import processor
 
 RECORD = Path(__file__).with_name("golden.json")
 TOLERANCE = 1e-6  # relative, of numbers in float64

@@ -10,7 +10,7 @@ import tomli_w
 from golden_runs import GoldenRun, Result, read_bits, read_numbers
 from scenes import go_on, small_experiment, stopped_after, write_npz
 
-from fedcm import cli
+from fedcm.cli import main as cli
 
 
 def play(run: GoldenRun, folder: Path) -> Result:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from fedcm.data import cifar, mnist
 from fedcm.data.checksum import sha256
-from fedcm.data.cifar_official import Raw
+from fedcm.data.sources.cifar_official import Raw
 
 
 @dataclass

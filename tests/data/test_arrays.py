@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedcm.data import load
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 CHANCE = np.random.default_rng(0)
 X, Y = CHANCE.normal(size=(10, 4)), np.arange(10) % 3
@@ -120,28 +120,28 @@ def with_nan() -> np.ndarray:
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(tmp_path, arrays, told):
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(UserError, match=told):
         load(saved(tmp_path / "a.npz", **arrays))
 
 
 def test_a_file_that_is_no_npz_is_refused(tmp_path, trap):
     path = tmp_path / "a.npz"
-    with pytest.raises(Refused, match="got nothing there"):
+    with pytest.raises(UserError, match="got nothing there"):
         load(str(path))
     saved(path, x=X, y=Y)
     whole = path.read_bytes()
     for content in (b"", b"hello", whole[:-30], whole[:100], whole[:200] + b"x" * 20 + whole[220:], trap[0]):
         path.write_bytes(content)
-        with pytest.raises(Refused, match=r"cannot be read as an .npz"):
+        with pytest.raises(UserError, match=r"cannot be read as an .npz"):
             load(str(path))
     assert not trap[1].exists()
     with path.open("wb") as file:
         np.save(file, X)
-    with pytest.raises(Refused, match="got a single array"):
+    with pytest.raises(UserError, match="got a single array"):
         load(str(path))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("notes.txt", "hello")
-    with pytest.raises(Refused, match=r"must hold arrays only, got the file 'notes.txt'"):
+    with pytest.raises(UserError, match=r"must hold arrays only, got the file 'notes.txt'"):
         load(str(path))
 
 
@@ -160,15 +160,17 @@ def test_a_folder_has_one_client_a_file_in_the_order_of_their_names(tmp_path):
 
 
 def test_clients_that_do_not_fit_together_are_refused_by_name(tmp_path):
-    with pytest.raises(Refused, match=r"must hold one .npz a client"):
+    with pytest.raises(UserError, match=r"must hold one .npz a client"):
         load(str(tmp_path))
     saved(tmp_path / "ann.npz", x=X, y=Y)
     saved(tmp_path / "bob.npz", x=X[:, :3], y=Y)
-    with pytest.raises(Refused, match=r"ann and bob must have features of one shape and kind, got \(4,\).* and \(3,\)"):
+    with pytest.raises(
+        UserError, match=r"ann and bob must have features of one shape and kind, got \(4,\).* and \(3,\)"
+    ):
         load(str(tmp_path))
     saved(tmp_path / "bob.npz", x=X, y=Y / 2)
-    with pytest.raises(Refused, match="ann and bob must have labels of one shape and kind"):
+    with pytest.raises(UserError, match="ann and bob must have labels of one shape and kind"):
         load(str(tmp_path))
     saved(tmp_path / "bob.npz", x=X[:0], y=Y[:0])
-    with pytest.raises(Refused, match=r"bob.npz.*at least one example"):
+    with pytest.raises(UserError, match=r"bob.npz.*at least one example"):
         load(str(tmp_path))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedcm.data import cifar, cifar_official, data_folder, load
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 
 def test_the_official_folder_in_the_data_folder_is_prepared_by_loading(tiny10, tmp_path):
@@ -37,7 +37,7 @@ def test_the_official_archive_in_the_data_folder_is_prepared_by_loading(tiny100,
 
 
 def test_without_files_it_says_which_command_to_run(tmp_path):
-    with pytest.raises(Refused, match="run `fedcm data prepare cifar100`"):
+    with pytest.raises(UserError, match="run `fedcm data prepare cifar100`"):
         load("cifar100", tmp_path)
 
 
@@ -46,10 +46,10 @@ def test_prepared_files_that_changed_are_refused(tiny10, tmp_path):
     cifar.write(tiny10.parts, folder, cifar.KNOWN["cifar10"])
     labels = np.load(folder / "train_labels.npy")
     np.save(folder / "train_labels.npy", labels[::-1])
-    with pytest.raises(Refused, match="train labels must be the published ones"):
+    with pytest.raises(UserError, match="train labels must be the published ones"):
         load("cifar10", tmp_path / "data")
     (folder / "train_labels.npy").write_bytes((folder / "train_labels.npy").read_bytes()[:20])
-    with pytest.raises(Refused, match=r"cannot be read.*prepare cifar10"):
+    with pytest.raises(UserError, match=r"cannot be read.*prepare cifar10"):
         load("cifar10", tmp_path / "data")
 
 
@@ -62,7 +62,7 @@ def test_writing_into_the_loaded_images_does_not_change_the_files(tiny10, tmp_pa
 def test_a_pickle_is_not_read_when_its_md5_is_not_the_published_one(tiny10, trap):
     content, witness = trap
     (tiny10.folder / "data_batch_2").write_bytes(content)
-    with pytest.raises(Refused, match="data_batch_2 must have the md5"):
+    with pytest.raises(UserError, match="data_batch_2 must have the md5"):
         cifar_official.read(tiny10.folder, cifar.KNOWN["cifar10"].official)
     assert not witness.exists()
 
@@ -71,7 +71,7 @@ def test_a_pickle_runs_no_code_even_when_its_md5_matches(tiny10, trap):
     content, witness = trap
     (tiny10.folder / "test_batch").write_bytes(content)
     official = replace(cifar.KNOWN["cifar10"].official, test={"test_batch": md5(content).hexdigest()})
-    with pytest.raises(Refused, match="must hold arrays only"):
+    with pytest.raises(UserError, match="must hold arrays only"):
         cifar_official.read(tiny10.folder, official)
     assert not witness.exists()
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedcm.data import download as downloading
 from fedcm.data.download import download
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 CONTENT = bytes(range(256)) * 4000
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -122,21 +122,21 @@ def test_a_part_of_another_file_is_thrown_away_and_the_file_fetched_from_the_sta
 
 def test_a_wrong_checksum_is_tried_once_more_then_refused_and_nothing_is_left(server, target):
     server.content = b"another file"
-    with pytest.raises(Refused, match=f"must have the md5 {MD5}, got another file twice"):
+    with pytest.raises(UserError, match=f"must have the md5 {MD5}, got another file twice"):
         download(server.url, target, md5=MD5)
     assert server.asked == [None, None]
     assert list(target.parent.iterdir()) == []
 
 
 def test_a_missing_page_is_refused_with_the_servers_answer(server, target):
-    with pytest.raises(Refused, match="the server answers 404 Not Found"):
+    with pytest.raises(UserError, match="the server answers 404 Not Found"):
         download(server.url.replace("file", "nothing"), target, md5=MD5)
     assert not target.exists()
 
 
 def test_a_connection_cut_again_and_again_is_refused_and_what_came_is_kept(server, target):
     server.cuts = [1000] * 20
-    with pytest.raises(Refused, match="cut with 1,019,000 bytes to go; run it again to go on"):
+    with pytest.raises(UserError, match="cut with 1,019,000 bytes to go; run it again to go on"):
         download(server.url, target, md5=MD5)
     assert target.with_name("file.bin.part").read_bytes() == CONTENT[:5000]
     server.cuts = []
@@ -148,14 +148,14 @@ def test_no_server_is_refused(server, target):
     url = server.url
     server.shutdown()
     server.server_close()
-    with pytest.raises(Refused, match="cannot be downloaded: Connection refused"):
+    with pytest.raises(UserError, match="cannot be downloaded: Connection refused"):
         download(url, target, md5=MD5)
 
 
 def test_a_silent_server_is_given_up(server, target, monkeypatch):
     monkeypatch.setattr(downloading, "_TIMEOUT", 0.1)
     monkeypatch.setattr(Answer, "do_GET", lambda answer: threading.Event().wait(0.5))
-    with pytest.raises(Refused, match="timed out"):
+    with pytest.raises(UserError, match="timed out"):
         download(server.url, target, md5=MD5)
 
 

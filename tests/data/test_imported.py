@@ -10,7 +10,7 @@ from torch.utils.data import IterableDataset, TensorDataset
 
 from fedcm.data import Dataset, Examples, load
 from fedcm.data.imported import as_examples, from_clients, from_given
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 X, Y = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 2
 
@@ -44,11 +44,11 @@ def test_a_function_in_the_current_folder_gives_the_data(tmp_path: Path, monkeyp
     assert data.client_names == ("0", "1")
     assert data.owners is not None
     assert data.owners.tolist() == [0, 0, 1]
-    with pytest.raises(Refused, match=r"my_wards:broken\(\) must give data, got RuntimeError: no disk"):
+    with pytest.raises(UserError, match=r"my_wards:broken\(\) must give data, got RuntimeError: no disk"):
         load("my_wards:broken")
-    with pytest.raises(Refused, match="must be a function"):
+    with pytest.raises(UserError, match="must be a function"):
         load("my_wards:number")
-    with pytest.raises(Refused, match="did you mean 'load'"):
+    with pytest.raises(UserError, match="did you mean 'load'"):
         load("my_wards:lod")
 
 
@@ -129,10 +129,10 @@ def test_tensors_on_a_graph_and_in_half_precision_are_taken():
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(given, told):
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(UserError, match=told):
         from_given(given, name="mine")
 
 
 def test_clients_must_have_a_name_each():
-    with pytest.raises(Refused, match="one name of its own"):
+    with pytest.raises(UserError, match="one name of its own"):
         from_clients([(X, Y), (X, Y)], names=["ann", "ann"])

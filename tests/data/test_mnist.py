@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedcm.data import load
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 
 @pytest.mark.parametrize("folder", ["mnist", "MNIST/raw"])
@@ -41,16 +41,16 @@ def test_a_truncated_a_long_or_another_file_is_refused(tiny_mnist, tmp_path):
         (whole[:-1] + bytes([whole[-1] ^ 1]), "it is another file"),
     ):
         file.write_bytes(content)
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(UserError, match=words):
             load("mnist", tmp_path)
     file.unlink()
     (place / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(whole)[:-20])
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot be read"):
         load("mnist", tmp_path)
 
 
 def test_without_files_it_says_which_command_to_run(tmp_path):
-    with pytest.raises(Refused, match="run `fedcm data prepare fashion-mnist`"):
+    with pytest.raises(UserError, match="run `fedcm data prepare fashion-mnist`"):
         load("fashion-mnist", tmp_path)
 
 

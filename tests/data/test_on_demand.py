@@ -17,7 +17,7 @@ import fedcm as library
 from fedcm.data import ClientsOnDemand, Examples, Normalisation, find, load
 from fedcm.data.imported import from_clients
 from fedcm.data.on_demand import MadeData
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 POPULATION = 10**6
 SOURCE = """
@@ -108,7 +108,7 @@ def test_bytes_are_normalised_as_given() -> None:
     data = MadeData(crowd(client=bytes_of, size=2, normalisation=Normalisation((0.5,) * 3, (0.25,) * 3)))
     assert data.input_shape == (3, 5, 5)
     torch.testing.assert_close(data.client(255).features, torch.full((2, 3, 5, 5), 2.0))
-    with pytest.raises(Refused, match="bytes need a normalisation"):
+    with pytest.raises(UserError, match="bytes need a normalisation"):
         MadeData(crowd(client=bytes_of, size=2))
 
 
@@ -132,13 +132,13 @@ def test_bytes_are_normalised_as_given() -> None:
     ],
 )
 def test_what_cannot_work_is_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(UserError, match=said):
         MadeData(crowd(**changes))
 
 
 def test_a_client_unlike_the_first_is_refused_when_it_is_made() -> None:
     data = MadeData(crowd(client=lambda number: (np.zeros((3, 6 + number), np.float32), np.zeros(3, int)), size=3))
-    with pytest.raises(Refused, match="client 0 and client 2 must have features of one shape"):
+    with pytest.raises(UserError, match="client 0 and client 2 must have features of one shape"):
         data.client(2)
 
 
@@ -154,7 +154,7 @@ def test_another_split_than_their_own_is_refused(fedcm: Callable[..., Answer], s
 
 def test_a_source_of_clients_on_demand_is_found_but_is_no_whole(source: str) -> None:
     assert isinstance(find(source), ClientsOnDemand)
-    with pytest.raises(Refused, match="as a whole"):
+    with pytest.raises(UserError, match="as a whole"):
         load(source)
 
 
@@ -178,7 +178,7 @@ def test_a_resume_with_another_version_of_the_data_is_refused(source: str, tmp_p
     (tmp_path / f"{module}.py").write_text(SOURCE.replace("VERSION", "version='2',"))
     with contextlib.suppress(KeyError):
         del sys.modules[module]
-    with pytest.raises(Refused, match="'clients' has another checksum"):
+    with pytest.raises(UserError, match="'clients' has another checksum"):
         go_on(stopped)
 
 

@@ -15,7 +15,7 @@ from fedcm.data.partition import (
     by_owner,
     label_counts,
 )
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 
 def labels_of(examples: int, classes: int) -> np.ndarray:
@@ -107,11 +107,11 @@ def test_a_natural_split_follows_the_owners() -> None:
 
 
 def test_data_without_a_natural_split_are_refused_one() -> None:
-    with pytest.raises(Refused, match="natural"):
+    with pytest.raises(UserError, match="natural"):
         Natural().parts(labels_of(10, 2), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("split", [IID(11), Dirichlet(11), DirichletByLabel(6, least=2), Shards(6, 2)])
 def test_more_clients_than_examples_are_refused(split: Split) -> None:
-    with pytest.raises(Refused, match="need at least"):
+    with pytest.raises(UserError, match="need at least"):
         split.parts(labels_of(10, 2), np.random.default_rng(0))

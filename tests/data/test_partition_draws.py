@@ -22,7 +22,7 @@ from fedcm.data.partition import (
     _draw_classes,
     label_counts,
 )
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 DRAWS = 3000
 
@@ -203,7 +203,7 @@ def test_exactly_enough_examples_are_enough_and_one_fewer_is_refused(split: Spli
     labels = np.arange(needed) % 2
     assert sum(len(part) for part in split.parts(labels, np.random.default_rng(0))) == needed
     words = rf"{split.clients} clients need at least {needed} training examples, and there are {needed - 1}"  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(UserError, match=words):
         split.parts(labels[1:], np.random.default_rng(0))
 
 

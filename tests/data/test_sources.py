@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedcm.data import SOURCES, data_folder, load
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 
 def test_digits_are_divided_the_same_way_every_time_each_class_in_its_proportion():
@@ -34,7 +34,7 @@ def test_digits_are_bytes_of_17_greys_and_normalise_to_mean_0_and_deviation_1():
 
 
 def test_an_unknown_source_is_refused_with_the_nearest_name():
-    with pytest.raises(Refused, match="got 'cifar11'; did you mean 'cifar1"):
+    with pytest.raises(UserError, match="got 'cifar11'; did you mean 'cifar1"):
         load("cifar11")
     assert set(SOURCES) == {"digits", "cifar10", "cifar100", "mnist", "fashion-mnist"}
 

@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 
 from fedcm.federation.plan import Plan, read_plan
-from fedcm.federation.provisioning import create
+from fedcm.federation.provision.provisioning import create
 
 PLAN = {
     "name": "hospitals",

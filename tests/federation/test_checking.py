@@ -17,11 +17,11 @@ import tomli_w
 from made_kits import DAY, NOW, Root, free_port, make_kit, write_key
 from scenes import Answer, small_experiment
 
-from fedcm.federation import checking, reaching
-from fedcm.federation.checking import checked
-from fedcm.federation.finding import Finding
+from fedcm.errors import UserError
+from fedcm.federation.check import checking, reaching
+from fedcm.federation.check.checking import checked
+from fedcm.federation.check.finding import Finding
 from fedcm.federation.kit import Kit
-from fedcm.refusal import Refused
 
 Fedcm = Callable[..., Answer]
 
@@ -214,7 +214,7 @@ def test_a_name_that_nobody_knows(site: Kit, monkeypatch: pytest.MonkeyPatch) ->
     def unknown(*_: object, **__: object) -> list[Any]:
         raise socket.gaierror(-2, "Name or service not known")
 
-    monkeypatch.setattr("fedcm.federation.reaching.socket.getaddrinfo", unknown)
+    monkeypatch.setattr("fedcm.federation.check.reaching.socket.getaddrinfo", unknown)
     findings = found(site)
     assert failures(findings) == {"server's name"}
     assert "localhost is not known here (Name or service not known)" in findings["server's name"].told
@@ -309,7 +309,7 @@ def test_the_servers_test_data(server: Kit) -> None:
 def test_a_disk_that_is_nearly_full(site: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     for free, state in ((10**8, "failed"), (3 * 10**9, "warning"), (10**11, "good")):
         usage = type("Usage", (), {"free": free})
-        monkeypatch.setattr("fedcm.federation.checking.shutil.disk_usage", lambda _, usage=usage: usage)
+        monkeypatch.setattr("fedcm.federation.check.checking.shutil.disk_usage", lambda _, usage=usage: usage)
         assert found(site)["disk"].state == state
 
 
@@ -331,5 +331,5 @@ def test_the_command_tells_by_its_exit_code(fedcm: Fedcm, site: Kit, server: Kit
 
 
 def test_a_folder_that_is_no_kit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="a kit must hold startup/"):
+    with pytest.raises(UserError, match="a kit must hold startup/"):
         list(checked(tmp_path))

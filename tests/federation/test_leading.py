@@ -11,11 +11,10 @@ import torch
 from safetensors.torch import load_file
 from sites_here import SITES, Here, experiment, federated, kits
 
-from fedcm.executors.executor import Stopped
-from fedcm.federation.leading import Begun, lead
-from fedcm.refusal import Refused
-from fedcm.running import drive
-from fedcm.starting import begin
+from fedcm.errors import Stopped, UserError
+from fedcm.federation.server.leading import Begun, lead
+from fedcm.runs.running import drive
+from fedcm.runs.starting import begin
 
 
 def led(channel: Here, chosen: Any, lines: list[str] | None = None, go_on: bool = False, name: str = "r") -> Path:
@@ -226,7 +225,9 @@ def test_a_run_needs_the_quorum_to_begin_and_says_who_refused(tmp_path: Path) ->
         (folder / site / "site.toml").write_text(
             f'[data]\nsource = "../dealt/{site}.npz"\n[limits]\nexperiments = ["x"]\n'
         )
-    with pytest.raises(Refused, match=r"1 described their data \(.*a: it refused: this site allows the experiments x"):
+    with pytest.raises(
+        UserError, match=r"1 described their data \(.*a: it refused: this site allows the experiments x"
+    ):
         led(Here(folder, federated(chosen)), chosen)
     assert not (folder / "server" / "runs" / "r").exists()
 
@@ -235,7 +236,7 @@ def test_a_run_of_that_name_is_not_begun_twice(tmp_path: Path) -> None:
     chosen = experiment(rounds=1)
     channel = Here(kits(chosen, tmp_path), federated(chosen))
     led(channel, chosen)
-    with pytest.raises(Refused, match="is there already"):
+    with pytest.raises(UserError, match="is there already"):
         led(channel, chosen)
 
 
@@ -257,7 +258,7 @@ def test_a_run_goes_on_for_whoever_began_it_alone(tmp_path: Path) -> None:
     led(channel, chosen)
     had: list[str] = []
     stranger = Begun(tmp_path / "server", "r", "somebody@example.org", go_on=True)
-    with pytest.raises(Refused, match="who alone can go on"):
+    with pytest.raises(UserError, match="who alone can go on"):
         next(lead(stranger, federated(chosen), channel, print, lambda: False, lambda: had.append("it")))
     assert not had, "what is not this admin's must not be published by its job"
 
@@ -276,7 +277,7 @@ def test_a_run_goes_on_as_it_began_or_not_at_all(change: dict[str, Any], tmp_pat
     chosen = experiment(rounds=2)
     channel = Here(kits(chosen, tmp_path), federated(chosen))
     led(channel, chosen)
-    with pytest.raises(Refused, match="must go on with the experiment and the sites that it began with"):
+    with pytest.raises(UserError, match="must go on with the experiment and the sites that it began with"):
         led(channel, experiment(rounds=2, **change), go_on=True)
     run = led(channel, experiment(rounds=2, federation={"deadline": 5, "quorum": 0.1}), go_on=True)
     assert len(metrics(run)) == 2, "how long to wait for whom may change"
@@ -289,7 +290,7 @@ def test_other_sites_than_it_began_with_are_refused(tmp_path: Path) -> None:
     fewer = federated(chosen)
     fewer = fewer.model_copy(update={"federation": fewer.federation.model_copy(update={"sites": ["a", "b"]})})
     begun = Begun(tmp_path / "server", "r", "lead@example.org", go_on=True)
-    with pytest.raises(Refused, match="the sites that it began with"):
+    with pytest.raises(UserError, match="the sites that it began with"):
         next(lead(begun, fewer, channel, print, lambda: False, lambda: None))
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedcm.experiment import Link
+from fedcm.config.experiment import Link
+from fedcm.federation.compression import packed, unpacked, wire_type
 from fedcm.federation.frames import receive, send
-from fedcm.federation.links import packed, unpacked, wire_type
 
 
 @pytest.mark.parametrize(

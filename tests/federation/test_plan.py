@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedcm.federation.invitation import Invitation, read_invitation
+from fedcm.errors import UserError
 from fedcm.federation.plan import plan_text, read_plan
-from fedcm.refusal import Refused
+from fedcm.federation.provision.invitation import Invitation, read_invitation
 
 
 def test_a_plan_names_every_party_with_its_role(plan_file: Callable[..., Path]) -> None:
@@ -76,7 +76,7 @@ SERVER = {"host": "fl.example.org", "port": 8002}
 )
 def test_a_plan_that_cannot_work_is_refused(plan_file: Callable[..., Path], changes: dict[str, Any], said: str) -> None:
     path = plan_file(**changes)
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(UserError) as refusal:
         read_plan(path)
     assert said in str(refusal.value)
     assert str(path) in str(refusal.value)
@@ -85,23 +85,23 @@ def test_a_plan_that_cannot_work_is_refused(plan_file: Callable[..., Path], chan
 @pytest.mark.parametrize("text", ["name = ", "\x00", "name = 1\nname = 2"])
 def test_a_plan_that_is_not_toml_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "PLAN.toml").write_text(text)
-    with pytest.raises(Refused, match="is not valid TOML"):
+    with pytest.raises(UserError, match="is not valid TOML"):
         read_plan(tmp_path / "PLAN.toml")
 
 
 def test_a_plan_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="there is no plan"):
+    with pytest.raises(UserError, match="there is no plan"):
         read_plan(tmp_path / "PLAN.toml")
-    with pytest.raises(Refused, match="is a folder"):
+    with pytest.raises(UserError, match="is a folder"):
         read_plan(tmp_path)
 
 
 def test_a_name_that_the_plan_does_not_have_is_answered_with_the_nearest(plan_file: Callable[..., Path]) -> None:
-    with pytest.raises(Refused, match="has no site 'berln'; did you mean 'berlin'"):
+    with pytest.raises(UserError, match="has no site 'berln'; did you mean 'berlin'"):
         read_plan(plan_file()).party("site", "berln")
 
 
 @pytest.mark.parametrize("root", [None, "", "SHA256:0A", "MD5:" + ":".join(["0A"] * 32), 7])
 def test_an_invitation_without_a_whole_fingerprint_is_refused(plan_file: Callable[..., Path], root: Any) -> None:
-    with pytest.raises(Refused, match="root_fingerprint must be SHA256"):
+    with pytest.raises(UserError, match="root_fingerprint must be SHA256"):
         read_invitation(plan_file(root_fingerprint=root))

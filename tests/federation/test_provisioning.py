@@ -20,19 +20,19 @@ from nvflare.lighter.utils import verify_cert_chain
 from nvflare.security.security import COMMAND_CATEGORIES, FLAuthorizer
 from scenes import Answer
 
-from fedcm.federation.authority import Authority
+from fedcm.errors import UserError
 from fedcm.federation.certificate import read_certificate
-from fedcm.federation.certificate_tool import run_tool
-from fedcm.federation.invitation import read_invitation
-from fedcm.federation.job_content import ConfigurationAlone
 from fedcm.federation.kit import read_kit
-from fedcm.federation.membership import ask, ask_again, join
 from fedcm.federation.plan import Plan, plan_text
-from fedcm.federation.policy import ROLES
-from fedcm.federation.provisioning import create, renew
-from fedcm.federation.request import read_request, refuse_unplanned
+from fedcm.federation.provision.authority import Authority
+from fedcm.federation.provision.certificate_tool import run_tool
+from fedcm.federation.provision.invitation import read_invitation
+from fedcm.federation.provision.membership import ask, ask_again, join
+from fedcm.federation.provision.policy import ROLES
+from fedcm.federation.provision.provisioning import create, renew
+from fedcm.federation.provision.request import read_request, refuse_unplanned
+from fedcm.federation.server.job_content import ConfigurationAlone
 from fedcm.federation.site_settings import load_settings
-from fedcm.refusal import Refused
 
 KITS = ("server", "sites/berlin", "sites/paris", "admins/lead@example.org")
 LOCAL = {"resources.json", "authorization.json", "authorization.json.default", "log_config.json"}
@@ -116,7 +116,7 @@ def test_the_servers_certificate_is_good_for_all_its_names(federation: Path) -> 
 
 def test_a_federations_folder_is_never_written_over(federation: Path, plan: Plan) -> None:
     before = (federation / "authority/rootCA.key").read_bytes()
-    with pytest.raises(Refused, match=r"keys are never written over.*fedcm federation renew"):
+    with pytest.raises(UserError, match=r"keys are never written over.*fedcm federation renew"):
         create(plan, federation)
     assert (federation / "authority/rootCA.key").read_bytes() == before
 
@@ -153,8 +153,8 @@ def test_a_readme_has_the_commands_of_its_party_and_the_certificates_end(
 @pytest.mark.parametrize(
     ("place", "allowed"),
     [
-        ("server", "fedcm.federation.controller.FederatedTraining"),
-        ("sites/berlin", "fedcm.federation.site_executor.SiteExecutor"),
+        ("server", "fedcm.federation.server.controller.FederatedTraining"),
+        ("sites/berlin", "fedcm.federation.site.site_executor.SiteExecutor"),
     ],
 )
 def test_a_job_may_name_our_class_and_no_other(federation: Path, place: str, allowed: str) -> None:
@@ -163,7 +163,7 @@ def test_a_job_may_name_our_class_and_no_other(federation: Path, place: str, all
     workspace = Workspace(str(federation / place), "berlin")
     engine = ComponentPathAuthorizer()
     engine.authorize_component_config({"path": allowed}, workspace=workspace)
-    for other in ("nvflare.app_common.workflows.fedavg.FedAvg", "os.system", f"{allowed}Other", "fedcm.cli.main"):
+    for other in ("nvflare.app_common.workflows.fedavg.FedAvg", "os.system", f"{allowed}Other", "fedcm.cli.main.main"):
         with pytest.raises(UnsafeComponentError, match="not in allow_list"):
             engine.authorize_component_config({"path": other}, workspace=workspace)
 
@@ -314,12 +314,12 @@ def test_a_request_holds_no_key_and_the_key_stays_in_the_kit(asking: Path) -> No
 
 
 def test_a_kit_that_waits_for_its_answer_is_none_yet(asking: Path) -> None:
-    with pytest.raises(Refused, match="waits for the organiser's answer"):
+    with pytest.raises(UserError, match="waits for the organiser's answer"):
         read_kit(asking)
 
 
 def test_a_kit_asks_once_at_a_time(asking: Path, authority: Authority) -> None:
-    with pytest.raises(Refused, match="has asked already"):
+    with pytest.raises(UserError, match="has asked already"):
         ask(asking, authority.plan.party("site", "berlin"), authority.invitation)
 
 
@@ -373,7 +373,7 @@ def test_a_request_that_the_plan_does_not_foresee_is_not_signed(
 ) -> None:
     request = read_request(altered(asking / "berlin.request.zip", tmp_path / "berlin.request.zip", **changes))
     for refuse in (refuse_unplanned, None):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(UserError) as refusal:
             refuse(request, authority.plan) if refuse else authority.sign(request, tmp_path / "signed.zip", 10)
         assert said in str(refusal.value)
     assert not (tmp_path / "signed.zip").exists()
@@ -385,7 +385,7 @@ def test_a_request_in_somebody_elses_name_is_refused_by_the_tool(
     """The plan has paris, but the signing request inside was made for berlin."""
     request = read_request(altered(asking / "berlin.request.zip", tmp_path / "paris.request.zip", name="paris"))
     with pytest.raises(
-        Refused, match=r"the engine's certificate tool \(cert approve\) refused: .*site.yaml field 'name'"
+        UserError, match=r"the engine's certificate tool \(cert approve\) refused: .*site.yaml field 'name'"
     ):
         authority.sign(request, tmp_path / "signed.zip", 10)
     assert not (tmp_path / "signed.zip").exists()
@@ -413,13 +413,13 @@ def archive(**content: bytes) -> bytes:
 )
 def test_what_is_no_request_and_no_answer_is_refused(tmp_path: Path, joined: Path, content: bytes) -> None:
     (tmp_path / "some.zip").write_bytes(content)
-    with pytest.raises(Refused, match="must be a request that"):
+    with pytest.raises(UserError, match="must be a request that"):
         read_request(tmp_path / "some.zip")
     kit = tmp_path / "kit"
     (kit / "request").mkdir(parents=True)
     (kit / "request/request.json").write_text('{"request_id": "1", "name": "berlin", "kind": "site"}')
     shutil.copy(joined / "invitation.toml", kit)
-    with pytest.raises(Refused, match="must be an answer that"):
+    with pytest.raises(UserError, match="must be an answer that"):
         join(tmp_path / "some.zip", kit)
 
 
@@ -428,7 +428,7 @@ def test_an_answer_of_another_authority_is_refused(answered: tuple[Path, Path], 
     invitation = (kit / "invitation.toml").read_text()
     root = read_invitation(kit / "invitation.toml").root
     (kit / "invitation.toml").write_text(invitation.replace(root, "SHA256:" + ":".join(["0A"] * 32)))
-    with pytest.raises(Refused, match=f"must be the invitation's, SHA256:0A:.*, and is {root}"):
+    with pytest.raises(UserError, match=f"must be the invitation's, SHA256:0A:.*, and is {root}"):
         join(answered[1], kit)
     assert not (kit / "startup").exists()
     assert (kit / "request/berlin.key").exists()
@@ -438,12 +438,12 @@ def test_an_answer_to_another_request_is_refused(answered: tuple[Path, Path], tm
     kit = shutil.copytree(answered[0], tmp_path / "kit")
     told = json.loads((kit / "request/request.json").read_text())
     (kit / "request/request.json").write_text(json.dumps(told | {"request_id": "0" * 32}))
-    with pytest.raises(Refused, match="must be the answer to this kit's request"):
+    with pytest.raises(UserError, match="must be the answer to this kit's request"):
         join(answered[1], kit)
 
 
 def test_a_folder_that_has_not_asked_cannot_join(answered: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="must be a kit that has asked"):
+    with pytest.raises(UserError, match="must be a kit that has asked"):
         join(answered[1], tmp_path)
 
 
@@ -501,12 +501,12 @@ def test_the_organiser_renews_the_kits_of_the_folder_and_adds_a_site(federation:
 
 
 def test_renewal_of_somebody_unknown_is_refused(federation: Path) -> None:
-    with pytest.raises(Refused, match="has no 'pari'; did you mean 'paris'"):
+    with pytest.raises(UserError, match="has no 'pari'; did you mean 'paris'"):
         renew(federation, only=["pari"])
 
 
 def test_a_newer_invitation_of_another_authority_is_refused(joined: Path, federation: Path) -> None:
-    with pytest.raises(Refused, match="must be of the root certificate"):
+    with pytest.raises(UserError, match="must be of the root certificate"):
         ask_again(joined, federation / "invitation.toml")
     assert not (joined / "request").exists()
 
@@ -516,21 +516,21 @@ def test_a_newer_invitation_of_another_authority_is_refused(joined: Path, federa
 
 @pytest.mark.parametrize("folder", [".", "authority", "sites"])
 def test_a_folder_that_is_no_kit_is_refused(federation: Path, folder: str) -> None:
-    with pytest.raises(Refused, match="is a whole federation" if folder == "." else "a kit must hold startup/"):
+    with pytest.raises(UserError, match="is a whole federation" if folder == "." else "a kit must hold startup/"):
         read_kit(federation / folder)
-    with pytest.raises(Refused, match="there is no kit"):
+    with pytest.raises(UserError, match="there is no kit"):
         read_kit(federation / "nowhere")
 
 
 def test_a_damaged_kit_is_refused(federation: Path, tmp_path: Path) -> None:
     kit = shutil.copytree(federation / "sites/berlin", tmp_path / "kit")
     (kit / "startup/fed_client.json").write_text('{"servers": []}')
-    with pytest.raises(Refused, match=r"fed_client.json' must be as the federation's tool wrote it"):
+    with pytest.raises(UserError, match=r"fed_client.json' must be as the federation's tool wrote it"):
         read_kit(kit)
 
 
 def test_what_the_tool_refuses_is_told_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"the engine's certificate tool \(cert init\) refused: ") as refusal:
+    with pytest.raises(UserError, match=r"the engine's certificate tool \(cert init\) refused: ") as refusal:
         run_tool("cert", "init", "--profile", tmp_path / "none.yml", "-o", tmp_path / "ca", home=tmp_path)
     assert "\n" not in str(refusal.value)
     assert "Traceback" not in str(refusal.value)

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from made_kits import Root, make_kit
 
+from fedcm.errors import UserError
 from fedcm.federation import readiness
-from fedcm.federation.engine_log import EngineLog
 from fedcm.federation.kit import Kit
-from fedcm.federation.serving import Supervision, engine_command, serve
-from fedcm.federation.unit import unit_text
-from fedcm.refusal import Refused
+from fedcm.federation.serve.engine_log import EngineLog
+from fedcm.federation.serve.serving import Supervision, engine_command, serve
+from fedcm.federation.serve.unit import unit_text
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found through Linux")
 
@@ -42,15 +42,15 @@ import sys
 from pathlib import Path
 from fedcm.federation.kit import read_kit
 from fedcm.federation.readiness import only_one
-from fedcm.federation.serving import Patience, Supervision
-from fedcm.progress import say
-from fedcm.refusal import Refused
+from fedcm.federation.serve.serving import Patience, Supervision
+from fedcm.runs.progress import say
+from fedcm.errors import UserError
 kit, grace, healthy = read_kit(Path(sys.argv[1])), int(sys.argv[2]), float(sys.argv[3])
 patience = Patience(delays=(0.01, 0.02, 0.03), healthy=healthy, grace=grace)
 try:
     with only_one(kit.path) as lock:
         sys.exit(Supervision(kit, ["sh", str(kit.path / "engine.sh")], say, patience, lock).run())
-except Refused as refusal:
+except UserError as refusal:
     print(refusal, file=sys.stderr)
     sys.exit(2)
 """
@@ -200,7 +200,7 @@ def test_ctrl_c_reaches_the_command_alone(start: Start) -> None:
 def test_a_keeper_leaves_nothing_and_tells_how_the_engine_ended(kit: Kit) -> None:
     then = f"until [ -s {HERE}/job.pid ] && [ -s {HERE}/training.pid ]; do sleep 0.02; done; kill -9 $$"
     (kit.path / "engine.sh").write_text(ENGINE.format(kit=kit.path, first="", then=then))
-    words = [sys.executable, "-m", "fedcm.federation.keeper", "5", "sh", str(kit.path / "engine.sh")]
+    words = [sys.executable, "-m", "fedcm.federation.serve.keeper", "5", "sh", str(kit.path / "engine.sh")]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as keeper:
         assert keeper.wait() == 128 + signal.SIGKILL
     assert alive([int((kit.path / f"{who}.pid").read_text()) for who in ("engine", "job", "training")]) == []
@@ -287,7 +287,7 @@ def test_a_kit_is_served_once(start: Start, kit: Kit, monkeypatch: pytest.Monkey
     served.all()
     monkeypatch.setattr(readiness, "_WAIT_FOR_LAST", 0.0)
     assert readiness.is_served(kit.path)
-    with pytest.raises(Refused, match="is being served by another process"):
+    with pytest.raises(UserError, match="is being served by another process"):
         serve(kit.path, "site", print)
     served.process.terminate()
     served.ended()
@@ -296,12 +296,12 @@ def test_a_kit_is_served_once(start: Start, kit: Kit, monkeypatch: pytest.Monkey
 
 @pytest.mark.usefixtures("never")
 def test_a_kit_of_another_kind_is_refused_with_the_command_for_it(kit: Kit, tmp_path: Path, root: Root) -> None:
-    with pytest.raises(Refused, match=r"given a server's kit.* is a site's; start it with `fedcm federation site"):
+    with pytest.raises(UserError, match=r"given a server's kit.* is a site's; start it with `fedcm federation site"):
         serve(kit.path, "server", print)
     admin = make_kit(tmp_path / "admin", "admin", root, 8003)
-    with pytest.raises(Refused, match=r"is an admin's$"):
+    with pytest.raises(UserError, match=r"is an admin's$"):
         serve(admin.path, "site", print)
-    with pytest.raises(Refused, match="there is no kit"):
+    with pytest.raises(UserError, match="there is no kit"):
         serve(tmp_path / "none", "site", print)
 
 
@@ -309,7 +309,7 @@ def test_a_kit_of_another_kind_is_refused_with_the_command_for_it(kit: Kit, tmp_
 @pytest.mark.parametrize("file", ["client.crt", "client.key", "rootCA.pem"])
 def test_a_kit_without_its_papers_is_refused(kit: Kit, file: str) -> None:
     (kit.path / "startup" / file).unlink()
-    with pytest.raises(Refused, match=f"must hold its .*{file}"):
+    with pytest.raises(UserError, match=f"must hold its .*{file}"):
         serve(kit.path, "site", print)
 
 
@@ -318,21 +318,21 @@ def test_a_port_that_somebody_else_listens_at_is_refused(tmp_path: Path, root: R
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as other:
         port = other.getsockname()[1]
         server = make_kit(tmp_path / "server", "server", root, port)
-        with pytest.raises(Refused, match=f"ports for itself, and at {port} another process listens"):
+        with pytest.raises(UserError, match=f"ports for itself, and at {port} another process listens"):
             serve(server.path, "server", print)
 
 
 @pytest.mark.usefixtures("never")
 def test_without_the_extra_packages_it_says_how_to_install_them(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "find_spec", lambda name: None)
-    with pytest.raises(Refused, match=r"pip install 'fedcm\[federation\]'"):
+    with pytest.raises(UserError, match=r"pip install 'fedcm\[federation\]'"):
         serve(kit.path, "site", print)
 
 
 def test_the_engine_is_started_in_its_own_words(kit: Kit, tmp_path: Path, root: Root) -> None:
     site, server = engine_command(kit), engine_command(make_kit(tmp_path / "server", "server", root, 8002))
     told = ["--set", "secure_train=true", "uid=berlin", "org=charite", "config_folder="]
-    assert site[3:] == ["fedcm.federation.engine_site", "-m", str(kit.path), "-s", "fed_client.json", *told]
+    assert site[3:] == ["fedcm.federation.site.engine_site", "-m", str(kit.path), "-s", "fed_client.json", *told]
     assert server[3] == "nvflare.private.fed.app.server.server_train"
     assert server[6:] == ["-s", "fed_server.json", *told[:2], *told[3:]]
 
@@ -383,7 +383,7 @@ def test_the_log_of_a_site_tells_once_that_the_server_is_away_and_once_that_it_i
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("fedcm.federation.engine_log.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fedcm.federation.serve.engine_log.time.monotonic", lambda: now[0])
     log = EngineLog(kit)
 
     def told(message: str, logger: str = "conn_manager", level: str = "INFO") -> str | None:
@@ -405,7 +405,7 @@ def test_the_log_of_a_site_tells_once_that_the_server_is_away_and_once_that_it_i
 
 def test_the_same_error_is_told_again_only_after_a_while(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("fedcm.federation.engine_log.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fedcm.federation.serve.engine_log.time.monotonic", lambda: now[0])
     log, line = EngineLog(kit), LINE.format("Anything", "ERROR", "it broke")
     assert [log.told(line), log.told(line)] == ["error: it broke", None]
     now[0] = 100
@@ -427,9 +427,9 @@ def test_a_unit_hides_devices_from_a_server_alone(kit: Kit, tmp_path: Path, root
 
 
 def test_a_unit_is_for_those_who_serve(tmp_path: Path, root: Root, kit: Kit) -> None:
-    with pytest.raises(Refused, match="admins need no service"):
+    with pytest.raises(UserError, match="admins need no service"):
         unit_text(make_kit(tmp_path / "admin", "admin", root, 8003).path)
-    with pytest.raises(Refused, match="must be a user of this machine"):
+    with pytest.raises(UserError, match="must be a user of this machine"):
         unit_text(kit.path, "nobody-of-this-name")
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcm.algorithm import Nothing
+from fedcm.core.algorithm import Nothing
+from fedcm.errors import UserError
 from fedcm.federation.site_states import NEVER, SiteStates
-from fedcm.refusal import Refused
 
 
 class Kept(NamedTuple):
@@ -40,15 +40,15 @@ def test_the_state_that_counted_last_is_found_and_later_ones_are_dropped(tmp_pat
 
 
 def test_a_state_that_is_missing_or_damaged_is_refused_rather_than_made_up(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="what it kept after round 2"):
+    with pytest.raises(UserError, match="what it kept after round 2"):
         states(tmp_path).after(2)
     states(tmp_path).keep(2, kept(2.0))
     file = tmp_path / "state" / "round-000002.safetensors"
     file.write_bytes(file.read_bytes()[:-3])
-    with pytest.raises(Refused, match="cannot read it"):
+    with pytest.raises(UserError, match="cannot read it"):
         states(tmp_path).after(2)
     SiteStates(tmp_path / "state", Kept(torch.zeros(5))).keep(3, Kept(torch.zeros(5)))
-    with pytest.raises(Refused, match="other fields"):
+    with pytest.raises(UserError, match="other fields"):
         states(tmp_path).after(3)
 
 

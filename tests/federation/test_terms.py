@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcm.config.experiment import Federation
+from fedcm.config.schema import read_section
 from fedcm.data import load
-from fedcm.experiment import Federation
+from fedcm.errors import UserError
 from fedcm.federation.terms import Description, agree, described
-from fedcm.refusal import Refused
-from fedcm.settings import read_section
 
 
 def description(**changes: Any) -> Description:
@@ -65,7 +65,7 @@ def test_a_site_that_the_model_of_most_cannot_serve_is_left_out_by_name(other: d
     [[[]], [[1, 2]], [[0, 0, 0]], [[640, 10**9, 10**9]], [[640, 1000, 1]], [[640, 10, 10**6]], [[640, 1, 1]] * 2],
 )
 def test_sums_that_no_examples_can_have_are_refused(sums: list[list[int]]) -> None:
-    with pytest.raises(Refused, match="sums"):
+    with pytest.raises(UserError, match="sums"):
         description(kind="uint8", sums=sums)
 
 
@@ -73,5 +73,5 @@ def test_sums_that_no_examples_can_have_are_refused(sums: list[list[int]]) -> No
     "bad", [{"examples": 0}, {"examples": "many"}, {"shape": [-1]}, {"kind": "object"}, {"more": 1}, {"classes": 0}]
 )
 def test_a_description_that_is_none_is_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(UserError):
         description(**bad)

@@ -13,11 +13,11 @@ import psutil
 import pytest
 from sites_here import experiment, federated, kits
 
-from fedcm.experiment import to_toml
+from fedcm.config.experiment import to_toml
+from fedcm.errors import UserError
+from fedcm.federation.site.trainer import Site
+from fedcm.federation.site.training_process import Stopped, TrainingProcess
 from fedcm.federation.site_settings import load_settings, refuse_forbidden
-from fedcm.federation.trainer import Site
-from fedcm.federation.training_process import Stopped, TrainingProcess
-from fedcm.refusal import Refused
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_site_uses_no_more_examples_than_it_allows(site: tuple[Path, str]) -> 
 def test_a_site_with_too_few_examples_does_not_take_part(site: tuple[Path, str]) -> None:
     kit, text = site
     limited(kit, "min_examples = 100000")
-    with pytest.raises(Refused, match="at least 100000 examples"):
+    with pytest.raises(UserError, match="at least 100000 examples"):
         Site(kit, text, 0, 3)
 
 
@@ -52,11 +52,11 @@ def test_code_that_a_site_does_not_allow_is_not_even_imported(
     monkeypatch.syspath_prepend(tmp_path)
     table = tomllib.loads(text)
     table[what]["name"] = name
-    with pytest.raises(Refused, match=f"runs bundled code alone, got the {what} {name!r}"):
+    with pytest.raises(UserError, match=f"runs bundled code alone, got the {what} {name!r}"):
         refuse_forbidden(table, load_settings(kit).limits)
     old = f'name = "{tomllib.loads(text)[what]["name"]}"'
     head, table_text = text.split(f"[{what}]")
-    with pytest.raises(Refused, match="bundled code alone"):
+    with pytest.raises(UserError, match="bundled code alone"):
         Site(kit, f"{head}[{what}]{table_text.replace(old, f'name = {name!r}', 1)}", 0, 3)
     assert not (tmp_path / "ran").exists()
     limited(kit, f'code = ["{name}"]')
@@ -69,7 +69,7 @@ def test_a_runs_identity_cannot_lead_out_of_the_kit(run: str, site: tuple[Path, 
     own = Site(kit, text, 0, 3)
     terms = {"shape": [1, 8, 8], "kind": "float32", "classes": 10}
     vectors = {name: np.zeros(64 * 8 + 8 + 8 * 10 + 10, np.float32) for name in ("params", "momentum")}
-    with pytest.raises(Refused, match="identity must be hexadecimal"):
+    with pytest.raises(UserError, match="identity must be hexadecimal"):
         own.train(run, 0, -1, terms, vectors)
 
 

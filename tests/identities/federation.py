@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from fedcm.algorithm import Algorithm, LocalRun, Round, Vector
+from fedcm.core.algorithm import Algorithm, LocalRun, Round, Vector
 
 AnyAlgorithm = Algorithm[Any, Any, Any, Any]
 

@@ -14,8 +14,8 @@ import torch
 from federation import Federation, Past, Quadratic, optimum
 from torch import Tensor
 
-from fedcm.algorithm import Vector
 from fedcm.algorithms import FedAdam, FedCM, FedDyn, Scaffold
+from fedcm.core.algorithm import Vector
 
 LIMIT = {torch.float64: 1e-12, torch.float32: 400 * torch.finfo(torch.float32).eps}
 

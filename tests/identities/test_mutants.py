@@ -27,8 +27,8 @@ from identities import (
     check_z_descends,
 )
 
-from fedcm.algorithm import LocalRun, Round, Vector
 from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
+from fedcm.core.algorithm import LocalRun, Round, Vector
 
 Check = Callable[[Federation], None]
 

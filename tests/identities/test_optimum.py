@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from fedcm.algorithm import Algorithm
 from fedcm.algorithms import FedAvg, FedDyn, Scaffold
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.losses import squared_error
+from fedcm.core.participation import Everyone, FixedSize, Participation
+from fedcm.core.problem import Problem
+from fedcm.core.round_loop import Plan, training
+from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import LocalExecutor
-from fedcm.executors.runner import ClientRunner
-from fedcm.losses import squared_error
-from fedcm.problem import Problem
-from fedcm.sampling import Everyone, FixedSize, Participation
-from fedcm.schedule import Schedule
-from fedcm.training import Plan, training
 
 CLIENTS, EACH, SIZE = 4, 12, 3
 DRAW = torch.Generator().manual_seed(3)

@@ -18,17 +18,17 @@ import torch
 from reference import Shape, World
 from torch import Tensor, nn
 
-from fedcm.algorithm import Algorithm
 from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.participation import Independent
+from fedcm.core.problem import Problem
+from fedcm.core.round_loop import Plan, training
+from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import LocalExecutor
-from fedcm.executors.runner import ClientRunner
-from fedcm.problem import Problem
-from fedcm.sampling import Independent
-from fedcm.schedule import Schedule
-from fedcm.training import Plan, training
 
 LIMIT = 1e-13
 ROUNDS = 20

@@ -13,20 +13,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcm import problem as problem_module
-from fedcm import stacked as stacked_module
-from fedcm.algorithm import Algorithm
 from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
+from fedcm.core import problem as problem_module
+from fedcm.core import stacked as stacked_module
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.participation import Everyone
+from fedcm.core.problem import Problem
+from fedcm.core.round_loop import Plan, training
+from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import LocalExecutor
-from fedcm.executors.runner import ClientRunner
 from fedcm.models import build_model
-from fedcm.problem import Problem
-from fedcm.sampling import Everyone
-from fedcm.schedule import Schedule
-from fedcm.training import Plan, training
 
 CLIENTS, EACH, BATCH, EPOCHS, ROUNDS = 4, 24, 8, 2, 5
 STEPS = EPOCHS * EACH // BATCH
@@ -138,7 +138,7 @@ def test_the_server_sees_movements_far_below_a_parameters_rounding(
 
 def test_steps_below_a_parameters_rounding_unit_add_up() -> None:
     """Each of 1000 steps is a tenth of the unit: the client must have moved by 100 units, not by none."""
-    from fedcm.client import work
+    from fedcm.core.local_steps import work
 
     problem = Problem(torch.nn.Linear(1, 1, bias=False), lambda outputs, labels: outputs.mean())
     sent = FedAvg().broadcast(FedAvg().init_server(torch.tensor([1.0])))

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedcm.assembly import assemble
-from fedcm.experiment import load
+from fedcm.config.experiment import load
+from fedcm.errors import UserError
 from fedcm.models import build_model
-from fedcm.refusal import Refused
+from fedcm.runs.assembly import assemble
 
 
 def test_whatever_torchs_own_generator_did_before_and_it_stays_as_it_was() -> None:
@@ -53,7 +53,7 @@ def test_a_factory_of_the_users_own_gets_shape_classes_and_options(
         ("my_own_models:tyni", {}, "tiny"),
         ("builtins:dict", {}, "must return an nn.Module, got dict"),  # whose parameters Python does not tell
     ]:
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(UserError, match=said):
             build_model(name, (4,), 3, options, 0)
 
 
@@ -72,7 +72,7 @@ def test_a_factory_of_the_users_own_gets_shape_classes_and_options(
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_with_one_that_does(name: str, shape: tuple[int, ...], said: str) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(UserError, match=said):
         build_model(name, shape, 10, {}, 0)
 
 
@@ -88,7 +88,7 @@ def test_the_smallest_images_that_fit_are_taken(name: str, shape: tuple[int, ...
 @pytest.mark.parametrize("options", [{"width": 6, "groups": 4}, {"width": 4, "groups": 0}, {"width": 4, "groups": -2}])
 def test_groups_that_do_not_divide_the_width_are_refused(name: str, options: dict[str, int]) -> None:
     said = f"^width must be a multiple of groups, got width {options['width']} and groups {options['groups']}$"
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(UserError, match=said):
         build_model(name, (3, 32, 32), 10, options, 0)
 
 

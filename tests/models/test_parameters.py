@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedcm.core.problem import Problem
 from fedcm.models import MODELS, build_model
-from fedcm.problem import Problem
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
 RESIDUAL = {"resnet8": (1, 1, 1), "resnet18": (2, 2, 2, 2), "resnet18-imagenet-stem": (2, 2, 2, 2)}

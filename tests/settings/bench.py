@@ -16,9 +16,9 @@ import torch
 from reference import Batch
 from torch import Tensor
 
-from fedcm.experiment import load
-from fedcm.running import drive
-from fedcm.starting import Run, begin
+from fedcm.config.experiment import load
+from fedcm.runs.running import drive
+from fedcm.runs.starting import Run, begin
 
 SIZES = (3, 9, 4, 8, 16, 5)  # examples a client: with batches of 4, K_i = 1, 3, 1, 2, 4, 2
 FEATURES, CLASSES, TESTED = 6, 4, 60

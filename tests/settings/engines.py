@@ -9,7 +9,7 @@ from bench import CLOSE, Bench, Trained, assert_walked_as_written
 from schema import put
 from spying_model import SEEN
 
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 SPYING = {"name": "spying_model:Spying"}
 
@@ -78,7 +78,7 @@ def computes_on_the_device(bench: Bench, setting: str) -> None:
     assert {seen["device"] for seen in calls} == {"cpu"}
     assert trained.params.device.type == "cpu"
     if not torch.cuda.is_available():
-        with pytest.raises(Refused, match=r'engine\.device must be "cpu" here'):
+        with pytest.raises(UserError, match=r'engine\.device must be "cpu" here'):
             spied(bench, setting, "cuda")
     else:
         trained, calls = spied(bench, setting, "cuda")

@@ -7,8 +7,8 @@ from bench import CLASSES, Bench, Trained, assert_walked_as_written
 from literal import cross_entropy, logits
 from schema import put
 
-from fedcm.record import RunFolder
-from fedcm.report.condense import condensed
+from fedcm.reports.condense import condensed
+from fedcm.runs.folder import RunFolder
 
 
 def names_the_run(bench: Bench, setting: str) -> None:

@@ -10,10 +10,10 @@ import inspect
 from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
+from fedcm.config.experiment import SECTIONS, Experiment
+from fedcm.core.participation import PARTICIPATION
 from fedcm.data.partition import SPLITS
-from fedcm.experiment import SECTIONS, Experiment
 from fedcm.models import MODELS
-from fedcm.sampling import PARTICIPATION
 
 CHOICES: dict[str, dict[str, Any]] = {
     "split": dict(SPLITS),

@@ -15,12 +15,12 @@ from bench import APART, Bench
 from safetensors.torch import load_file
 from sites_here import SITES, Here, Spoil, experiment, kits
 
-from fedcm.executors.executor import Stopped
-from fedcm.experiment import Experiment, Link, load, resolved
-from fedcm.federation.channel import Answer, Deadline
+from fedcm.config.experiment import Experiment, Link, load, resolved
+from fedcm.errors import Stopped
+from fedcm.federation.compression import unpacked
 from fedcm.federation.frames import Arrays
-from fedcm.federation.leading import Begun, at_server, lead
-from fedcm.federation.links import unpacked
+from fedcm.federation.server.channel import Answer, Deadline
+from fedcm.federation.server.leading import Begun, at_server, lead
 
 HALVES: dict[Link, torch.dtype] = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.theory.bounds import Setting
-from fedcm.theory.draws import RoundDraws
-from fedcm.theory.known_problem import KnownProblem, dissimilarity
-from fedcm.theory.losses import LOGISTIC, SQUARES
-from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.regression import Regression
-from fedcm.theory.saturating import Saturating
+from fedcm.theory.problems.draws import RoundDraws
+from fedcm.theory.problems.known_problem import KnownProblem, dissimilarity
+from fedcm.theory.problems.losses import LOGISTIC, SQUARES
+from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.problems.regression import Regression
+from fedcm.theory.problems.saturating import Saturating
+from fedcm.theory.theorem.bounds import Setting
 
 KINDS = ("quadratics", "ridge", "logistic", "saturating")
 

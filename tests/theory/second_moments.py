@@ -17,7 +17,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from fedcm.theory.quadratics import Quadratics
+from fedcm.theory.problems.quadratics import Quadratics
 
 
 @final

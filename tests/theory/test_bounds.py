@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedcm.refusal import Refused
-from fedcm.theory import bounds, proof_steps
-from fedcm.theory.bounds import Setting
-from fedcm.theory.known_problem import Constants
+from fedcm.errors import UserError
+from fedcm.theory.problems.known_problem import Constants
+from fedcm.theory.theorem import bounds, proof_steps
+from fedcm.theory.theorem.bounds import Setting
 
 SETTING = Setting(Constants(0.5, 2.0, 3.0, 4.0), 5.0, clients=10, cohort=5, steps=2, alpha=0.5)
 
@@ -179,5 +179,5 @@ def test_the_other_step_gives_what_its_lemma_says() -> None:
 
 @pytest.mark.parametrize("changes", [{"cohort": 11}, {"cohort": 0}, {"steps": 0}, {"alpha": 0.0}], ids=str)
 def test_settings_that_cannot_be_are_refused(changes: dict[str, int]) -> None:
-    with pytest.raises(Refused, match="needs"):
+    with pytest.raises(UserError, match="needs"):
         replace(SETTING, **changes)

@@ -7,12 +7,12 @@ import pytest
 import torch
 from made import KINDS, problem, quadratics
 
-from fedcm.refusal import Refused
-from fedcm.theory.known_problem import KnownProblem, dissimilarity
-from fedcm.theory.losses import LOGISTIC, SQUARES
-from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.regression import Regression, digits_logistic, digits_ridge
-from fedcm.theory.saturating import Saturating
+from fedcm.errors import UserError
+from fedcm.theory.problems.known_problem import KnownProblem, dissimilarity
+from fedcm.theory.problems.losses import LOGISTIC, SQUARES
+from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.problems.regression import Regression, digits_logistic, digits_ridge
+from fedcm.theory.problems.saturating import Saturating
 
 
 def client_gradients(known: KnownProblem, points: torch.Tensor) -> torch.Tensor:
@@ -85,9 +85,9 @@ def test_the_digits_constants_are_reached_by_a_client_and_so_are_sharp(known: Re
 def test_a_regression_whose_minimum_cannot_be_found_is_refused() -> None:
     features = torch.full((2, 3, 1), float("nan"), dtype=torch.float64)
     for loss in (SQUARES, LOGISTIC):
-        with pytest.raises(Refused, match="must be found to 1e-10"):
+        with pytest.raises(UserError, match="must be found to 1e-10"):
             _ = Regression(loss, features, torch.ones(2, 3, dtype=torch.float64), 0.1).optimum
-    with pytest.raises(Refused, match="must be positive"):
+    with pytest.raises(UserError, match="must be positive"):
         Regression(SQUARES, features, torch.ones(2, 3, dtype=torch.float64), 0.0)
 
 
@@ -144,5 +144,5 @@ def test_the_saturating_problems_gradient_is_bounded_and_its_bound_is_reached() 
 )
 def test_quadratics_that_cannot_be_are_refused(changes: dict[str, float]) -> None:
     settings = {"distinct": 8, "dimension": 3, "strong_convexity": 0.1, "smoothness": 1.0, "dissimilarity": 1.0}
-    with pytest.raises(Refused, match="must"):
+    with pytest.raises(UserError, match="must"):
         Quadratics(**settings | changes)  # pyright: ignore[reportArgumentType]

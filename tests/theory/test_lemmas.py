@@ -16,11 +16,11 @@ from made import KINDS, all_cohorts, everyone, problem, setting_at, without
 from torch import Tensor
 
 from fedcm.algorithms import FedCM
-from fedcm.theory.averages import auxiliary
-from fedcm.theory.bounds import Setting, drift_bound, mean_gradient_bound, momentum_step_bound
-from fedcm.theory.draws import Draws
-from fedcm.theory.known_problem import KnownProblem
-from fedcm.theory.walk import StepSizes, Walk
+from fedcm.theory.problems.draws import Draws
+from fedcm.theory.problems.known_problem import KnownProblem
+from fedcm.theory.theorem.averages import auxiliary
+from fedcm.theory.theorem.bounds import Setting, drift_bound, mean_gradient_bound, momentum_step_bound
+from fedcm.theory.theorem.walk import StepSizes, Walk
 
 EACH = 100  # problems of each kind
 

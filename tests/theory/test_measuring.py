@@ -11,13 +11,13 @@ from second_moments import Moments
 
 from fedcm.algorithms import FedAvg, FedCM, Scaffold
 from fedcm.theory import rates
-from fedcm.theory.draws import Draws
-from fedcm.theory.plan import experiments
-from fedcm.theory.points import LABELS, Case, Experiment, Point, Replicates
-from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.rates import Walked, measure, rows_of, walked, with_log
-from fedcm.theory.step_grids import Grid, flattened, grids
-from fedcm.theory.walk import StepSizes
+from fedcm.theory.problems.draws import Draws
+from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.rates.measure import Walked, measure, rows_of, walked, with_log
+from fedcm.theory.rates.plan import experiments
+from fedcm.theory.rates.points import LABELS, Case, Experiment, Point, Replicates
+from fedcm.theory.rates.step_grids import Grid, flattened, grids
+from fedcm.theory.theorem.walk import StepSizes
 
 PROBLEM = Quadratics(5, 3, 0.2, 1.0, noise=1.0, dissimilarity=1.0, spread=0.3)
 POINT = Point(7, PROBLEM, rounds=7, steps=2, cohort=2, alpha=0.3, offset=0.5)

@@ -18,12 +18,12 @@ from second_moments import Moments
 from torch import Tensor
 
 from fedcm.algorithms import FedCM
-from fedcm.theory import bounds
-from fedcm.theory.averages import auxiliary
-from fedcm.theory.bounds import Setting
-from fedcm.theory.draws import RoundDraws
-from fedcm.theory.saturating import Saturating
-from fedcm.theory.walk import StepSizes, Walk
+from fedcm.theory.problems.draws import RoundDraws
+from fedcm.theory.problems.saturating import Saturating
+from fedcm.theory.theorem import bounds
+from fedcm.theory.theorem.averages import auxiliary
+from fedcm.theory.theorem.bounds import Setting
+from fedcm.theory.theorem.walk import StepSizes, Walk
 
 
 class Run(NamedTuple):

@@ -10,16 +10,16 @@ import pytest
 from scenes import Answer
 
 from fedcm.algorithms import FedCM, FedDyn
-from fedcm.refusal import Refused
-from fedcm.theory import bounds
-from fedcm.theory.plan import experiments
-from fedcm.theory.points import LABELS
-from fedcm.theory.rates import Found, Row, chosen, measure
-from fedcm.theory.rates_bounds import beside
-from fedcm.theory.rates_markdown import markdown
-from fedcm.theory.rates_table import as_json
-from fedcm.theory.slopes import Slope, Verdict
-from fedcm.theory.step_grids import Candidate
+from fedcm.errors import UserError
+from fedcm.theory.rates.measure import Found, Row, chosen, measure
+from fedcm.theory.rates.plan import experiments
+from fedcm.theory.rates.points import LABELS
+from fedcm.theory.rates.rates_bounds import beside
+from fedcm.theory.rates.rates_markdown import markdown
+from fedcm.theory.rates.rates_table import as_json
+from fedcm.theory.rates.slopes import Slope, Verdict
+from fedcm.theory.rates.step_grids import Candidate
+from fedcm.theory.theorem import bounds
 
 
 def names(*only: str) -> list[str]:
@@ -40,7 +40,7 @@ def test_every_experiment_can_be_had_alone() -> None:
 
 @pytest.mark.parametrize(("name", "words"), [("noisefree", "did you mean 'noise-free'"), ("", "got an empty one")])
 def test_names_that_are_none_are_refused(name: str, words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(UserError, match=words):
         chosen([name], quick=False)
 
 

@@ -11,16 +11,16 @@ import torch
 from scenes import Answer
 
 from fedcm.algorithms import FedAvg
-from fedcm.theory.draws import Draws
-from fedcm.theory.plan import experiments
-from fedcm.theory.points import Experiment
-from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.rates import Found, Row
-from fedcm.theory.rates_markdown import markdown
-from fedcm.theory.ratios import compare, compute_ratio
-from fedcm.theory.slopes import Slope
-from fedcm.theory.step_grids import Candidate
-from fedcm.theory.walk import StepSizes, Walk
+from fedcm.theory.problems.draws import Draws
+from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.rates.measure import Found, Row
+from fedcm.theory.rates.plan import experiments
+from fedcm.theory.rates.points import Experiment
+from fedcm.theory.rates.rates_markdown import markdown
+from fedcm.theory.rates.ratios import compare, compute_ratio
+from fedcm.theory.rates.slopes import Slope
+from fedcm.theory.rates.step_grids import Candidate
+from fedcm.theory.theorem.walk import StepSizes, Walk
 
 
 def test_what_both_owe_to_chance_cancels_in_a_ratio() -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedcm.refusal import Refused
-from fedcm.theory.slopes import Slope, exponent, fit, judged, student_quantile
+from fedcm.errors import UserError
+from fedcm.theory.rates.slopes import Slope, exponent, fit, judged, student_quantile
 
 X = [1.0, 2.0, 4.0, 8.0, 16.0]
 
@@ -33,7 +33,7 @@ def test_students_quantile_is_that_of_the_tables() -> None:
 
 
 def test_a_single_replicate_has_no_interval() -> None:
-    with pytest.raises(Refused, match="2 replicates a point at least, got 1"):
+    with pytest.raises(UserError, match="2 replicates a point at least, got 1"):
         fit(X[:2], [np.ones(1), np.ones(4)])
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from fedcm.algorithms import FedDyn
-from fedcm.refusal import Refused
-from fedcm.theory.points import LABELS, Experiment, Point
-from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.saturating import Saturating
-from fedcm.theory.step_grids import Candidate, as_proven, edges, flattened, grids, suited
+from fedcm.errors import UserError
+from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.problems.saturating import Saturating
+from fedcm.theory.rates.points import LABELS, Experiment, Point
+from fedcm.theory.rates.step_grids import Candidate, as_proven, edges, flattened, grids, suited
 
 POINT = Point(1, Quadratics(100, 10, 0.1, 1.0, noise=3.0, dissimilarity=1.0), rounds=1000, steps=5, cohort=10)
 TUNED = Experiment("made", "strongly convex", "T", (POINT,), dict.fromkeys(LABELS, -1.0))
@@ -69,7 +69,7 @@ def test_the_proofs_own_step_by_hand(alpha: float, rounds: int, by_second: bool)
     lrs = math.sqrt(0.5 / (first * rounds)), math.cbrt(0.5 / (second * rounds))
     assert min(lrs) == lrs[by_second]
     assert as_proven(Point(1, Saturating(2, 1), rounds, 1, 2, alpha)) == pytest.approx(lrs[by_second])
-    with pytest.raises(Refused, match="bounded everywhere"):
+    with pytest.raises(UserError, match="bounded everywhere"):
         as_proven(POINT)
 
 

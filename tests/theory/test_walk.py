@@ -10,24 +10,24 @@ from made import quadratics
 from second_moments import Moments
 from torch import Tensor, nn
 
-from fedcm.algorithm import Algorithm
 from fedcm.algorithms import FedAvg, FedCM, FedDyn, Scaffold
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.participation import FixedSize
+from fedcm.core.problem import Problem
+from fedcm.core.round_loop import Plan, training
+from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
+from fedcm.errors import UserError
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import LocalExecutor
-from fedcm.executors.runner import ClientRunner
-from fedcm.problem import Problem
-from fedcm.refusal import Refused
-from fedcm.sampling import FixedSize
-from fedcm.schedule import Schedule
-from fedcm.theory.averages import WeightedAverage, auxiliary, decay, weights
-from fedcm.theory.draws import Draws, RoundDraws, without_replacement
-from fedcm.theory.losses import SQUARES
-from fedcm.theory.quadratics import Quadratics
-from fedcm.theory.regression import Regression
-from fedcm.theory.walk import StepSizes, Walk
-from fedcm.training import Plan, training
+from fedcm.theory.problems.draws import Draws, RoundDraws, without_replacement
+from fedcm.theory.problems.losses import SQUARES
+from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.problems.regression import Regression
+from fedcm.theory.theorem.averages import WeightedAverage, auxiliary, decay, weights
+from fedcm.theory.theorem.walk import StepSizes, Walk
 
 ALGORITHMS = [FedCM(0.2), FedAvg(), Scaffold("I"), Scaffold("II"), FedDyn(0.5)]
 
@@ -146,7 +146,7 @@ def test_another_seed_or_stream_draws_others(other: dict[str, int]) -> None:
 
 @pytest.mark.parametrize(("cohort", "steps"), [(0, 1), (21, 1), (4, 0)])
 def test_impossible_draws_are_refused(cohort: int, steps: int) -> None:
-    with pytest.raises(Refused, match="must"):
+    with pytest.raises(UserError, match="must"):
         Draws(Quadratics(20, 3, 0.1, 1.0), cohort, steps, 3)
 
 

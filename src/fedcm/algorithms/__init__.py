@@ -1,11 +1,11 @@
 """The algorithms by name."""
 
-from fedcm.algorithm import Algorithm
 from fedcm.algorithms.fedadam import FedAdam
 from fedcm.algorithms.fedavg import FedAvg
 from fedcm.algorithms.fedcm import FedCM
 from fedcm.algorithms.feddyn import FedDyn
 from fedcm.algorithms.scaffold import Scaffold
+from fedcm.core.algorithm import Algorithm
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "fedavg": FedAvg,

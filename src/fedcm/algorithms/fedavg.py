@@ -11,7 +11,7 @@ Data", AISTATS 2017; the server's learning rate is that of Reddi et al., ICLR 20
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
-from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
+from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
 
 
 class ServerState(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple, final
 
 import torch
 
-from fedcm.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
+from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
 
 
 class ServerState(NamedTuple):

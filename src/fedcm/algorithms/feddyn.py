@@ -14,7 +14,7 @@ from typing import NamedTuple, final
 
 import torch
 
-from fedcm.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
+from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
 
 
 class ServerState(NamedTuple):

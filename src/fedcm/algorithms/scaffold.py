@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, final
 
 import torch
 
-from fedcm.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
+from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
 
 
 class ServerState(NamedTuple):

@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from fedcm.data import arrays, cifar, digits, imported, mnist
+from fedcm.data import imported
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples, Normalisation
-from fedcm.refusal import Refused, nearest
+from fedcm.data.sources import arrays, cifar, digits, mnist
+from fedcm.errors import UserError, suggest
 
 __all__ = ["SOURCES", "ClientsOnDemand", "Dataset", "Examples", "Normalisation", "data_folder", "find", "load"]
 
@@ -28,7 +29,7 @@ def load(source: str, data_dir: Path | None = None) -> Dataset:
     """The data that `source` names, whole; a path is relative to the current folder."""
     found = find(source, data_dir)
     if isinstance(found, ClientsOnDemand):
-        raise Refused(f"{source} must give data as a whole here, and its clients are made one at a time, on demand")
+        raise UserError(f"{source} must give data as a whole here, and its clients are made one at a time, on demand")
     return found
 
 
@@ -47,9 +48,9 @@ def find(source: str, data_dir: Path | None = None) -> Dataset | ClientsOnDemand
         return arrays.load_folder(path)
     if ":" in source:
         return imported.load(source)
-    raise Refused(
+    raise UserError(
         "data must be a known name, an .npz, a folder with one .npz a client, or package.module:function, "
-        f"got {source!r}; {nearest(source, SOURCES)}"
+        f"got {source!r}; {suggest(source, SOURCES)}"
     )
 
 

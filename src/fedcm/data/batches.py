@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.chance import Purpose, generator
 from fedcm.data.dataset import Examples
+from fedcm.rng import Purpose, generator
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from torch import Tensor
 
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 
 class Examples(NamedTuple):
@@ -49,16 +49,20 @@ class Dataset:
         for part, examples in (("train", self.train), ("test", self.test)):
             if examples is not None and not 0 < len(examples.features) == len(examples.labels):
                 lengths = f"{len(examples.features)} and {len(examples.labels)}"
-                raise Refused(f"{self.name}: the {part} features and labels must have the same length, got {lengths}")
+                raise UserError(f"{self.name}: the {part} features and labels must have the same length, got {lengths}")
             if examples is not None and not examples.labels.is_floating_point() and examples.labels.min() < 0:
                 least = int(examples.labels.min())
-                raise Refused(f"{self.name}: the {part} labels must be class numbers from 0 on, got {least}")
+                raise UserError(f"{self.name}: the {part} labels must be class numbers from 0 on, got {least}")
         if self.owners is not None:
             if len(self.owners) != self.train.size:
-                raise Refused(f"{self.name}: every training example must have one owner, got {len(self.owners)} owners")
+                raise UserError(
+                    f"{self.name}: every training example must have one owner, got {len(self.owners)} owners"
+                )
             held = np.bincount(self.owners, minlength=1)
             if not held.all():
-                raise Refused(f"{self.name}: every client must hold an example, and client {held.argmin()} holds none")
+                raise UserError(
+                    f"{self.name}: every client must hold an example, and client {held.argmin()} holds none"
+                )
 
 
 @final
@@ -78,11 +82,11 @@ class ClientsOnDemand:
         for name, least in (("population", 1), ("classes", 1), ("size", 1)):
             number = getattr(self, name)
             if not callable(number) and not (name == "classes" and number is None) and not is_count(number, least):
-                raise Refused(f"ClientsOnDemand.{name} must be a whole number of at least {least}, got {number!r}")
+                raise UserError(f"ClientsOnDemand.{name} must be a whole number of at least {least}, got {number!r}")
         if not callable(self.client):
-            raise Refused(f"ClientsOnDemand.client must be a function of a client's number, got {self.client!r}")
+            raise UserError(f"ClientsOnDemand.client must be a function of a client's number, got {self.client!r}")
         if not isinstance(self.version, str):
-            raise Refused(f"ClientsOnDemand.version must be a text, got {self.version!r}")
+            raise UserError(f"ClientsOnDemand.version must be a text, got {self.version!r}")
 
 
 def is_count(number: Any, least: int) -> bool:

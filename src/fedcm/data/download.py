@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedcm.atomic import flush
 from fedcm.data.checksum import file_md5
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
+from fedcm.system.files import flush
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where the server tells
 
@@ -42,12 +42,12 @@ def download(url: str, target: Path, *, md5: str, progress: Progress | None = No
                 return part.replace(target)
             part.unlink()
     except urllib.error.HTTPError as error:
-        raise Refused(f"{url} cannot be downloaded: the server answers {error.code} {error.reason}") from error
+        raise UserError(f"{url} cannot be downloaded: the server answers {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
         reason = getattr(error, "reason", error)
         told = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
-        raise Refused(f"{url} cannot be downloaded: {told}") from error
-    raise Refused(f"{url} must have the md5 {md5}, got another file twice; fetch it by another way")
+        raise UserError(f"{url} cannot be downloaded: {told}") from error
+    raise UserError(f"{url} must have the md5 {md5}, got another file twice; fetch it by another way")
 
 
 def _fetch(url: str, part: Path, progress: Progress) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedcm.data.dataset import Dataset, Examples, Normalisation
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 _MOST_CLASSES = 1_000_000  # a larger label is an identity number, not a class
 
@@ -27,7 +27,7 @@ def examples(
     Without `copy` nobody else may hold the features: they are kept as they are where that can be."""
     x, y = _features(features, where, channel_last, copy or None), _labels(labels, where)
     if len(x) != len(y):
-        raise Refused(f"{where}: features and labels must have the same length, got {len(x)} and {len(y)}")
+        raise UserError(f"{where}: features and labels must have the same length, got {len(x)} and {len(y)}")
     return Examples(x, y)
 
 
@@ -43,7 +43,7 @@ def same_kind(one: Examples, other: Examples, one_name: str, other_name: str) ->
     """Refuse two sets that one model could not take."""
     for what, a, b in (("features", one.features[0], other.features[0]), ("labels", one.labels[0], other.labels[0])):
         if a.shape != b.shape or a.dtype != b.dtype:
-            raise Refused(
+            raise UserError(
                 f"{one_name} and {other_name} must have {what} of one shape and kind, "
                 f"got {_described(a)} and {_described(b)}"
             )
@@ -55,11 +55,11 @@ def _described(example: Tensor) -> str:
 
 def _features(array: np.ndarray, where: str, channel_last: bool, copy: bool | None) -> Tensor:
     if array.dtype.kind not in "fiub":
-        raise Refused(f"{where}: features must be numbers, got an array of {array.dtype}")
+        raise UserError(f"{where}: features must be numbers, got an array of {array.dtype}")
     if array.ndim < 2:
-        raise Refused(f"{where}: features must be (examples, ...), got shape {array.shape}")
+        raise UserError(f"{where}: features must be (examples, ...), got shape {array.shape}")
     if 0 in array.shape:
-        raise Refused(f"{where}: there must be at least one example, got features of shape {array.shape}")
+        raise UserError(f"{where}: there must be at least one example, got features of shape {array.shape}")
     if channel_last and array.ndim == 4 and array.shape[3] in (1, 3, 4) and min(array.shape[1:3]) > 4:
         array = array.transpose(0, 3, 1, 2)
     if array.dtype == np.uint8 and array.ndim == 3:
@@ -76,30 +76,32 @@ def _features(array: np.ndarray, where: str, channel_last: bool, copy: bool | No
 
 def _labels(array: np.ndarray, where: str) -> Tensor:
     if array.ndim < 1 or 0 in array.shape[1:]:
-        raise Refused(f"{where}: labels must be (examples,) or (examples, ...), got shape {array.shape}")
+        raise UserError(f"{where}: labels must be (examples,) or (examples, ...), got shape {array.shape}")
     if array.dtype.kind == "f":
         numbers = array.astype(np.float32)
         _finite(numbers, "labels", where)
         return torch.from_numpy(numbers)
     if array.dtype.kind not in "iub":
-        raise Refused(f"{where}: labels must be integers (or floats for a regression), got an array of {array.dtype}")
+        raise UserError(f"{where}: labels must be integers (or floats for a regression), got an array of {array.dtype}")
     if array.size and array.min() < 0:
         example = int(np.argwhere(array < 0)[0][0])
-        raise Refused(f"{where}: labels must be 0 or more, got {array.min()} (the first below 0 in example {example})")
+        raise UserError(
+            f"{where}: labels must be 0 or more, got {array.min()} (the first below 0 in example {example})"
+        )
     _fits(array, "labels", where)
     return torch.from_numpy(array.astype(np.int64))
 
 
 def _fits(array: np.ndarray, what: str, where: str) -> None:
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise Refused(f"{where}: {what} must be less than 2**63, got {array.max()}")
+        raise UserError(f"{where}: {what} must be less than 2**63, got {array.max()}")
 
 
 def _finite(numbers: np.ndarray, what: str, where: str) -> None:
     bad = ~np.isfinite(numbers)
     if bad.any():
         index = np.argwhere(bad)[0]
-        raise Refused(
+        raise UserError(
             f"{where}: {what} must be finite as float32, got {numbers[tuple(index)]} in example {index[0]} "
             f"({int(bad.sum())} such values in all)"
         )
@@ -110,7 +112,7 @@ def _classes(name: str, labels: list[Tensor]) -> int | None:
         return None
     largest = max(int(part.max()) for part in labels)
     if largest >= _MOST_CLASSES:
-        raise Refused(f"{name}: labels must be the classes' numbers 0, 1, 2, …, got {largest}")
+        raise UserError(f"{name}: labels must be the classes' numbers 0, 1, 2, …, got {largest}")
     return largest + 1
 
 

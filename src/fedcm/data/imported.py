@@ -18,27 +18,27 @@ import torch
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
 
-from fedcm.data.arrays import joined
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.examples import dataset, examples
 from fedcm.data.random_items import ReadItem, warn_if_random
-from fedcm.faults import describe
-from fedcm.imports import import_path
-from fedcm.refusal import Refused
+from fedcm.data.sources.arrays import joined
+from fedcm.errors import UserError
+from fedcm.system.faults import describe
+from fedcm.system.imports import import_path
 
 
 def load(path: str) -> Dataset | ClientsOnDemand:
     """Call what `package.module:function` names and take what it gives."""
     function = import_path(path)
     if not callable(function):
-        raise Refused(f"{path} must be a function without arguments that gives data, got {type(function).__name__}")
+        raise UserError(f"{path} must be a function without arguments that gives data, got {type(function).__name__}")
     try:
         given = function()
         return given if isinstance(given, ClientsOnDemand) else from_given(given, name=path)
     except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
-        if isinstance(error, Refused):
+        if isinstance(error, UserError):
             raise
-        raise Refused(f"{path}() must give data, got {describe(error)}") from error
+        raise UserError(f"{path}() must give data, got {describe(error)}") from error
 
 
 def from_given(given: Any, *, name: str = "data") -> Dataset:
@@ -60,7 +60,7 @@ def from_given(given: Any, *, name: str = "data") -> Dataset:
         warn_if_random(f"{name}, the training set", [(item_reader(first), train)])
         warn_if_test_is_random(name, test, held_out)
         return dataset(name, train, held_out)
-    raise Refused(
+    raise UserError(
         f"{name} must give a fedcm Dataset, (train, test), a list of clients, (clients, test) or ClientsOnDemand, "
         f"got {_described(given)}"
     )
@@ -71,10 +71,12 @@ def from_clients(
 ) -> Dataset:
     """Data that bring their own split: one torch dataset or pair (features, labels) a client."""
     if not clients:
-        raise Refused(f"{name}: there must be at least one client, got an empty list")
+        raise UserError(f"{name}: there must be at least one client, got an empty list")
     names = [str(number) for number in range(len(clients))] if names is None else list(names)
     if len(names) != len(clients) or len(set(names)) != len(names):
-        raise Refused(f"{name}: each client must have one name of its own, got {len(names)} for {len(clients)} clients")
+        raise UserError(
+            f"{name}: each client must have one name of its own, got {len(names)} for {len(clients)} clients"
+        )
     parts = [
         as_examples(client, where=f"{name}, client {client_name}")
         for client, client_name in zip(clients, names, strict=True)
@@ -100,7 +102,7 @@ def as_examples(given: Any, *, where: str = "data") -> Examples:
         return examples(_array(features), _array(labels), where, channel_last=not isinstance(features, torch.Tensor))
     if _is_torch_dataset(given):
         return _collected(given, where)
-    raise Refused(
+    raise UserError(
         f"{where} must be a torch dataset with a length and examples (x, y), or a pair (features, labels) of tensors "
         f"or arrays, got {_described(given)}"
     )
@@ -121,13 +123,13 @@ def item_reader(given: Any) -> ReadItem | None:
 def _collected(given: Any, where: str) -> Examples:
     size = len(given)
     if size == 0:
-        raise Refused(f"{where}: there must be at least one example, got an empty dataset")
+        raise UserError(f"{where}: there must be at least one example, got an empty dataset")
     items: list[_Item] = []
     for index in range(size):
         item = _item(given, index, where)
         items.append(item)
         if (item.x.shape, item.y.shape) != (items[0].x.shape, items[0].y.shape):
-            raise Refused(
+            raise UserError(
                 f"{where}: examples must have one shape, got x {items[0].x.shape}, y {items[0].y.shape} at index 0 and "
                 f"x {item.x.shape}, y {item.y.shape} at index {index}"
             )
@@ -145,9 +147,9 @@ def _item(given: Any, index: int, where: str) -> _Item:
     try:
         example = given[index]
     except Exception as error:  # the user's own code: anything can come out of it
-        raise Refused(f"{where}: item {index} could not be read: {describe(error)}") from error
+        raise UserError(f"{where}: item {index} could not be read: {describe(error)}") from error
     if not isinstance(example, tuple | list) or len(example) != 2:
-        raise Refused(f"{where}: an example must be a pair (x, y), got {_described(example)} at index {index}")
+        raise UserError(f"{where}: an example must be a pair (x, y), got {_described(example)} at index {index}")
     x, y = example
     return _Item(np.atleast_1d(_array(x)), _array(y), isinstance(x, torch.Tensor))
 

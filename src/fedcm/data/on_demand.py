@@ -19,8 +19,8 @@ from fedcm.data.dataset import ClientsOnDemand, Examples, is_count
 from fedcm.data.examples import same_kind
 from fedcm.data.federated import Pick, made_ready
 from fedcm.data.imported import as_examples, warn_if_test_is_random
-from fedcm.faults import describe
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
+from fedcm.system.faults import describe
 
 
 @final
@@ -33,12 +33,12 @@ class MadeData:
         self.dtype, self.device, self.layout = torch.float32, torch.device("cpu"), "channels_last"
         self._first, again = self._tried(0), self._tried(0)
         if not all(map(torch.equal, self._first, again)):
-            raise Refused(
+            raise UserError(
                 f"{name}: a client must be the same whenever it is made, and client 0 was not; draw from a generator "
                 "seeded by the client's number"
             )
         if self._first.features.dtype == torch.uint8 and clients.normalisation is None:
-            raise Refused(
+            raise UserError(
                 f"{name}: features of bytes need a normalisation, because nobody has seen all clients; give one to "
                 "ClientsOnDemand, or make floats"
             )
@@ -104,7 +104,7 @@ class MadeData:
     def _size(self, client: int) -> int:
         size = self.source.size(client) if callable(self.source.size) else self.source.size
         if not is_count(size, 1):
-            raise Refused(f"{self.name}: every client must hold at least one example, got size({client}) = {size!r}")
+            raise UserError(f"{self.name}: every client must hold at least one example, got size({client}) = {size!r}")
         return operator.index(size)
 
     def _tried(self, client: int) -> Examples:
@@ -112,23 +112,23 @@ class MadeData:
         try:
             return self._made(client)
         except Exception as error:  # the user's own code: anything can come out of it
-            if isinstance(error, Refused):
+            if isinstance(error, UserError):
                 raise
-            raise Refused(f"{self.name}: client {client} could not be made: {describe(error)}") from error
+            raise UserError(f"{self.name}: client {client} could not be made: {describe(error)}") from error
 
     def _made(self, client: int) -> Examples:
         made = as_examples(self.source.client(client), where=f"{self.name}, client {client}")
         if made.size != (size := self._size(client)):
-            raise Refused(f"{self.name}: client {client} must hold the {size} examples of its size, got {made.size}")
+            raise UserError(f"{self.name}: client {client} must hold the {size} examples of its size, got {made.size}")
         self._refuse_unknown_class(made, f"client {client}")
         return made
 
     def _refuse_unknown_class(self, made: Examples, who: str) -> None:
         floats = made.labels.is_floating_point()
         if floats != (self.classes is None):
-            raise Refused(
+            raise UserError(
                 f"{self.name}: labels must be integers where there are classes, and floats where classes is None, got "
                 f"{'floats' if floats else 'integers'} in {who} and classes = {self.classes}"
             )
         if self.classes is not None and (largest := int(made.labels.max())) >= self.classes:
-            raise Refused(f"{self.name}: labels must be less than classes = {self.classes}, got {largest} in {who}")
+            raise UserError(f"{self.name}: labels must be less than classes = {self.classes}, got {largest} in {who}")

@@ -9,7 +9,7 @@ from typing import Protocol, final
 
 import numpy as np
 
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 Parts = list[np.ndarray]
 
@@ -130,7 +130,7 @@ class Natural:
     """The split that the data bring."""
 
     def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
-        raise Refused(
+        raise UserError(
             "the split 'natural' needs data that bring one (a folder with one .npz a client, or a function that "
             "returns a list of clients); use 'iid' or 'dirichlet' for others"
         )
@@ -185,6 +185,6 @@ def _positive(concentration: float) -> None:
 
 def _enough(labels: np.ndarray, clients: int, each: int = 1) -> None:
     if len(labels) < clients * each:
-        raise Refused(
+        raise UserError(
             f"{clients} clients need at least {clients * each} training examples, and there are {len(labels)}"
         )

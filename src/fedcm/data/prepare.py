@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcm.atomic import write_bytes
-from fedcm.data import cifar, cifar_official, cifar_sheets, mnist
-from fedcm.data.cifar_official import Raw
 from fedcm.data.download import Progress, download
-from fedcm.refusal import Refused, nearest
+from fedcm.data.sources import cifar, cifar_official, cifar_sheets, mnist
+from fedcm.data.sources.cifar_official import Raw
+from fedcm.errors import UserError, suggest
+from fedcm.system.files import write_bytes
 
 NAMES = (*cifar.KNOWN, *mnist.KNOWN)
 
@@ -32,9 +32,9 @@ def prepare(
         say("digits come with scikit-learn: nothing to prepare")
         return data_dir
     if name not in NAMES:
-        raise Refused(f"the dataset to prepare must be a known one, got {name!r}; {nearest(name, NAMES)}")
+        raise UserError(f"the dataset to prepare must be a known one, got {name!r}; {suggest(name, NAMES)}")
     if archive is not None and not archive.exists():
-        raise Refused(f"there must be an archive or a folder at {archive}, got nothing there")
+        raise UserError(f"there must be an archive or a folder at {archive}, got nothing there")
     asked = _Asked(data_dir, archive, offline, say, progress)
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def prepare(
         else:
             folder = _prepare_cifar(cifar.KNOWN[name], asked)
     except OSError as error:
-        raise Refused(f"{name} must be written to {data_dir}, got {error}") from error
+        raise UserError(f"{name} must be written to {data_dir}, got {error}") from error
     say(f"{name} lies ready in {folder}")
     return folder
 
@@ -68,7 +68,7 @@ def _prepare_cifar(known: cifar.Cifar, asked: _Asked) -> Path:
     if cifar.is_prepared(folder, known):
         try:
             cifar.read(folder, known)
-        except Refused as damaged:
+        except UserError as damaged:
             asked.say(str(damaged))
         else:
             return folder
@@ -77,7 +77,7 @@ def _prepare_cifar(known: cifar.Cifar, asked: _Asked) -> Path:
         asked.say(f"{known.name}: {way.told}")
         try:
             cifar.write(way.read(), folder, known)
-        except Refused as failure:
+        except UserError as failure:
             if way.last:
                 raise
             asked.say(str(failure))
@@ -123,7 +123,7 @@ def _prepare_mnist(known: mnist.Mnist, asked: _Asked) -> Path:
     if asked.archive is not None and mnist.found(places, known) is None:
         source = mnist.found([asked.archive, *(asked.archive / place for place in known.folders)], known)
         if source is None:
-            raise Refused(
+            raise UserError(
                 f"{asked.archive} must be a folder with {', '.join(known.files)} or their .gz, got some missing"
             )
         mnist.read(source, known)
@@ -143,7 +143,7 @@ def _fetch(known: mnist.Mnist, name: str, folder: Path, asked: _Asked) -> None:
         asked.say(f"{known.name}: downloading {url}")
         try:
             download(url, target, md5=known.files[name].gz_md5, progress=asked.progress)
-        except Refused as failure:
+        except UserError as failure:
             asked.say(str(failure))
             failures.append(str(failure))
         else:
@@ -151,9 +151,9 @@ def _fetch(known: mnist.Mnist, name: str, folder: Path, asked: _Asked) -> None:
     raise _no_way(known.name, failures, asked, f"{', '.join(f'{file}.gz' for file in known.files)} into one folder")
 
 
-def _no_way(name: str, failures: list[str], asked: _Asked, wanted: str) -> Refused:
+def _no_way(name: str, failures: list[str], asked: _Asked, wanted: str) -> UserError:
     tried = "; ".join([*failures, *(["the network was not asked (offline)"] if asked.offline else [])])
-    return Refused(
+    return UserError(
         f"{name} could not be prepared ({tried}); get {wanted} where there is a network, then run "
         f"`fedcm data prepare {name} --from PATH`"
     )

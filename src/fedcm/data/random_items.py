@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fedcm.data.dataset import Examples
-from fedcm.notices import RandomDataWarning, warn
+from fedcm.system.notices import RandomDataWarning, warn
 
 _PROBES = 10  # items read twice; one that is flipped or not, by chance, is the same again in one of two cases
 

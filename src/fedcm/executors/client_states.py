@@ -4,7 +4,7 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
-from fedcm.algorithm import Algorithm, Vector, messages
+from fedcm.core.algorithm import Algorithm, Vector, messages
 
 
 class States(Protocol):

@@ -9,14 +9,15 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from fedcm.algorithm import Round, Vector
-from fedcm.evaluate import Score, Tally, pieces, score, tally
+from fedcm.core.algorithm import Round, Vector
+from fedcm.core.evaluation import Score, Tally, pieces, score, tally
+from fedcm.core.executor import RoundResult
+from fedcm.errors import Diverged, Stopped, WorkerFailed
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import States
-from fedcm.executors.executor import Diverged, RoundResult, Stopped
-from fedcm.executors.group import Group, Trouble, WorkerFailed, shares
 from fedcm.executors.local import empty_round, summed_up
-from fedcm.executors.runner import ClientRunner
-from fedcm.faults import describe_with_trace, is_disk_error
+from fedcm.executors.process_group import Group, Trouble, shares
+from fedcm.system.faults import describe_with_trace, is_disk_error
 
 
 @final

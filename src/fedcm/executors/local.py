@@ -7,12 +7,13 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from fedcm.algorithm import Round, Vector
-from fedcm.evaluate import Score, pieces, score, tally
+from fedcm.core.algorithm import Round, Vector
+from fedcm.core.evaluation import Score, pieces, score, tally
+from fedcm.core.executor import RoundResult
+from fedcm.errors import Stopped
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import MemoryStates, States
-from fedcm.executors.executor import RoundResult, Stopped
-from fedcm.executors.runner import ClientRunner
-from fedcm.faults import note
+from fedcm.system.faults import note
 
 
 @final

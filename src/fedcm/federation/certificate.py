@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
 
 if TYPE_CHECKING:
     from cryptography.x509 import Name, ObjectIdentifier
@@ -32,9 +32,9 @@ def read_certificate(path: Path) -> Certificate:
     try:
         return certificate_from(path.read_bytes())
     except FileNotFoundError:
-        raise Refused(f"there is no certificate {str(path)!r}") from None
+        raise UserError(f"there is no certificate {str(path)!r}") from None
     except (OSError, ValueError) as error:
-        raise Refused(f"{str(path)!r} must be a certificate, and cannot be read as one ({error})") from None
+        raise UserError(f"{str(path)!r} must be a certificate, and cannot be read as one ({error})") from None
 
 
 def certificate_from(pem: bytes) -> Certificate:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from fedcm.errors import UserError
 from fedcm.federation.certificate import read_certificate
 from fedcm.federation.plan import Kind
-from fedcm.refusal import Refused
 
 REQUEST = "request"  # the folder in a kit with the key of a certificate that was asked for and is not there yet
 _STARTS = {"server": "fed_server.json", "site": "fed_client.json", "admin": "fed_admin.json"}
@@ -38,13 +38,13 @@ def read_kit(path: Path) -> Kit:
     startup = path / "startup"
     found = [kind for kind, file in _STARTS.items() if (startup / file).is_file()]
     if len(found) != 1:
-        raise Refused(_what_else(path))
+        raise UserError(_what_else(path))
     kind, file = found[0], startup / _STARTS[found[0]]
     try:
         fields = _READ[kind](json.loads(file.read_text(encoding="utf-8")))
         host, port = fields.pop("host"), int(fields.pop("port"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Refused(f"{str(file)!r} must be as the federation's tool wrote it, and is not ({error!r})") from None
+        raise UserError(f"{str(file)!r} must be as the federation's tool wrote it, and is not ({error!r})") from None
     owner = "server" if kind == "server" else "client"
     return Kit(
         path=path,

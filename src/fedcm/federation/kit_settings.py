@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import get_args
 
-from fedcm.refusal import Refused
-from fedcm.settings import Record, read_section, toml_file
+from fedcm.config.schema import Record, read_section, toml_file
+from fedcm.errors import UserError
 
 
 def read_settings(kind: type[Record], file: Path) -> Record:
@@ -16,5 +16,5 @@ def read_settings(kind: type[Record], file: Path) -> Record:
                 section = next(iter(get_args(field.annotation)), field.annotation)  # also of one that may be left out
                 table[key] = read_section(section, table[key], key)
         return read_section(kind, table)
-    except Refused as refusal:
-        raise Refused(f"{str(file)!r}: {refusal}") from None
+    except UserError as refusal:
+        raise UserError(f"{str(file)!r}: {refusal}") from None

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from fedcm.settings import Section
+from fedcm.config.schema import Section
 
 RESULT = "fedcm"  # the folder of a job's results that is ours
 LOG = "federation.log"  # in it: what happened, a line each

@@ -21,8 +21,8 @@ from typing import Annotated, Any, Literal, final
 import tomli_w
 from pydantic import AfterValidator, Field
 
-from fedcm.refusal import Refused, nearest
-from fedcm.settings import Section, read_section, toml_file
+from fedcm.config.schema import Section, read_section, toml_file
+from fedcm.errors import UserError, suggest
 
 Kind = Literal["server", "site", "admin"]
 
@@ -111,10 +111,10 @@ class Plan(Section):
         ]
 
     def party(self, kind: str, name: str) -> Party:
-        """Refused where the plan does not have it."""
+        """UserError where the plan does not have it."""
         known = {party.name: party for party in self.parties if party.kind == kind}
         if name not in known:
-            raise Refused(f"the plan of {self.name!r} has no {kind} {name!r}; {nearest(name, known)}")
+            raise UserError(f"the plan of {self.name!r} has no {kind} {name!r}; {suggest(name, known)}")
         return known[name]
 
 
@@ -132,8 +132,8 @@ def plan_from(table: Mapping[str, Any], path: Path) -> Plan:
             table = {**table, "server": read_section(Server, table["server"], "server")}
         plan = read_section(Plan, table)
         _refuse_confusion(plan)
-    except Refused as refusal:
-        raise Refused(f"{str(path)!r}: {refusal}") from None
+    except UserError as refusal:
+        raise UserError(f"{str(path)!r}: {refusal}") from None
     return plan
 
 
@@ -141,7 +141,7 @@ def _refuse_unknown(kind: type[Section], table: Mapping[str, Any], where: str = 
     """Said before a key is missed that stands there misspelt."""
     for key in table:
         if key not in kind.model_fields:
-            raise Refused(f"there is no setting {where + key!r}; {nearest(key, kind.model_fields)}")
+            raise UserError(f"there is no setting {where + key!r}; {suggest(key, kind.model_fields)}")
 
 
 def _refuse_confusion(plan: Plan) -> None:
@@ -149,15 +149,15 @@ def _refuse_confusion(plan: Plan) -> None:
         lower = [name.lower() for name in names]
         for name in names:
             if lower.count(name.lower()) > 1:
-                raise Refused(f"{what} must differ in more than capitals, got {name!r} more than once")
+                raise UserError(f"{what} must differ in more than capitals, got {name!r} more than once")
     # a site's certificate is good for a server of the site's name too
     taken = {name.lower() for name in (*_RESERVED, plan.server.host, *plan.server.also)}
     for site in plan.sites:
         if site.lower() in taken:
             others = ", ".join(_RESERVED)
-            raise Refused(f"a site must have a name of its own, other than the server's and {others}, got {site!r}")
+            raise UserError(f"a site must have a name of its own, other than the server's and {others}, got {site!r}")
     if plan.server.port_for_admins > 65535:
-        raise Refused("server.admin_port must be given where server.port is 65535, because port + 1 is none")
+        raise UserError("server.admin_port must be given where server.port is 65535, because port + 1 is none")
 
 
 def plan_table(plan: Plan) -> dict[str, Any]:

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from fedcm.errors import UserError
 from fedcm.federation.kit import Kit, read_kit
-from fedcm.locks import is_held
-from fedcm.refusal import Refused
+from fedcm.system.locks import is_held
 
 LOCK = ".lock"
 _WAIT_FOR_LAST = 2.0  # seconds for a predecessor that is being ended
 
 
 def ready_kit(path: Path, kind: str) -> Kit:
-    """Refused where it is none that this command can serve."""
+    """UserError where it is none that this command can serve."""
     if find_spec("nvflare") is None:
-        raise Refused("a federation needs the extra packages; install them with `pip install 'fedcm[federation]'`")
+        raise UserError("a federation needs the extra packages; install them with `pip install 'fedcm[federation]'`")
     kit = read_kit(path.absolute())
     if kit.kind != kind:
         whose = (
@@ -29,12 +29,12 @@ def ready_kit(path: Path, kind: str) -> Kit:
             if kit.kind == "admin"
             else f"a {kit.kind}'s; start it with `fedcm federation {kit.kind} {path}`"
         )
-        raise Refused(f"`fedcm federation {kind}` must be given a {kind}'s kit, and {str(path)!r} is {whose}")
+        raise UserError(f"`fedcm federation {kind}` must be given a {kind}'s kit, and {str(path)!r} is {whose}")
     for file, what in ((kit.certificate, "certificate"), (kit.key, "private key"), (kit.root, "root certificate")):
         if not (file.is_file() and os.access(file, os.R_OK)):
-            raise Refused(f"a kit must hold its {what}, and {str(file)!r} is not there or not readable for this user")
+            raise UserError(f"a kit must hold its {what}, and {str(file)!r} is not there or not readable for this user")
     if not os.access(kit.path, os.W_OK):
-        raise Refused(f"the engine writes its log and its state into the kit, and {str(path)!r} is not writable")
+        raise UserError(f"the engine writes its log and its state into the kit, and {str(path)!r} is not writable")
     return kit
 
 
@@ -55,7 +55,7 @@ def only_one(kit: Path) -> Iterator[int]:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise Refused(
+                    raise UserError(
                         f"the kit {str(kit)!r} is being served by another process; stop that one first"
                     ) from None
                 time.sleep(0.05)
@@ -71,7 +71,7 @@ def taken_ports(kit: Kit) -> list[int]:
 
 def refuse_taken_ports(kit: Kit) -> None:
     if kit.kind == "server" and (taken := taken_ports(kit)):
-        raise Refused(
+        raise UserError(
             f"a server must have its ports for itself, and at {' and '.join(map(str, taken))} another process listens; "
             "`ss -ltnp` tells which"
         )
@@ -84,6 +84,6 @@ def _is_taken(port: int) -> bool:
             trial.bind(("", port))
         except OSError as error:
             if error.errno == errno.EACCES:
-                raise Refused(f"port {port} is reserved for the system's own services; take one above 1023") from None
+                raise UserError(f"port {port} is reserved for the system's own services; take one above 1023") from None
             return True
     return False

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fedcm.data import load
 from fedcm.data.dataset import Dataset, Examples
+from fedcm.errors import UserError
 from fedcm.federation.site_settings import FILE, SiteSettings
-from fedcm.refusal import Refused
 
 
 def load_site_data(kit: Path, settings: SiteSettings) -> Dataset:
@@ -18,7 +18,7 @@ def load_site_data(kit: Path, settings: SiteSettings) -> Dataset:
         data = load(settings.data.source)
     limits, size = settings.limits, data.train.size
     if size < limits.min_examples:
-        raise Refused(
+        raise UserError(
             f"this site takes part with at least {limits.min_examples} examples (limits.min_examples in {FILE}), and "
             f"has {size}"
         )

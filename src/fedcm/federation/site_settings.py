@@ -11,11 +11,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.experiment import Count
+from fedcm.config.experiment import Count
+from fedcm.config.schema import Section
+from fedcm.errors import UserError
 from fedcm.federation.kit_settings import read_settings
 from fedcm.models import MODELS
-from fedcm.refusal import Refused
-from fedcm.settings import Section
 
 FILE = "site.toml"
 
@@ -46,7 +46,7 @@ def load_settings(kit: Path) -> SiteSettings:
     """What `site.toml` in a kit says."""
     file = kit / FILE
     if not file.is_file():
-        raise Refused(f"a site's kit must hold {FILE}, which says where its data are, and {str(kit)!r} does not")
+        raise UserError(f"a site's kit must hold {FILE}, which says where its data are, and {str(kit)!r} does not")
     return read_settings(SiteSettings, file)
 
 
@@ -57,7 +57,7 @@ def refuse_forbidden(experiment: Mapping[str, Any], limits: Limits) -> None:
     """
     name = experiment.get("name")
     if not any(fnmatchcase(str(name), pattern) for pattern in limits.experiments):
-        raise Refused(
+        raise UserError(
             f"this site allows the experiments {', '.join(limits.experiments) or 'none'}, got {name!r}; its operator "
             f"can add it to limits.experiments in {FILE}"
         )
@@ -70,7 +70,7 @@ def refuse_foreign_code(experiment: Mapping[str, Any], allowed: list[str], who: 
         table = experiment.get(what)
         code = table.get("name") if isinstance(table, Mapping) else None
         if code not in bundled and code not in allowed:
-            raise Refused(
+            raise UserError(
                 f"{who} runs bundled code alone, got the {what} {code!r}; its operator can add it to limits.code "
                 f"in {file}"
             )

@@ -12,9 +12,9 @@ from typing import Any, final
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from fedcm.atomic import replacing
-from fedcm.checkpoint import save_tensors
-from fedcm.refusal import Refused
+from fedcm.errors import UserError
+from fedcm.runs.checkpoint import save_tensors
+from fedcm.system.files import replacing
 
 NEVER = -1  # no round of this site has counted yet
 SPARE = 3  # counted states that stay: the server may go back to an older checkpoint
@@ -54,7 +54,7 @@ class SiteStates:
             }:
                 raise ValueError("it has other fields")
         except (OSError, SafetensorError, ValueError) as error:
-            raise Refused(
+            raise UserError(
                 f"this site must have what it kept after round {round} in {str(file)!r}, and cannot read it ({error}); "
                 "bring the file back, or leave this run"
             ) from None

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field, model_validator
 
-from fedcm.atomic import write_text
+from fedcm.config.experiment import Federation
+from fedcm.config.schema import Section, read_section
 from fedcm.data.dataset import Dataset, Normalisation
 from fedcm.data.examples import byte_sums, normalisation_from
-from fedcm.experiment import Federation
-from fedcm.refusal import Refused
-from fedcm.settings import Section, read_section
+from fedcm.errors import UserError
+from fedcm.system.files import write_text
 
 FILE = "federation.json"
 
@@ -90,14 +90,14 @@ def agree(said: Mapping[str, Description], settings: Federation) -> tuple[Terms,
     elif mean is None:
         names = [name for name in names if said[name].sums]
         if not names:
-            raise Refused("sites with bytes must tell their sums, or federation.mean and federation.std be given")
+            raise UserError("sites with bytes must tell their sums, or federation.mean and federation.std be given")
         common = _common_normalisation([said[name].sums for name in names])
         mean, std = list(common.mean), list(common.std)
     terms, why = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std), {}
     for name, own in said.items():
         try:
             refuse_stranger(name, own, terms)
-        except Refused as refusal:
+        except UserError as refusal:
             why[name] = str(refusal)
     return terms, why
 
@@ -110,12 +110,12 @@ def refuse_stranger(name: str, own: Description, terms: Terms) -> None:
         ("labels", *["numbers" if classes is None else "classes" for classes in (own.classes, terms.classes)]),
     ):
         if mine != theirs:
-            raise Refused(
+            raise UserError(
                 f"the examples of all sites must have one shape and kind, and {name} has the {what} {mine} where the "
                 f"others have {theirs}"
             )
     if own.classes is not None and terms.classes is not None and own.classes > terms.classes:
-        raise Refused(f"the labels of {name} must be below {terms.classes}, the run's classes, got {own.classes - 1}")
+        raise UserError(f"the labels of {name} must be below {terms.classes}, the run's classes, got {own.classes - 1}")
 
 
 def _common_normalisation(sums: Sequence[list[list[int]]]) -> Normalisation:
@@ -141,4 +141,4 @@ def read_noted(run: Path) -> Noted:
         table = json.loads((run / FILE).read_text(encoding="utf-8"))
         return read_section(Noted, table | {"terms": read_section(Terms, table["terms"], "terms")})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Refused(f"{str(run / FILE)!r} must say what the sites of the run agreed on ({error})") from None
+        raise UserError(f"{str(run / FILE)!r} must say what the sites of the run agreed on ({error})") from None

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedcm.faults import describe
-from fedcm.imports import import_path
+from fedcm.errors import UserError, suggest
 from fedcm.models.cnn import cnn, lenet
 from fedcm.models.linear import linear
 from fedcm.models.mlp import mlp
 from fedcm.models.resnet import resnet8, resnet18, resnet18_imagenet_stem
-from fedcm.refusal import Refused, nearest
+from fedcm.system.faults import describe
+from fedcm.system.imports import import_path
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "linear": linear,
@@ -37,7 +37,7 @@ def build_model(
     refuse_unknown_model(name)
     factory = MODELS[name] if name in MODELS else import_path(name)
     if not callable(factory):
-        raise Refused(f"the model {name!r} must be a function or class that returns an nn.Module, got {factory!r}")
+        raise UserError(f"the model {name!r} must be a function or class that returns an nn.Module, got {factory!r}")
     given = {"input_shape": input_shape, "classes": classes}
     try:
         parameters = inspect.signature(factory).parameters
@@ -47,20 +47,20 @@ def build_model(
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for key in options:
         if key not in known and not takes_any:
-            raise Refused(f"the model {name!r} has no option {key!r}; {nearest(key, known)}")
+            raise UserError(f"the model {name!r} has no option {key!r}; {suggest(key, known)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed)
         try:
             model = factory(**{key: value for key, value in given.items() if key in parameters}, **options)
         except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
-            if isinstance(error, Refused):
+            if isinstance(error, UserError):
                 raise
-            raise Refused(f"the model {name!r} could not be made: {describe(error)}") from error
+            raise UserError(f"the model {name!r} could not be made: {describe(error)}") from error
     if not isinstance(model, nn.Module):
-        raise Refused(f"the model {name!r} must return an nn.Module, got {type(model).__name__}")
+        raise UserError(f"the model {name!r} must return an nn.Module, got {type(model).__name__}")
     return model
 
 
 def refuse_unknown_model(name: str) -> None:
     if name not in MODELS and ":" not in name:
-        raise Refused(f"there is no model {name!r}; {nearest(name, MODELS)}; your own is 'package.module:factory'")
+        raise UserError(f"there is no model {name!r}; {suggest(name, MODELS)}; your own is 'package.module:factory'")

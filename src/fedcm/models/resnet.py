@@ -12,8 +12,8 @@ from typing import final
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedcm.errors import UserError
 from fedcm.models.images import image_shape
-from fedcm.refusal import Refused
 
 
 @final
@@ -84,4 +84,4 @@ def _resnet(stem: nn.Module, classes: int, width: int, blocks: Sequence[int], gr
 
 def _check_groups(width: int, groups: int) -> None:
     if groups < 1 or width % groups:
-        raise Refused(f"width must be a multiple of groups, got width {width} and groups {groups}")
+        raise UserError(f"width must be a multiple of groups, got width {width} and groups {groups}")

@@ -3,7 +3,7 @@
 known_problem.py        what a federated problem with known constants is
 quadratics.py, regression.py, saturating.py               four of them: ridge and logistic regression share a file
 losses.py, dealt_digits.py    the two regressions' losses; the real digits, dealt out by label
-draws.py                cohorts and gradient noise, from fedcm.chance
+draws.py                cohorts and gradient noise, from fedcm.rng
 walk.py                 rounds of any algorithm of the project, over many replicates and step sizes at once
 averages.py             z_t and the averages that the theorem speaks of
 bounds.py               the theorem's quantities and its bounds

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from importlib import import_module
 
-from fedcm.refusal import Refused, nearest
-from fedcm.tracking import Tracker
+from fedcm.errors import UserError, suggest
+from fedcm.trackers.tracker import Tracker
 
 TRACKERS = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "WeightsAndBiases"}
 
@@ -17,12 +17,12 @@ def named(words: Iterable[str]) -> list[type[Tracker]]:
 
 def _kind(name: str) -> type[Tracker]:
     if name not in TRACKERS:
-        raise Refused(f"there is no tracker {name!r}; {nearest(name, TRACKERS)}")
+        raise UserError(f"there is no tracker {name!r}; {suggest(name, TRACKERS)}")
     try:
         return getattr(import_module(f"fedcm.trackers.{name}"), TRACKERS[name])
     except ImportError as error:
         missing = error.name.split(".")[0] if error.name else error
-        raise Refused(
+        raise UserError(
             f"--track {name} must have its packages installed, and {missing} cannot be imported; "
             f"install them with `pip install 'fedcm[{name}]'`"
         ) from error

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
-from fedcm.tracking import Flat, Point, TrackedRun
+from fedcm.trackers.tracker import Flat, Point, TrackedRun
 
 _MOST = 1000, 100, 100  # metrics, parameters, tags that MLflow takes at once
 _EVERY = 1.0  # seconds between transactions at least: one costs as much as a round of a tiny model

@@ -14,7 +14,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[repo
 from torch.utils.tensorboard import RecordWriter
 from torch.utils.tensorboard.summary import hparams, text
 
-from fedcm.tracking import Flat, Point, TrackedRun
+from fedcm.trackers.tracker import Flat, Point, TrackedRun
 
 _COMPARED = ("test_accuracy", "test_loss", "loss")  # columns of the page that compares settings
 

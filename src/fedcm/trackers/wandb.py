@@ -13,7 +13,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it reports its errors
 
 import wandb
 
-from fedcm.tracking import Flat, Point, TrackedRun
+from fedcm.trackers.tracker import Flat, Point, TrackedRun
 
 
 @final

@@ -1,0 +1,124 @@
+"""A TOML table read as a typed record, or refused in one sentence that names the key."""
+
+import dataclasses
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from fedcm.errors import UserError, suggest
+from fedcm.system.faults import describe, located
+
+Record = TypeVar("Record")
+
+
+def toml_file(path: Path, what: str) -> dict[str, Any]:
+    """The table in a TOML file; `what` says what it is the file of."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"there is no {what} {str(path)!r}") from None
+    except IsADirectoryError:
+        raise UserError(f"{str(path)!r} is a folder; give the .toml file of the {what}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{str(path)!r} cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None
+
+
+class Section(BaseModel):
+    """A table with a fixed set of keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def read_section(kind: type[Record], table: Mapping[str, Any], where: str = "") -> Record:
+    """A `Section` from a table."""
+    if not isinstance(table, Mapping):
+        raise UserError(f"{where or 'the experiment'} must be a table, got {table!r}")
+    try:
+        return kind.model_validate(dict(table))  # pyright: ignore[reportAttributeAccessIssue]
+    except ValidationError as error:
+        raise UserError(_sentence(error, kind, where)) from None
+
+
+def read_choice(kinds: Mapping[str, type], table: Mapping[str, Any], key: str, where: str) -> Any:
+    """A frozen dataclass chosen by `table[key]`, its fields from the other keys."""
+    if not isinstance(table, Mapping):
+        raise UserError(f"{where} must be a table, got {table!r}")
+    name = table.get(key)
+    if not isinstance(name, str):
+        raise UserError(f"{where}.{key} must be one of {', '.join(kinds)}, got {name!r}")
+    if name not in kinds:
+        raise UserError(f"there is no {where} {name!r}; {suggest(name, kinds)}")
+    return read_dataclass(kinds[name], {k: v for k, v in table.items() if k != key}, where, name)
+
+
+def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) -> Any:
+    """A frozen dataclass from a table; what its `__post_init__` refuses is refused here."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for key in table:
+        if key not in fields:
+            hint = suggest(key, fields) if fields else "it has none"
+            raise UserError(f"{where} {name!r} has no setting {key!r}; {hint}")
+    try:
+        hints = get_type_hints(kind)
+    except Exception as error:
+        raise UserError(f"{where} {name!r}: the types of its settings cannot be read: {error}") from None
+    values = {key: _read_value(hints[key], value, f"{where}.{key}") for key, value in table.items()}
+    for key, field in fields.items():
+        if key not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise UserError(f"{where}.{key} must be given for {name!r}")
+    try:
+        return kind(**values)
+    except Exception as error:  # the user's own code, in __post_init__; or functions that are missing
+        said = f"{error}{located(error)}" if isinstance(error, ValueError) else describe(error)
+        raise UserError(f"{where} {name!r}: {said}") from error
+
+
+def _read_value(hint: Any, value: Any, where: str) -> Any:
+    try:
+        value = TypeAdapter(hint).validate_python(value, strict=hint in (int, float, bool, str))
+    except ValidationError as error:
+        raise UserError(_sentence(error, hint, where)) from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{where} must be finite, got {value}")
+    return value
+
+
+def _sentence(error: ValidationError, kind: Any, where: str) -> str:
+    problem = error.errors()[0]
+    path = ".".join(str(part) for part in ([where] if where else []) + list(problem["loc"]))
+    match problem["type"]:
+        case "extra_forbidden":
+            return (
+                f"there is no setting {path!r}; {suggest(str(problem['loc'][-1]), _keys_at(kind, problem['loc'][:-1]))}"
+            )
+        case "missing":
+            return f"{path} must be given"
+        case "value_error":
+            return f"{path}: {problem.get('ctx', {}).get('error')}"
+        case _:
+            must = re.sub(r"^\w+ should", "must", problem["msg"])
+            return f"{path} {must}, got {_shortened(problem['input'])}"
+
+
+def _shortened(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # an integer too long to print
+        return "a number of thousands of digits"
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _keys_at(kind: Any, path: tuple[int | str, ...]) -> list[str]:
+    for part in path:
+        fields = getattr(kind, "model_fields", {})
+        kind = fields[part].annotation if part in fields else None
+    fields = getattr(kind, "model_fields", {})
+    return [field.alias or name for name, field in fields.items()]

@@ -1,0 +1,82 @@
+"""How well parameters do on held-out data, in pieces of fixed size so that work can be shared out without a trace."""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fedcm.core.algorithm import Vector
+from fedcm.core.model_mode import eval_mode
+from fedcm.core.problem import Problem
+from fedcm.data.dataset import Examples
+from fedcm.data.federated import FederatedData
+from fedcm.rng import Purpose, torch_seed
+from fedcm.system.faults import noting
+
+PIECE = 500  # examples; part of the result's last bits, so a constant
+
+
+class Tally(NamedTuple):
+    """The result on one piece of the test set."""
+
+    examples: int
+    loss: float  # summed over the examples
+    labels: int  # one an example, or more where an example has several
+    correct: int | None  # of those labels; None where they are not classes
+
+
+class Score(NamedTuple):
+    loss: float
+    accuracy: float | None
+
+
+def pieces(data: FederatedData) -> range:
+    return range(0, data.test_size, PIECE)
+
+
+@contextmanager
+def evaluating(problem: Problem, params: Vector, start: int = 0) -> Iterator[nn.Module]:
+    """The model, told that it is evaluated; whatever chance it takes is the same for the same start, every time."""
+    with eval_mode(problem.bind(params)) as model, torch.no_grad(), torch.random.fork_rng(devices=[]):
+        problem.reseed(torch_seed(0, Purpose.EVALUATION, client=start))
+        with problem.arithmetic():
+            yield model
+
+
+def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
+    with evaluating(problem, params, start) as model:
+        features, labels = data.test(start, min(start + PIECE, data.test_size))
+        return tally_examples(problem, model, Examples(features, labels))
+
+
+def tally_examples(problem: Problem, model: nn.Module, examples: Examples) -> Tally:
+    """The result on these examples, of a model that is being evaluated."""
+    features, labels = examples
+    with noting("in the model"):
+        outputs = model(features)
+    with noting("in the loss"):
+        loss = problem.loss(outputs, labels).item() * len(labels)
+    correct = None if labels.is_floating_point() else _count_correct(outputs, labels)
+    return Tally(len(labels), loss, labels.numel(), correct)
+
+
+def _count_correct(outputs: Any, labels: Tensor) -> int | None:
+    """How many labels the outputs (b, classes, …) are highest for; None if the outputs are not scores of two or more
+    classes."""
+    if not isinstance(outputs, Tensor) or outputs.dim() < 2 or outputs.shape[1] < 2:
+        return None
+    if outputs.dim() == 2 and labels.shape[1:] == (1,):
+        labels = labels[:, 0]
+    return int((outputs.argmax(1) == labels).sum()) if labels.shape[1:] == outputs.shape[2:] else None
+
+
+def score(tallies: Iterable[Tally]) -> Score:
+    """Exact whatever the order of the pieces."""
+    tallies = list(tallies)
+    examples = sum(t.examples for t in tallies)
+    counted = [t.correct for t in tallies if t.correct is not None]
+    accuracy = sum(counted) / sum(t.labels for t in tallies) if len(counted) == len(tallies) else None
+    return Score(math.fsum(t.loss for t in tallies) / examples, accuracy)

@@ -1,0 +1,167 @@
+"""What the engine may do in a kit: the files of its `local/`, written instead of the engine's own.
+
+Where one is missing the engine takes the `.default` beside it, and where there is no policy it allows all.
+So none of the engine's defaults stays, and the default of the policy allows nothing.
+"""
+
+from typing import Any
+
+from fedcm.federation.plan import Party, Plan
+
+# what a job may name, and nothing else: the list holds for jobs alone, never for the engine's own parts below
+SERVER_CLASSES = ("fedcm.federation.server.controller.FederatedTraining",)
+SITE_CLASSES = ("fedcm.federation.site.site_executor.SiteExecutor",)
+
+# in the kit itself: the engine searches all of it for a file of this name, the top first, and runs code that it names
+AT_THE_TOP = {"comm_config.json": {"allow_adhoc_conns": False}}
+
+ROLES = ("project_admin", "org_admin", "lead", "member")
+_NOTHING = {
+    "submit_job": "none",
+    "clone_job": "none",
+    "manage_job": "none",  # abort, delete and the like
+    "download_job": "none",
+    "view": "none",
+    "operate": "none",  # restart, shut down, look at machines
+    "shell_commands": "none",  # ls, cat, grep … at the server and the sites
+    "byoc": "none",  # code that comes with a job
+    "server-predeployed-flwr": "none",
+}
+_OWN = "n:submitter"  # whoever submitted that job
+_GRANTED = {
+    "lead": {"submit_job": "any", "view": "any", "abort_job": _OWN, "download_job": _OWN, "app_command": _OWN},
+    "member": {"view": "any"},
+}
+_JOB_CONTENT = {"path": "fedcm.federation.server.job_content.ConfigurationAlone"}
+_STORAGE = "fedcm.federation.server.storage.KitStorage"
+_RESOURCES = "nvflare.app_common.resource"
+
+Table = dict[str, Any]
+
+
+def files(party: Party, plan: Plan) -> dict[str, Table]:
+    """By name, what belongs into a kit's `local/`."""
+    if party.kind == "admin":
+        return {"resources.json": _admin_resources()}
+    return {
+        "resources.json": _server_resources(plan) if party.kind == "server" else _site_resources(),
+        "authorization.json": _authorization(_GRANTED),
+        "authorization.json.default": _authorization({}),
+        "log_config.json": _log_config(),
+    }
+
+
+def _server_resources(plan: Plan) -> Table:
+    return {
+        "format_version": 2,
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": list(SERVER_CLASSES),
+        "app_validator": _JOB_CONTENT,
+        "servers": [
+            {
+                "admin_storage": "transfer",
+                "max_num_clients": len(plan.sites),
+                "heart_beat_timeout": 60,  # seconds; sites send one every 10
+                "admin_timeout": 10.0,
+                "check_engine_frequency": 0.5,  # seconds; a job's end is seen that late
+                "shutdown_period": 3.0,  # seconds to wait for sites to leave
+            }
+        ],
+        "snapshot_persistor": {
+            "path": "nvflare.app_common.state_persistors.storage_state_persistor.StorageStatePersistor",
+            "args": {"uri_root": "/", "storage": {"path": _STORAGE, "args": {"folder": "snapshots"}}},
+        },
+        "components": [
+            {
+                "id": "job_scheduler",
+                "path": "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
+                # a job that waits for a site is tried again soon, and for an hour
+                "args": {
+                    "max_jobs": 1,
+                    "min_schedule_interval": 1.0,
+                    "max_schedule_interval": 5.0,
+                    "max_schedule_count": 720,
+                },
+            },
+            {
+                "id": "job_manager",
+                "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
+                "args": {"uri_root": "jobs/all", "job_store_id": "job_store"},
+            },
+            {"id": "job_store", "path": _STORAGE, "args": {"folder": "."}},
+            {
+                "id": "process_launcher",
+                "path": "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher",
+                "args": {},
+            },
+        ],
+    }
+
+
+def _site_resources() -> Table:
+    return {
+        "format_version": 2,
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": list(SITE_CLASSES),
+        "app_validator": _JOB_CONTENT,
+        "allow_log_streaming": False,
+        # seconds; and no compression, because there is no pattern in trained numbers
+        "client": {"retry_timeout": 30, "client_register_interval": 1.0},
+        "components": [
+            {
+                "id": "resource_manager",
+                "path": f"{_RESOURCES}_managers.passthrough_resource_manager.PassthroughResourceManager",
+                "args": {},
+            },
+            {
+                "id": "resource_consumer",
+                "path": f"{_RESOURCES}_consumers.passthrough_resource_consumer.PassthroughResourceConsumer",
+                "args": {},
+            },
+            {
+                "id": "process_launcher",
+                "path": "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
+                "args": {},
+            },
+        ],
+    }
+
+
+def _admin_resources() -> Table:
+    session = {"idle_timeout": 900.0, "login_timeout": 10.0, "authenticate_msg_timeout": 5.0, "with_debug": False}
+    return {"format_version": 1, "admin": session | {"prompt": "> "}}
+
+
+def _authorization(granted: dict[str, dict[str, str]]) -> Table:
+    return {"format_version": "1.0", "permissions": {role: _NOTHING | granted.get(role, {}) for role in ROLES}}
+
+
+def _log_config() -> Table:
+    """The engine's own without its two further copies of the same lines."""
+    line = "%(asctime)s - %(name)s - %(levelname)s - %(fl_ctx)s - %(message)s"
+    file = {
+        "class": "logging.handlers.RotatingFileHandler",
+        "formatter": "baseFormatter",
+        "mode": "a",
+        "maxBytes": 20 * 2**20,
+        "backupCount": 5,
+    }
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "baseFormatter": {"()": "nvflare.fuel.utils.log_utils.BaseFormatter", "fmt": line},
+            "consoleFormatter": {"()": "nvflare.fuel.utils.log_utils.ColorFormatter", "fmt": line},
+        },
+        "handlers": {
+            "consoleHandler": {
+                "class": "logging.StreamHandler",
+                "level": "DEBUG",
+                "formatter": "consoleFormatter",
+                "stream": "ext://sys.stdout",
+            },
+            "logFileHandler": file | {"level": "DEBUG", "filename": "log.txt"},
+            "errorFileHandler": file | {"level": "ERROR", "filename": "error_log.txt"},
+        },
+        "loggers": {"root": {"level": "INFO", "handlers": ["consoleHandler", "logFileHandler", "errorFileHandler"]}},
+    }

@@ -1,0 +1,331 @@
+"""Sweeps name what they vary, use again what is there, and write over nothing."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+from scenes import lines_of, small_experiment, stopped_after, summary_of, whole
+
+from fedcm.config.toml_values import write_value
+from fedcm.errors import UserError
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.running import drive
+from fedcm.runs.starting import begin, refuse_unusable_name
+from fedcm.sweeps.grid import GridRun, runs_of
+from fedcm.sweeps.run_names import run_name, swept_part, variant_part
+from fedcm.sweeps.run_parallel import Task, run_all, short_names, tasks_of
+
+Write = Callable[..., Path]
+Fedcm = Callable[..., Any]
+
+
+def finish(task: Task) -> Task:
+    """What `fedcm run` would do for it, in this process."""
+    for _ in drive(begin(task.run.experiment, task.folder.path.parent, task.run.name)):
+        pass
+    return task
+
+
+def swept(path: Path, runs: Path, *over: str, settings: Sequence[str] = (), seeds: int | None = None) -> list[Task]:
+    """The runs of a sweep, those that are missing run."""
+    tasks = tasks_of(runs_of(path, settings, over=over, seeds=seeds), runs)
+    return [finish(task) if task.state == "missing" else task for task in tasks]
+
+
+def folders(tasks: Sequence[Task]) -> list[str]:
+    return [task.folder.name for task in tasks]
+
+
+def states(tasks: Sequence[Task]) -> list[str]:
+    return [task.state for task in tasks]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+def test_a_sweep_over_another_setting_leaves_the_first_one_alone(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    words = ("sweep", experiment(rounds=1), "--runs-dir", runs)
+    first = fedcm(*words, "--over", "algorithm.alpha=0.03,0.1")
+    assert first.code == 0, first.err
+    before = contents(runs)
+    second = fedcm(*words, "--over", "client.lr=0.03,0.2")
+    assert second.code == 0, second.err
+    assert {path: path.read_bytes() for path in before} == before, "the report and the picture neither"
+    assert {path.name for path in runs.iterdir() if (path / "summary.json").exists()} == {
+        *("small-algorithm.alpha=0.03-fedcm-seed3", "small-algorithm.alpha=0.1-fedcm-seed3"),
+        *("small-client.lr=0.03-fedcm-seed3", "small-client.lr=0.2-fedcm-seed3"),
+    }
+    for answer, setting, values in (
+        (first, "algorithm.alpha", ("0.03", "0.1")),
+        (second, "client.lr", ("0.03", "0.2")),
+    ):
+        _, heading, _, *rows = answer.out.splitlines()
+        assert heading.split()[0] == setting
+        assert tuple(row.split()[0] for row in rows[:2]) == values
+        assert all(f"small-{setting}={value}-fedcm-seed3 finished" in answer.err for value in values)
+        assert f"small-sweep-{setting}.png" in answer.out
+        page = (runs / f"small-sweep-{setting}-report" / "index.html").read_text()
+        assert all(f"FedCM ({setting} = {value})" in page for value in values)
+
+
+def test_values_that_were_run_before_are_used_again(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=1), tmp_path / "runs"
+    swept(path, runs, "algorithm.alpha=0.03,0.1")
+    again = tasks_of(runs_of(path, over=["algorithm.alpha=0.1,3e-2,0.3"]), runs)
+    assert states(again) == ["finished", "finished", "missing"]
+
+
+def test_the_same_experiment_is_used_again_whatever_it_is_called(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=1), tmp_path / "runs"  # its own α and η_l are 0.1
+    swept(path, runs, "algorithm.alpha=0.03,0.1")
+    own = "small-algorithm.alpha=0.1-fedcm-seed3"
+    by_rate = tasks_of(runs_of(path, over=["client.lr=0.1,0.2"]), runs)
+    assert folders(by_rate) == [own, "small-client.lr=0.2-fedcm-seed3"]
+    assert states(by_rate) == ["finished", "missing"]
+    assert own in by_rate[0].remark
+    compared = tasks_of(runs_of(path, algorithms=["fedavg", "fedcm"]), runs)
+    assert folders(compared) == ["small-fedavg-seed3", own]
+    assert states(compared) == ["missing", "finished"]
+
+
+def test_a_sweep_uses_what_was_compared_before_and_no_folder_twice(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=1), tmp_path / "runs"
+    for task in tasks_of(runs_of(path, algorithms=["fedavg", "fedcm"]), runs):
+        finish(task)
+    tasks = tasks_of(runs_of(path, over=["algorithm.alpha=0.1,0.2"]), runs)
+    assert folders(tasks) == ["small-fedcm-seed3", "small-algorithm.alpha=0.2-fedcm-seed3"]
+    whole(path, runs, "named")  # a second one of the same experiment, and newer
+    tasks = tasks_of(runs_of(path, over=["algorithm.alpha=0.1,0.2"]), runs)
+    assert folders(tasks) == ["named", "small-algorithm.alpha=0.2-fedcm-seed3"]
+
+
+@pytest.mark.parametrize("change", ["--set", "edited", "longer"])
+def test_a_run_with_other_settings_is_never_written_over(experiment: Write, tmp_path: Path, change: str) -> None:
+    runs, over = tmp_path / "runs", ["algorithm.alpha=0.03,0.1"]
+    names = folders(swept(experiment(rounds=1), runs, *over))
+    before = contents(runs)
+    path, settings = {
+        "--set": lambda: (experiment(rounds=1), ["client.lr=0.2"]),
+        "edited": lambda: (experiment(rounds=1, split={"kind": "iid", "clients": 6}), []),
+        "longer": lambda: (experiment(rounds=2), []),
+    }[change]()
+    others = swept(path, runs, *over, settings=settings)
+    assert folders(others) == [f"{name}-2" for name in names]
+    setting = {"--set": "client.lr", "edited": "split.kind", "longer": "rounds"}[change]
+    assert all(setting in task.remark and task.folder.name in task.remark for task in others)
+    assert {path: path.read_bytes() for path in before} == before
+    again = tasks_of(runs_of(path, settings, over=over), runs)
+    assert (folders(again), states(again)) == (folders(others), ["finished"] * 2)
+    third = tasks_of(runs_of(path, ["client.lr=0.7"], over=over), runs)
+    assert folders(third) == [f"{name}-3" for name in names]
+
+
+def test_other_seeds_are_other_runs(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=1), tmp_path / "runs"
+    swept(path, runs, "client.lr=0.05")
+    tasks = tasks_of(runs_of(path, over=["client.lr=0.05"], seeds=2), runs)
+    assert list(zip(folders(tasks), states(tasks), strict=True)) == [
+        ("small-client.lr=0.05-fedcm-seed3", "finished"),
+        ("small-client.lr=0.05-fedcm-seed4", "missing"),
+    ]
+
+
+def test_what_is_no_run_or_is_damaged_is_left_where_it_is(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=1), tmp_path / "runs"
+    notes, damaged = (runs / f"small-client.lr={rate}-fedcm-seed3" for rate in ("0.1", "0.2"))
+    notes.mkdir(parents=True)
+    (notes / "notes.txt").write_text("mine")
+    damaged.mkdir()
+    (damaged / "experiment.toml").write_text("name = ")
+    before = contents(runs)
+    tasks = swept(path, runs, "client.lr=0.1,0.2")
+    assert folders(tasks) == [f"{notes.name}-2", f"{damaged.name}-2"]
+    assert [word in task.remark for word, task in zip(("no run", "cannot be read"), tasks, strict=True)] == [True] * 2
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_that_cannot_go_on_gives_way_to_one_that_is_finished(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    path, runs = experiment(rounds=4), tmp_path / "runs"
+    words = ("sweep", path, "--over", "client.lr=0.1", "--runs-dir", runs)
+    damaged = stopped_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")
+    (damaged / "metrics.jsonl").write_text("what\n" * 2)
+    answer = fedcm(*words)
+    assert answer.code == 2
+    advice = f"start the run anew with `fedcm run {damaged / 'experiment.toml'}`"
+    assert advice in answer.err
+    before = contents(damaged)
+    assert fedcm("run", damaged / "experiment.toml", "--runs-dir", runs).code == 0  # as it was told
+    answer = fedcm(*words)
+    assert answer.code == 0, answer.err
+    assert "1 of 1 runs are finished already" in answer.err
+    assert contents(damaged) == before
+
+
+def test_a_run_that_was_begun_anew_goes_on_and_not_the_one_before(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=4), tmp_path / "runs"
+    whole(path, runs, "before")
+    stopped = stopped_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")  # as by --fresh and Ctrl-C
+    (task,) = tasks_of(runs_of(path, over=["client.lr=0.1"]), runs)
+    assert (task.folder.path, task.state) == (stopped, "stopped")
+    later = whole(path, runs, "later")
+    (task,) = tasks_of(runs_of(path, over=["client.lr=0.1"]), runs)
+    assert (task.folder.path, task.state) == (later, "finished")
+
+
+def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(experiment: Write, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    (task,) = tasks_of(runs_of(experiment(rounds=1), over=["client.lr=0.1"]), runs)
+    other = whole(experiment(rounds=1, client={"lr": 0.3}), runs, task.run.name)
+    before = contents(other)
+    said: list[str] = []
+    done = [one for one in run_all([task], None, jobs=1, workers=1, tell=said.append) if one is not None]
+    assert states(done) == ["finished"]
+    assert task.folder.name == f"{other.name}-2"
+    assert contents(other) == before
+    assert "client.lr" in said[0]
+    assert lines_of(task.folder.path) != lines_of(other)
+
+
+def test_options_of_a_model_that_differ_in_kind_alone_are_two_experiments(npz: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(tomli_w.dumps(small_experiment(npz, model={"name": "linear", "width": 1})))
+    one, other = runs_of(tmp_path / "small.toml", over=["model.width=1,1.0"])
+    assert one.name != other.name
+    folder = RunFolder.create(tmp_path / "runs" / one.name, to_text(one), {})
+    folder.unlock()
+    assert states(tasks_of([one, other], tmp_path / "runs")) == ["stopped", "missing"]
+
+
+def to_text(run: GridRun) -> str:
+    from fedcm.config.experiment import to_toml
+
+    return to_toml(run.experiment)
+
+
+# names
+
+
+numbers = st.integers(-99, 99) | st.floats(allow_nan=False, allow_infinity=False)
+words = st.text("aB1-+=./ ,é\n", max_size=6)
+values = numbers | st.booleans() | words | st.lists(numbers | words, max_size=3)
+paths = st.sampled_from(["client.lr", "client.l_r", "model.a", "model.A", "model.a-b", "rounds", "model.a.b"])
+settings = st.lists(st.tuples(paths, values), max_size=3, unique_by=lambda pair: pair[0])
+
+
+def named(pairs: Sequence[tuple[str, Any]], experiment: str = "demo", algorithm: str = "fedcm") -> str:
+    return run_name(experiment, [swept_part(path, value) for path, value in pairs], algorithm, 1)
+
+
+@given(settings, settings)
+def test_other_values_and_other_settings_have_other_names(one: list[Any], other: list[Any]) -> None:
+    def told(pairs: list[Any]) -> list[tuple[str, str]]:
+        return [(path, write_value(value)) for path, value in pairs]
+
+    assert (named(one) == named(other)) == (told(one) == told(other))
+
+
+@given(settings, st.text(st.characters(categories=["L"]), min_size=1, max_size=100))
+def test_every_name_can_be_a_folders_and_may_get_a_number(pairs: list[Any], experiment: str) -> None:
+    refuse_unusable_name(f"{named(pairs, experiment, 'a.very.long.module_name:WithAnEvenLongerClass' * 3)}-999")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "part"),
+    [
+        ("algorithm.alpha", 0.03, "algorithm.alpha=0.03"),
+        ("client.lr", 1e-5, "client.lr=1e-05"),
+        ("model.shift", -1, "model.shift=-1"),
+        ("split.kind", "dirichlet-by-label", "split.kind=dirichlet-by-label"),
+        ("algorithm.option", "II", "algorithm.option=II"),
+        ("model.hidden", [64, 32], "model.hidden=64+32"),
+        ("model.hidden", [128], "model.hidden=128+"),
+        ("model.bias", True, "model.bias=true"),
+    ],
+)
+def test_a_setting_and_its_value_can_be_read_in_the_name(path: str, value: Any, part: str) -> None:
+    assert swept_part(path, value) == part
+    assert named([(path, value)]) == f"demo-{part}-fedcm-seed1"
+
+
+def test_names_of_a_grids_variants_stay_as_they_were() -> None:
+    assert run_name("Mini cifar", [variant_part("II"), variant_part("p=0.1 (low)")], "my:Own", 0) == (
+        "mini-cifar-ii-p=0.1-low--my-own-seed0"
+    )
+
+
+# what a run has of the settings
+
+
+def test_a_list_is_one_value_and_comes_to_its_run(experiment: Write, tmp_path: Path) -> None:
+    tasks = swept(
+        experiment(rounds=1), tmp_path / "runs", "evaluation.targets=[0.5,0.6],[0.7]", "model.hidden=[6,5],[4]"
+    )
+    assert [task.run.experiment.model.options["hidden"] for task in tasks] == [[6, 5], [4]] * 2
+    reached = [set(summary_of(task.folder.path)["rounds_to_accuracy"]) for task in tasks]
+    assert reached == [{"0.5", "0.6"}, {"0.5", "0.6"}, {"0.7"}, {"0.7"}]
+    parameters = [summary_of(task.folder.path)["parameters"] for task in tasks[:2]]
+    assert parameters == [6 * 6 + 6 + 6 * 5 + 5 + 5 * 4 + 4, 6 * 4 + 4 + 4 * 4 + 4]
+    assert tasks[0].run.experiment.cell.labels == {"evaluation.targets": "[0.5, 0.6]", "model.hidden": "[6, 5]"}
+
+
+def test_labels_say_what_the_run_has_however_it_was_written(experiment: Write) -> None:
+    runs = runs_of(experiment(), over=["algorithm.alpha=1,5e-2", "seed=7"])
+    assert [run.experiment.cell.labels for run in runs] == [
+        {"algorithm.alpha": "1.0", "seed": "7"},
+        {"algorithm.alpha": "0.05", "seed": "7"},
+    ]
+    assert runs[0].name == "small-algorithm.alpha=1.0-fedcm-seed7"
+
+
+def test_runs_beside_each_other_are_called_by_their_settings(experiment: Write, tmp_path: Path) -> None:
+    tasks = tasks_of(runs_of(experiment(), over=["algorithm.alpha=0.05", "client.lr=0.1,0.2"], seeds=2), tmp_path)
+    assert list(short_names(tasks).values())[:2] == [
+        "algorithm.alpha=0.05 client.lr=0.1 fedcm seed 3",
+        "algorithm.alpha=0.05 client.lr=0.2 fedcm seed 3",
+    ]
+
+
+AXES = {"wards": {"few": {"split": {"clients": 6}}, "many": {"split": {"clients": 12}}}}
+
+
+def test_a_grid_with_published_figures_can_be_swept(npz: Path, tmp_path: Path) -> None:
+    grid = {"axes": AXES, "published": {"few": {"fedcm": 81.0}, "many": {"fedcm": 87.0}}}
+    (tmp_path / "g.toml").write_text(tomli_w.dumps(small_experiment(npz) | {"grid": grid}))
+    runs = runs_of(tmp_path / "g.toml", over=["client.lr=0.1,0.2"])
+    assert runs[0].name == "small-few-client.lr=0.1-fedcm-seed3"
+    assert runs[0].experiment.cell.labels == {"wards": "few", "client.lr": "0.1"}
+    assert {run.experiment.cell.published for run in runs} == {None}, "they are of the file's own settings"
+
+
+@pytest.mark.parametrize(
+    ("over", "settings", "said"),
+    [
+        (["client.lr=0.1", "client.lr=0.2"], [], "'client.lr' comes twice"),
+        (["client.lr=0.1,0.2"], ["client.lr=0.3"], "--set or an exception fixes the setting"),
+        (["algorithm.alpha=1,1.0"], [], "two values mean the same"),
+        (["algorithm.name=fedavg,fedcm"], [], "--algorithms"),
+        (["model={hidden=[3]},{hidden=[4]}"], [], "such as client.lr"),
+        (["for.fedcm.core.local_steps.lr=0.1,0.2"], [], "no 'for.fedcm.core.local_steps.lr'"),
+        (["client.epochs=1,2"], ["client.steps=3"], "no 'client.epochs'"),
+        (["split.clients=4,5"], [], "are the same experiment"),
+        (["client.lr=fast,0.1"], [], "client.lr must be a valid number, got 'fast'"),
+        (["client.lrr=1,2"], [], "'lr'"),
+    ],
+)
+def test_a_sweep_that_is_not_what_it_says_is_refused(
+    npz: Path, tmp_path: Path, over: list[str], settings: list[str], said: str
+) -> None:
+    (tmp_path / "g.toml").write_text(tomli_w.dumps(small_experiment(npz) | {"grid": {"axes": AXES}}))
+    with pytest.raises(UserError) as refusal:
+        runs_of(tmp_path / "g.toml", settings, over=over)
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)

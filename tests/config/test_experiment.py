@@ -1,0 +1,144 @@
+"""Experiments are read whole, changed by overrides, and read back as themselves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenes import small_experiment
+
+from fedcm.algorithms import FedAvg, FedCM, FedDyn
+from fedcm.config.experiment import read, resolved, to_toml
+from fedcm.config.overrides import for_algorithm, override, read_table
+from fedcm.core.participation import Independent
+from fedcm.data.partition import Dirichlet
+from fedcm.errors import UserError
+
+
+def table(**changes: Any) -> dict[str, Any]:
+    return small_experiment("digits", **changes)
+
+
+def test_an_experiment_holds_the_chosen_records() -> None:
+    experiment = read(table())
+    assert experiment.algorithm == FedCM(alpha=0.1)
+    assert experiment.split == Dirichlet(clients=12, concentration=0.6)
+    assert experiment.participation == Independent(0.3)
+    assert experiment.model.options == {"hidden": [8]}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"])
+def test_a_resolved_experiment_reads_back_as_itself(tmp_path: Path, algorithm: str) -> None:
+    experiment = read(table(algorithm={"name": algorithm}))
+    path = tmp_path / "again.toml"
+    path.write_text(to_toml(experiment))
+    assert read(read_table(path)) == experiment
+    assert resolved(read(read_table(path))) == resolved(experiment)
+    assert resolved(experiment)["algorithm"]["name"] == algorithm
+
+
+def test_steps_instead_of_epochs_read_back_too(tmp_path: Path) -> None:
+    experiment = read(table(client={"steps": 7, "clip": 10.0}))
+    path = tmp_path / "again.toml"
+    path.write_text(to_toml(experiment))
+    assert read(read_table(path)) == experiment
+
+
+def test_settings_are_overridden_by_path() -> None:
+    changed = override(table(), ["client.lr=0.5", "algorithm.alpha=0.3", "data.source=cifar10", "model.hidden=[3, 4]"])
+    experiment = read(changed)
+    assert experiment.client.lr == 0.5
+    assert experiment.algorithm == FedCM(alpha=0.3)
+    assert experiment.data.source == "cifar10"
+    assert experiment.model.options["hidden"] == [3, 4]
+
+
+def test_another_algorithm_brings_its_own_settings() -> None:
+    given = table() | {"for": {"feddyn": {"algorithm": {"alpha": 0.5}, "client": {"lr_decay": 0.9}}}}
+    assert read(override(given, ["algorithm.name=fedavg"])).algorithm == FedAvg()
+    feddyn = read(for_algorithm(given, "feddyn"))
+    assert feddyn.algorithm == FedDyn(alpha=0.5)
+    assert feddyn.client.lr_decay == 0.9
+    assert feddyn.client.lr == 0.1
+    assert read(for_algorithm(given, "fedcm")).algorithm == FedCM(alpha=0.1), "the experiment's own stays as it was"
+
+
+def test_the_command_line_wins_over_an_algorithms_table_and_that_over_the_file() -> None:
+    given = table() | {"for": {"fedcm": {"client": {"lr": 0.3, "epochs": 7}}}}
+    experiment = read(override(given, ["client.lr=0.7"]))
+    assert experiment.client.lr == 0.7
+    assert experiment.client.epochs == 7
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("split.kind=shards", {"kind": "shards", "clients": 12, "per_client": 2}),
+        ("split.kind=iid", {"kind": "iid", "clients": 12}),
+        ("participation.kind=everyone", {"kind": "everyone"}),
+        ("model.name=linear", {"name": "linear"}),
+    ],
+)
+def test_another_kind_keeps_what_it_has_a_name_for(setting: str, expected: dict[str, Any]) -> None:
+    section = setting.split(".")[0]
+    assert resolved(read(override(table(), [setting])))[section] == expected
+
+
+def test_steps_given_on_the_command_line_take_the_place_of_epochs() -> None:
+    assert read(override(table(), ["client.steps=9"])).client.epochs is None
+
+
+def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "called-so.toml"
+    path.write_text("rounds = 1")
+    assert read_table(path)["name"] == "called-so"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"round": 3}, "no setting 'round'; did you mean 'rounds'"),
+        ({"rounds": 0}, "rounds must be greater than or equal to 1, got 0"),
+        ({"rounds": "many"}, "rounds must be a valid integer, got 'many'"),
+        ({"seed": -1}, "seed must be greater than or equal to 0"),
+        ({"client": {"learning_rate": 0.1}}, "no setting 'client.learning_rate'"),
+        ({"client": {"epoch": 2}}, "did you mean 'epochs'"),
+        ({"client": {"lr": -0.1}}, "client.lr must be greater than 0, got -0.1"),
+        ({"client": {"lr": float("nan")}}, "client.lr must be"),
+        ({"client": {"steps": 3, "epochs": 2}}, "exclude each other"),
+        ({"client": {"weight_decay_at": "optimizer"}}, "'loss' or 'step'"),
+        ({"client": 3}, "client must be a table"),
+        ({"algorithm": {"name": "fedmc"}}, "no algorithm 'fedmc'; did you mean 'fedcm'"),
+        ({"algorithm": {"name": "fedcm", "aplha": 0.1}}, "no setting 'aplha'; did you mean 'alpha'"),
+        ({"algorithm": {"name": "fedcm", "alpha": 0}}, "alpha must be above 0 and at most 1"),
+        ({"algorithm": {"name": "fedcm", "alpha": "big"}}, "algorithm.alpha must be a valid number, got 'big'"),
+        ({"algorithm": {"name": "fedcm", "alpha": True}}, "algorithm.alpha must be a valid number"),
+        ({"algorithm": {"name": "fedavg", "alpha": 0.1}}, "'fedavg' has no setting 'alpha'; it has none"),
+        ({"algorithm": {"name": "scaffold", "option": "III"}}, "'I' or 'II'"),
+        ({"algorithm": {"alpha": 0.1}}, "algorithm.name must be given"),
+        ({"algorithm": {"name": "no.such.module:Algorithm"}}, "cannot be imported"),
+        ({"algorithm": {"name": "math:sqrt"}}, "must be a frozen dataclass"),
+        (
+            {"algorithm": {"name": "fedcm.core.schedule:Schedule"}},
+            r"must be a frozen dataclass that derives from fedcm\.",
+        ),
+        ({"algorithm": "fedcm"}, "algorithm.name must be given"),
+        ({"split": {"kind": "dirichlet"}}, "split.clients must be given"),
+        ({"split": {"kind": "dirichelt", "clients": 3}}, "did you mean 'dirichlet'"),
+        ({"split": {"kind": "dirichlet", "clients": 0}}, "clients must be at least 1"),
+        ({"split": {"kind": "dirichlet", "clients": 3, "concentration": 0.0}}, "concentration must be positive"),
+        ({"participation": {"kind": "independent", "probability": 1.5}}, r"above 0 and at most 1"),
+        ({"participation": {"kind": "independent", "p": 0.5}}, "no setting 'p'"),
+        ({"model": {"hidden": [3]}}, "model.name must be given"),
+        ({"server": {"weights": "examples"}, "algorithm": {"name": "scaffold"}}, "must weigh clients equally"),
+        ({"evaluation": {"targets": [50]}}, "must be less than 1, got 50"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_sentence(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read(table(**changes))
+
+
+@pytest.mark.parametrize("setting", ["client.lr", "=3", "client..lr=3", "rounds.more=3"])
+def test_an_override_that_is_none_is_refused(setting: str) -> None:
+    with pytest.raises(UserError, match="--set"):
+        override(table(), [setting])

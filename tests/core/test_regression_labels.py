@@ -1,0 +1,143 @@
+"""Runs whose labels are numbers, from the experiment to the report: the test loss stands wherever an accuracy would."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+from scenes import Answer, lines_of, small_experiment, summary_of, whole
+
+from fedcm.runs.progress import shown
+
+Fedcm = Callable[..., Answer]
+
+
+@pytest.fixture
+def regression(tmp_path: Path) -> Callable[..., Path]:
+    """Writes an experiment on 240 examples whose labels are floats, and 80 more to test on."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(320, 6)).astype(np.float32)
+    y = (x @ draw.normal(size=6) + 0.1 * draw.normal(size=320)).astype(np.float32)
+    np.savez(tmp_path / "floats.npz", x_train=x[:240], y_train=y[:240], x_test=x[240:], y_test=y[240:])
+
+    def write(**changes: Any) -> Path:
+        path = tmp_path / "small.toml"
+        settings = {"split": {"kind": "iid", "clients": 12}, "evaluation": {"every": 2}} | changes
+        path.write_text(tomli_w.dumps(small_experiment(tmp_path / "floats.npz", **settings)))
+        return path
+
+    return write
+
+
+def made_runs(write: Callable[..., Path], folder: Path, seeds: tuple[int, ...] = (3,)) -> dict[str, Path]:
+    """FedCM and FedAvg, under the names that `fedcm compare` gives them."""
+    runs = {}
+    for algorithm in ({"name": "fedavg"}, {"name": "fedcm", "alpha": 0.1}):
+        for seed in seeds:
+            name = f"small-{algorithm['name']}-seed{seed}"
+            runs[name] = whole(write(algorithm=algorithm, seed=seed), folder, name)
+    return runs
+
+
+def late_loss(folder: Path) -> float:
+    """Of 12 rounds the last two, of which the last is evaluated."""
+    return lines_of(folder)[-1]["test_loss"]
+
+
+def test_the_summary_has_the_test_loss_in_three_ways(regression: Callable[..., Path], tmp_path: Path) -> None:
+    path = whole(regression(), tmp_path / "runs")
+    losses = [line["test_loss"] for line in lines_of(path) if "test_loss" in line]
+    found = summary_of(path)
+    assert found["accuracy"] is None
+    assert found["test_losses"]["last"] == found["test_losses"]["mean_last"] == losses[-1]
+    assert found["test_losses"]["best"] == min(losses)
+
+
+def test_a_comparison_shows_the_test_loss_and_draws_it(
+    fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
+) -> None:
+    answer = fedcm("compare", regression(), "--algorithms", "fedavg,fedcm", "--runs-dir", tmp_path / "runs")
+    assert answer.code == 0, answer.err
+    assert "test loss (lower is better)" in answer.out
+    assert "%" not in answer.out
+    for name in ("fedavg", "fedcm"):
+        folder = tmp_path / "runs" / f"small-{name}-seed3"
+        (row,) = (line.split() for line in answer.out.splitlines() if line.split()[:1] == [name])
+        assert float(row[1]) == pytest.approx(late_loss(folder), rel=1e-3)
+    assert list((tmp_path / "runs" / "small-report" / "figures").glob("*-test-loss.png"))
+    page = (tmp_path / "runs" / "small-report" / "index.html").read_text()
+    assert "has the lowest test loss in this table (one seed)" in page
+
+
+def test_a_comparison_over_seeds_has_mean_and_deviation_of_the_losses(
+    fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
+) -> None:
+    runs = made_runs(regression, tmp_path / "runs", seeds=(3, 4, 5))
+    words = ("--algorithms", "fedavg,fedcm", "--seeds", 3, "--runs-dir", tmp_path / "runs")
+    answer = fedcm("compare", regression(), *words)
+    assert answer.code == 0, answer.err
+    assert "test loss, lower is better" in answer.out
+    assert "mean₂" in answer.out
+    for name in ("fedavg", "fedcm"):
+        losses = [late_loss(path) for run, path in runs.items() if name in run]
+        (row,) = (line for line in answer.out.splitlines() if line.split()[:1] == [name])
+        mean, deviation = re.findall(r"(\S+) ± (\S+)", row)[0]
+        assert float(mean) == pytest.approx(np.mean(losses), rel=1e-3)
+        assert float(deviation) == pytest.approx(np.std(losses, ddof=1), rel=0.06)
+
+
+def test_runs_are_listed_with_their_losses(fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path) -> None:
+    path = whole(regression(), tmp_path / "runs")
+    losses = [line["test_loss"] for line in lines_of(path) if "test_loss" in line]
+    out = fedcm("runs", "--runs-dir", tmp_path / "runs").out
+    last, best = re.findall(r"loss (\d\S+)", out)
+    assert float(last) == pytest.approx(losses[-1], rel=1e-3)
+    assert float(best) == pytest.approx(min(losses), rel=1e-3)
+    (state,) = json.loads(fedcm("runs", "--runs-dir", tmp_path / "runs", "--json").out)
+    assert (state["last_test_loss"], state["best_test_loss"]) == (losses[-1], min(losses))
+    assert (state["last_accuracy"], state["best_accuracy"]) == (None, None)
+
+
+def test_the_report_shows_losses_from_folders_and_from_digests(
+    fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
+) -> None:
+    runs = made_runs(regression, tmp_path / "runs")
+    assert fedcm("report", tmp_path / "runs", "-o", tmp_path / "one").code == 0
+    assert fedcm("report", tmp_path / "runs", "--digests", tmp_path / "digests").code == 0
+    assert fedcm("report", tmp_path / "digests", "-o", tmp_path / "two").code == 0
+    for out in ("one", "two"):
+        html = (tmp_path / out / "index.html").read_text()
+        assert "Nothing has been evaluated" not in html
+        for path in runs.values():
+            assert f"{late_loss(path):#.4g}" in html
+        (table,) = (tmp_path / out / "tables").glob("*-test-loss.md")
+        assert "test loss, mean of the last 2 rounds, one seed" in table.read_text()
+
+
+def without_what_is_new(folder: Path) -> None:
+    """The summary as it was before test losses were in it."""
+    summary = summary_of(folder)
+    del summary["test_losses"]
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+def test_folders_from_before_losses_were_summed_up_show_them_too(
+    fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
+) -> None:
+    runs = made_runs(regression, tmp_path / "runs")
+    words = ("compare", regression(), "--algorithms", "fedavg,fedcm", "--runs-dir", tmp_path / "runs")
+    before = fedcm(*words).out
+    for path in runs.values():
+        without_what_is_new(path)
+    assert fedcm(*words).out == before
+    assert fedcm("resume", runs["small-fedcm-seed3"]).out.count(f"{late_loss(runs['small-fedcm-seed3']):#.4g}") > 0
+
+
+def test_the_line_of_a_run_in_progress_has_the_test_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = {"round": 0, "loss": 0.5, "test_loss": 0.25, "test_accuracy": None}
+    assert list(shown(iter([metrics]), total=1)) == [metrics]
+    assert "test loss 0.25" in capsys.readouterr().err

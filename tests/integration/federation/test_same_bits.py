@@ -1,0 +1,147 @@
+"""A federation of real processes ends with the parameters of the simulation, bit for bit."""
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fleet import SITES, Fleet, bits, experiment_file, fedcm, fleet_of, lines, provision
+
+from fedcm.data import load
+from fedcm.errors import UserError
+
+ALGORITHMS = ("fedcm", "fedavg", "scaffold")
+
+
+Call = Callable[..., Any]  # of the command line, in this process or another
+
+
+def simulated(experiment: Path, runs: Path, call: Call = fedcm) -> Path:
+    """By `fedcm run`."""
+    done = call("run", experiment, "--runs-dir", runs, "--name", "simulated")
+    assert done.code == 0, done.err
+    return runs / "simulated"
+
+
+def dealt_out(experiment: Path, folder: Path, fleet: Fleet, sites: Sequence[str], call: Call = fedcm) -> list[str]:
+    """By `fedcm federation deal`; what it says to set for the bits of the simulation."""
+    dealt = call("federation", "deal", experiment, "--sites", ",".join(sites), "-o", folder)
+    assert dealt.code == 0, dealt.err
+    fleet.deal(folder, sites)
+    found = re.search(r"for the bits of the simulation: (.*)", dealt.out)
+    return shlex.split(found[1]) if found else []
+
+
+def test_three_sites_end_with_the_bits_of_the_simulation(tmp_path: Path, fedcm: Call) -> None:
+    sites, experiment = ("a", "b", "c"), experiment_file(tmp_path / "trial.toml")
+    with fleet_of(provision(tmp_path / "made", sites), tmp_path / "federation") as fleet:
+        settings = dealt_out(experiment, tmp_path / "dealt", fleet, sites, fedcm)
+        fleet.start(*sites)
+        done = fleet.run(experiment, "real", *settings)
+        assert done.code == 0, done.err + fleet.told()
+    real, made = fleet.folder / "runs" / "real", simulated(experiment, tmp_path, fedcm)
+    assert bits(real) == bits(made)
+    assert (real / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def five(shared: Fleet) -> Fleet:
+    return shared.start(*SITES)
+
+
+@pytest.fixture(scope="module")
+def digits(five: Fleet, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[str]]:
+    """An experiment over digits at five sites, and what it takes to have the simulation's bits."""
+    folder = tmp_path_factory.mktemp("digits")
+    table = {"split": {"kind": "dirichlet", "clients": 5, "concentration": 0.6}, "rounds": 5}
+    settings = dealt_out(experiment_file(folder / "digits.toml", **table), folder / "dealt", five, SITES)
+    return table, settings
+
+
+def same_bits(five: Fleet, name: str, table: dict[str, Any], settings: list[str], tmp_path: Path) -> Path:
+    """A run's folder as it was fetched, compared with the simulation of the same experiment."""
+    experiment = experiment_file(tmp_path / f"{name}.toml", **table)
+    done = five.run(experiment, name, *settings)
+    assert done.code == 0, done.err + five.told()
+    real, made = five.folder / "runs" / name, simulated(experiment, tmp_path)
+    assert bits(real) == bits(made)
+    for ours, theirs in zip(lines(real), lines(made), strict=True):
+        assert {key: ours[key] for key in ("round", "clients", "loss", "steps")} == {
+            key: theirs[key] for key in ("round", "clients", "loss", "steps")
+        }
+    return real
+
+
+@pytest.mark.federation
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_five_sites_with_digits_end_with_the_bits_of_the_simulation(
+    five: Fleet, digits: tuple[dict[str, Any], list[str]], algorithm: str, tmp_path: Path
+) -> None:
+    table, settings = digits
+    same_bits(five, f"digits-{algorithm}", table | {"algorithm": {"name": algorithm}}, settings, tmp_path)
+
+
+@pytest.mark.federation
+@pytest.mark.parametrize("algorithm", ["fedcm", "scaffold"])
+def test_sites_that_take_part_now_and_then_end_with_the_bits_of_the_simulation(
+    five: Fleet, digits: tuple[dict[str, Any], list[str]], algorithm: str, tmp_path: Path
+) -> None:
+    table, settings = digits
+    table = table | {"algorithm": {"name": algorithm}, "participation": {"kind": "independent", "probability": 0.5}}
+    real = same_bits(five, f"now-and-then-{algorithm}", table, settings, tmp_path)
+    assert len({tuple(line["clients"]) for line in lines(real)}) > 1
+
+
+@pytest.mark.federation
+def test_sites_weighed_by_their_examples_end_with_the_bits_of_the_simulation(five: Fleet, tmp_path: Path) -> None:
+    table = {
+        "split": {"kind": "dirichlet-by-label", "clients": 5, "concentration": 0.6},
+        "participation": {"kind": "independent", "probability": 0.5},
+        "algorithm": {"name": "fedavg"},
+        "server": {"weights": "examples"},
+    }
+    settings = dealt_out(experiment_file(tmp_path / "w.toml", **table), tmp_path / "dealt", five, SITES)
+    same_bits(five, "by-examples", table, settings, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cifar(five: Fleet, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[str]]:
+    """500 images for each of five sites."""
+    folder = tmp_path_factory.mktemp("cifar")
+    try:
+        whole = load("cifar10")
+    except UserError as refusal:
+        pytest.skip(f"CIFAR-10 is not prepared: {refusal}")
+    assert whole.test is not None
+    (x, y), (x_test, y_test) = ([part[:2500].numpy() for part in examples] for examples in (whole.train, whole.test))
+    np.savez(folder / "cifar.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test)
+    table = {
+        "rounds": 2,
+        "data": {"source": str(folder / "cifar.npz")},
+        "split": {"kind": "dirichlet", "clients": 5, "concentration": 0.6},
+        "model": {"name": "lenet"},
+        "client": {"epochs": 1, "batch_size": 50, "lr": 0.05, "weight_decay": 0.001},
+        "federation": {},
+    }
+    settings = dealt_out(experiment_file(folder / "cifar.toml", **table), folder / "dealt", five, SITES)
+    return table, settings
+
+
+@pytest.mark.federation
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_five_sites_with_cifar10_end_with_the_bits_of_the_simulation(
+    five: Fleet, cifar: tuple[dict[str, Any], list[str]], algorithm: str, tmp_path: Path
+) -> None:
+    table, settings = cifar
+    assert any("federation.mean" in setting for setting in settings)
+    same_bits(five, f"cifar-{algorithm}", table | {"algorithm": {"name": algorithm}}, settings, tmp_path)
+
+
+@pytest.mark.federation
+def test_sites_find_the_normalisation_of_all_their_images_by_themselves(
+    five: Fleet, cifar: tuple[dict[str, Any], list[str]], tmp_path: Path
+) -> None:
+    same_bits(five, "found", cifar[0] | {"rounds": 1, "federation": {"classes": 10}}, [], tmp_path)

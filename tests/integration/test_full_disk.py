@@ -1,0 +1,197 @@
+"""A disk that gets full ends a run in a sentence and loses nothing that was saved: the run goes on to the same bits."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import SafetensorError
+from scenes import Answer, lines_of, private_mounts, summary_of, whole
+
+from fedcm.config.experiment import read
+from fedcm.config.overrides import read_table
+from fedcm.runs import checkpoint
+from fedcm.runs.archive import new_archive
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.starting import begin
+
+Write = Callable[..., Path]
+FULL = "No space left on device"
+
+
+class FullDisk:
+    """Stands before everything that writes; from a given write on, half of it arrives and then nothing more does."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, watched: Path) -> None:
+        self.writes, self.full_at = 0, sys.maxsize
+        self.watched = watched
+        self.saved: dict[Path, bytes] = {}  # whole checkpoints when the disk got full
+        for place, name, half in (
+            (os, "pwrite", _half_state),
+            (os, "fsync", lambda real, file: None),
+            (Path, "write_bytes", _half_file),
+            (RunFolder, "append", _half_line),
+            (checkpoint, "save_file", _half_tensors),
+        ):
+            patch.setattr(place, name, self.before(getattr(place, name), half))
+
+    def before(self, real: Callable[..., Any], half: Callable[..., Any]) -> Callable[..., Any]:
+        def write(*words: Any) -> Any:
+            self.writes += 1
+            if self.writes < self.full_at:
+                return real(*words)
+            if self.writes == self.full_at:
+                self.saved = whole_checkpoints(self.watched)
+            half(real, *words)
+            raise OSError(errno.ENOSPC, FULL)
+
+        return write
+
+
+def _half_state(real: Callable[..., int], file: int, data: Any, place: int) -> None:
+    real(file, data[: len(data) // 2], place)
+
+
+def _half_file(real: Callable[..., int], path: Path, data: bytes) -> None:
+    real(path, data[: len(data) // 2])
+
+
+def _half_line(real: Callable[..., None], folder: RunFolder, metrics: dict[str, Any]) -> None:
+    with folder.metrics.open("a") as file:
+        file.write('{"round": 0, "loss": 1')
+
+
+def _half_tensors(real: Callable[..., None], tensors: Any, path: Path, metadata: Any) -> None:
+    real(tensors, path, metadata)
+    os.truncate(path, path.stat().st_size // 2)
+    raise SafetensorError(f"I/O error: {FULL} (os error 28)")
+
+
+def whole_checkpoints(folder: Path) -> dict[Path, bytes]:
+    notes = sorted((folder / "checkpoints").glob("round-*.json"))
+    return {path: path.read_bytes() for note in notes for path in (note, note.with_suffix(".safetensors"))}
+
+
+@pytest.mark.parametrize("algorithm", [pytest.param("fedcm", marks=pytest.mark.slow), "scaffold"])
+def test_whichever_write_meets_a_full_disk_nothing_that_was_saved_is_lost(
+    experiment: Write, fedcm: Callable[..., Answer], tmp_path: Path, algorithm: str
+) -> None:
+    path = experiment(
+        algorithm={"name": algorithm},
+        rounds=5,
+        participation={"kind": "fixed", "clients": 2},
+        checkpoints={"every": 2, "keep": 2},
+    )
+    reference = whole(path, tmp_path / "reference")
+    with pytest.MonkeyPatch.context() as patch:
+        disk = FullDisk(patch, tmp_path)
+        whole(path, tmp_path / "counted")
+    for position in range(1, disk.writes + 1):
+        what = f"write {position} of {disk.writes}"
+        folder = tmp_path / f"run-{position}" / "one"
+        with pytest.MonkeyPatch.context() as patch:
+            disk_now = FullDisk(patch, folder)
+            disk_now.full_at = position
+            answer = fedcm("run", path, "--runs-dir", folder.parent, "--name", "one")
+            assert answer.code == (1 if folder.exists() else 2), what
+            told = [line for line in answer.err.splitlines() if line.startswith("fedcm: ")]
+            assert len(told) == 1, what
+            assert FULL in told[0], what
+            assert "Traceback" not in answer.err, what
+            if folder.exists():
+                assert f"fedcm resume {folder}" in told[0], what
+                again = fedcm("resume", folder)
+                finished = "has finished already" in again.err  # all was written, and the last flush failed
+                assert finished == (position == disk.writes), what
+                assert again.code == (0 if finished else 1), f"{what}: the disk is still full"
+                assert finished or FULL in again.err, what
+        for file, content in disk_now.saved.items():
+            assert file.read_bytes() == content, what
+        if folder.exists():
+            assert fedcm("resume", folder).code == 0, what
+        else:
+            assert not list(folder.parent.iterdir()), f"{what}: nothing half-made is left"
+            whole(path, folder.parent, "one")
+        assert lines_of(folder) == lines_of(reference), what
+        assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"], what
+        assert not list(folder.rglob(".*.*")), what
+
+
+def test_a_run_that_cannot_be_replaced_stays(experiment: Write, tmp_path: Path) -> None:
+    path = experiment(rounds=2)
+    folder = whole(path, tmp_path / "runs", "one")
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    archive = new_archive(folder.parent)
+    position, replaced = 0, False
+    while not replaced:
+        position += 1
+        with pytest.MonkeyPatch.context() as patch:
+            FullDisk(patch, folder).full_at = position
+            try:
+                begin(read(read_table(path)), folder.parent, "one", archive=archive).folder.unlock()
+                replaced = True
+            except OSError:
+                assert {file: file.read_bytes() for file in before} == before, f"write {position}"
+                assert list(folder.parent.iterdir()) == [folder]
+    assert position > 6
+    assert not (folder / "metrics.jsonl").exists()
+    moved = archive / "one"
+    assert {file: (moved / file.relative_to(folder)).read_bytes() for file in before} == before
+
+
+def large_states(experiment: Write) -> Path:
+    """A client keeps 9 kB and a checkpoint is 18 kB, so what clients keep is what meets the end of the disk."""
+    return experiment(
+        algorithm={"name": "scaffold"}, model={"name": "mlp", "hidden": [200]}, checkpoints={"every": 1, "keep": 2}
+    )
+
+
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+def test_states_that_a_worker_cannot_write_end_the_run_in_a_sentence(
+    experiment: Write, tmp_path: Path, workers: int
+) -> None:
+    path = large_states(experiment)
+    reference = whole(path, tmp_path / "reference")
+    folder = tmp_path / "runs" / "one"
+    words = [sys.executable, "-m", "fedcm"]
+    where = ["--runs-dir", str(folder.parent), "--name", "one", "--workers", str(workers)]
+    run = subprocess.run(
+        [*words, "run", str(path), *where],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1, run.stderr
+    assert run.stderr.count("fedcm: ") == 1, run.stderr
+    assert "File too large" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert 0 < len(lines_of(folder)) < 12
+    done = subprocess.run([*words, "resume", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert lines_of(folder) == lines_of(reference)
+
+
+@pytest.mark.slow
+def test_a_real_disk_that_gets_full_and_then_has_room_again(experiment: Write, tmp_path: Path) -> None:
+    path, private = large_states(experiment), private_mounts()
+    reference = whole(path, tmp_path / "reference")
+    (tmp_path / "small").mkdir()
+    script = (
+        'mount -t tmpfs -o size=160k none small && "$0" -m fedcm run "$1" --runs-dir small --name one --workers 2; '
+        'echo "code $?"; mount -o remount,size=20m small && "$0" -m fedcm resume small/one && cp -r small/one kept'
+    )
+    words = [*private, "sh", "-c", script, sys.executable, str(path)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "code 1\n" in done.stdout
+    assert FULL in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "goes on at round" in done.stderr
+    assert lines_of(tmp_path / "kept") == lines_of(reference)
+    assert summary_of(tmp_path / "kept")["params_sha256"] == summary_of(reference)["params_sha256"]

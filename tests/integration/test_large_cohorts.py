@@ -1,0 +1,103 @@
+"""Cohorts of more than 1,000 clients, whose members `metrics.jsonl` does not name: every reader of a run takes them."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scenes import Answer, lines_of
+
+from fedcm.algorithms.fedavg import Broadcast, Report, ServerState
+from fedcm.core.executor import RoundResult
+from fedcm.core.participation import Independent
+from fedcm.core.round_loop import describe
+from fedcm.reports.condense import condensed
+from fedcm.runs.folder import RunFolder
+
+Fedcm = Callable[..., Answer]
+Write = Callable[..., Path]
+
+MANY: dict[str, Any] = {
+    "rounds": 2,
+    "model": {"name": "linear"},
+    "client": {"epochs": 1, "batch_size": 2, "lr": 0.1},
+    "engine": {"stack": 256, "layout": "channels_last", "compile": "off"},
+}
+ON_DEMAND = """
+import torch
+from fedcm.data import ClientsOnDemand
+
+def client(number):
+    draw = torch.Generator().manual_seed(number)
+    x = torch.randn(2, 6, generator=draw)
+    return x, (x[:, 0] > 0).long()
+
+def many():
+    return ClientsOnDemand(population=1_100, client=client, size=2, classes=2, test=client(10**6))
+"""
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    (tmp_path / "crowd.py").write_text(ON_DEMAND)
+    x = np.random.default_rng(0).normal(size=(1_500, 6)).astype(np.float32)
+    np.savez(tmp_path / "many.npz", x_train=x, y_train=(x[:, 0] > 0).astype(int), x_test=x[:9], y_test=np.arange(9) % 2)
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_comparison_of_large_cohorts_ends_with_its_report(fedcm: Fedcm, experiment: Write) -> None:
+    data, participation = {"source": "crowd:many"}, {"kind": "fixed", "clients": 1_050}
+    path = experiment(**MANY | {"data": data, "split": {"kind": "natural"}, "participation": participation})
+    answer = fedcm("compare", path, "--algorithms", "fedavg", "--runs-dir", "runs")
+    assert answer.code == 0, answer.err
+    assert "damaged" not in answer.out + answer.err
+    lines = lines_of(Path("runs/small-fedavg-seed3"))
+    assert [line["cohort"] for line in lines] == [1_050, 1_050]
+    assert "clients" not in lines[0]
+    assert Path("runs/small-report/index.html").is_file()
+    assert json.loads(fedcm("runs", "--runs-dir", "runs", "--json").out)[0]["state"] == "finished"
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_report_redraws_who_took_part(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
+    participation = {"kind": "independent", "probability": 0.8}
+    split = {"kind": "iid", "clients": 1_500}
+    path = experiment(**MANY | {"data": {"source": "many.npz"}, "split": split, "participation": participation})
+    assert fedcm("run", path, "--runs-dir", "runs", "--name", "one", "--track", "tensorboard").code == 0
+    answer = fedcm("report", "runs", "--output", "page", "--digests", "digests")
+    assert (answer.code, answer.err) == (0, "")
+    seen = json.loads((tmp_path / "digests" / "one.json").read_text())["participation"]
+    took_part = Counter(np.concatenate([Independent(0.8).cohort(1_500, 3, round) for round in range(2)]).tolist())
+    assert seen["times"] == [[0, 1_500 - len(took_part)], *map(list, sorted(Counter(took_part.values()).items()))]
+
+
+@pytest.mark.usefixtures("sources")
+@pytest.mark.parametrize(
+    ("participation", "times"),
+    [({"kind": "everyone"}, [(2, 1_100)]), ({"kind": "fixed", "clients": 1_050}, [])],
+)
+def test_of_clients_that_nobody_counted_a_report_says_what_is_known(
+    fedcm: Fedcm, experiment: Write, participation: dict[str, Any], times: list[tuple[int, int]]
+) -> None:
+    """The experiment does not say how many clients there are, so only a cohort of all of them can be redrawn."""
+    split = {"kind": "natural"}
+    path = experiment(**MANY | {"data": {"source": "crowd:many"}, "split": split, "participation": participation})
+    assert fedcm("run", path, "--runs-dir", "runs", "--name", "one").code == 0
+    digest = condensed(RunFolder(Path("runs/one")))
+    assert (digest.participation.times, digest.participation.rounds) == (times, 2)
+    assert digest.participation.mean_cohort == sum(line["cohort"] for line in lines_of(Path("runs/one"))) / 2
+
+
+def test_a_federations_record_names_its_sites_however_many() -> None:
+    """A federation resumes from the sites that its record names, so its executor tells them beside the round."""
+    params, sites = torch.zeros(3), list(range(1_001))
+    result = RoundResult(Report(params), 1_001, 1.0, 0.5, np.array(sites), {"clients": sites})
+    line = describe(0, 0.1, 1_001, Broadcast(params), result, ServerState(params), ServerState(params))
+    assert line["clients"] == sites

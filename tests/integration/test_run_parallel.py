@@ -1,0 +1,236 @@
+"""Many runs: what is missing is run, what was stopped goes on, what is done is left alone."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenes import go_on, lines_of, stopped_after, summary_of, whole
+
+from fedcm.config.experiment import read
+from fedcm.config.overrides import read_table
+from fedcm.runs.folder import RunFolder
+from fedcm.sweeps.estimate import planned
+from fedcm.sweeps.grid import runs_of
+from fedcm.sweeps.run_parallel import run_all, tasks_of
+
+Write = Callable[..., Path]
+Fedcm = Callable[..., Any]
+BROKEN = """
+import torch
+
+class Net(torch.nn.Linear):
+    def __init__(self, width):
+        super().__init__(6, 4)
+        self.calls, self.width = 0, width
+
+    def forward(self, x):
+        self.calls += 1
+        if self.width == 2 and self.calls > 20:
+            raise RuntimeError("out of luck")
+        return super().forward(x)
+"""
+
+
+def test_a_series_runs_what_is_missing_and_leaves_alone_what_is_done(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    words = ("compare", experiment(rounds=3, **{"for": {"fedadam": {"server": {"lr": 0.1}}}}), "--runs-dir", runs)
+    assert fedcm(*words, "--algorithms", "fedadam").code == 0
+    assert read(read_table(runs / "small-fedadam-seed3" / "experiment.toml")).server.lr == 0.1
+    before = (runs / "small-fedadam-seed3" / "summary.json").stat().st_mtime_ns
+    answer = fedcm(*words, "--algorithms", "fedadam,fedcm", "--seeds", 2)
+    assert answer.code == 0, answer.err
+    assert "1 of 4 runs are finished already" in answer.err
+    assert (runs / "small-fedadam-seed3" / "summary.json").stat().st_mtime_ns == before
+    assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == [
+        *("small-fedadam-seed3", "small-fedadam-seed4", "small-fedcm-seed3", "small-fedcm-seed4", "small-report"),
+    ]
+    assert "±" in answer.out
+    assert (runs / "small.png").read_bytes().startswith(b"\x89PNG")
+    told = fedcm(*words, "--algorithms", "fedadam,fedcm", "--json")
+    assert set(json.loads(told.out)) == {"fedadam", "fedcm"}
+
+
+def test_more_runs_than_can_be_told_apart_have_a_picture_a_table(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    words = ("compare", experiment(rounds=2), "--runs-dir", runs, "--algorithms", "fedavg")
+    assert fedcm(*words).code == 0
+    assert (runs / "small.png").exists()
+    first = runs / "small-fedavg-seed3"
+    for seed in range(4, 12):
+        other = runs / f"small-fedavg-seed{seed}"
+        shutil.copytree(first, other)
+        for name in ("experiment.toml", "summary.json"):
+            text = (other / name).read_text()
+            (other / name).write_text(
+                text.replace("seed = 3", f"seed = {seed}").replace('"seed": 3', f'"seed": {seed}')
+            )
+    answer = fedcm(*words, "--seeds", 9)
+    assert "9 of 9 runs are finished already" in answer.err
+    assert f"curves: {runs / 'small-report' / 'figures'}" in answer.out
+    assert list((runs / "small-report" / "figures").glob("*-accuracy.png"))
+
+
+def test_a_run_of_a_series_has_the_bits_of_the_run_alone(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=4), tmp_path / "runs"
+    reference = whole(path, tmp_path / "alone")
+    assert fedcm("compare", path, "--algorithms", "fedcm", "--runs-dir", runs, "--workers", 2).code == 0
+    assert lines_of(runs / "small-fedcm-seed3") == lines_of(reference)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, *(pytest.param(n, marks=pytest.mark.slow) for n in (signal.SIGTERM, signal.SIGHUP))]
+)
+def test_a_series_that_is_interrupted_goes_on_to_the_same_bits(
+    experiment: Write, tmp_path: Path, number: signal.Signals
+) -> None:
+    words, folder = two_long_runs(experiment, tmp_path, rounds=250)
+    process = begun(words, folder)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "the same command goes on" in err
+    assert_that_it_goes_on_to_the_same_bits(words, folder, experiment, rounds=250)
+
+
+@pytest.mark.slow
+def test_the_runs_of_a_series_that_is_killed_end_too_and_the_same_command_goes_on(
+    experiment: Write, tmp_path: Path
+) -> None:
+    words, folder = two_long_runs(experiment, tmp_path)
+    process = begun(words, folder)
+    process.kill()
+    process.wait()
+    others = [RunFolder(path.parent) for path in folder.parent.glob("*/experiment.toml")]
+    assert others
+    wait_until(lambda: not any(other.is_locked() for other in others))
+    assert not (folder / "summary.json").exists(), "it ended before its time"
+    assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
+
+
+@pytest.mark.slow
+def test_a_series_started_again_at_once_waits_for_what_was_left_behind(experiment: Write, tmp_path: Path) -> None:
+    words, folder = two_long_runs(experiment, tmp_path)
+    process = begun(words, folder)
+    process.kill()
+    assert_that_it_goes_on_to_the_same_bits(words, folder, experiment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_folder_that_another_process_has_locked_is_waited_for_and_told(
+    experiment: Write, tmp_path: Path, fresh: bool
+) -> None:
+    path, runs = experiment(rounds=6), tmp_path / "runs"
+    folder = stopped_after(3, path, runs, "small-fedcm-seed3")
+    words = [sys.executable, "-m", "fedcm", "compare", str(path), "--algorithms", "fedcm,fedavg", "--workers", "1"]
+    words += ["--runs-dir", str(runs), *(["--fresh"] if fresh else [])]
+    with RunFolder(folder).locked():
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_until((runs / "small-fedavg-seed3" / "summary.json").exists)  # the other one does not wait
+        assert process.poll() is None
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert err.count("small-fedcm-seed3 is in progress in another process; waiting") == 1
+    assert lines_of(folder) == lines_of(whole(path, runs))
+
+
+def test_a_run_that_another_process_finishes_meanwhile_is_not_run_again(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=6), tmp_path / "runs"
+    folder = stopped_after(3, path, runs, "small-fedcm-seed3")
+    (task,) = tasks_of(runs_of(path, algorithms=["fedcm"]), runs)
+    assert task.state == "stopped"
+    go_on(folder)
+    before = (folder / "summary.json").stat().st_mtime_ns
+    assert [one.state for one in run_all([task], None, jobs=1, workers=1) if one is not None] == ["finished"]
+    assert (folder / "summary.json").stat().st_mtime_ns == before
+
+
+LONG = {"rounds": 800, "checkpoints": {"every": 7}}  # seconds longer than it takes to notice that the series is gone
+
+
+def two_long_runs(experiment: Write, tmp_path: Path, **changes: Any) -> tuple[list[str], Path]:
+    """The command, and the folder of its second run."""
+    path, runs = experiment(**(LONG | changes)), tmp_path / "runs"
+    words = [sys.executable, "-m", "fedcm", "compare", str(path), "--algorithms", "fedavg,scaffold", "--workers", "2"]
+    return [*words, "--runs-dir", str(runs)], runs / "small-scaffold-seed3"
+
+
+def begun(words: list[str], folder: Path) -> subprocess.Popen[str]:
+    """In the middle of the run."""
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    metrics = folder / "metrics.jsonl"
+    wait_until(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 2000))
+    assert process.poll() is None
+    return process
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def assert_that_it_goes_on_to_the_same_bits(words: list[str], folder: Path, experiment: Write, **changes: Any) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    reference = whole(experiment(**(LONG | changes), algorithm={"name": "scaffold"}), folder.parent)
+    assert lines_of(folder) == lines_of(reference)
+    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+
+
+def test_a_run_that_fails_is_told_and_the_others_are_run(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    path = experiment(model={"name": "broken:Net", "width": 1}, rounds=3)
+    words = [sys.executable, "-m", "fedcm", "sweep", path.name, "--over", "model.width=1,2,3", "--workers", "1"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "1 of 3 runs failed, first small-model.width=2-fedcm-seed3" in done.stderr
+    assert "3/3" in done.stderr
+    for width in (1, 3):
+        assert summary_of(tmp_path / "runs" / f"small-model.width={width}-fedcm-seed3")["outcome"] == "finished"
+
+
+def test_a_dry_run_runs_nothing_and_its_plan_adds_up(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    words = ("compare", experiment(), "--algorithms", "fedavg,fedcm", "--seeds", 2, "--runs-dir", runs, "--dry-run")
+    answer = fedcm(*words, "--json")
+    assert answer.code == 0, answer.err
+    plan = json.loads(answer.out)
+    assert len(plan["runs"]) == 4
+    for run in plan["runs"]:
+        assert run["seconds"] == pytest.approx(run["seconds_a_round"] * 12)
+    assert plan["seconds"] == pytest.approx(sum(run["seconds"] for run in plan["runs"]) / plan["cores"])
+    assert not runs.exists()
+    assert "4 runs" in fedcm(*words).out
+
+
+def test_a_plan_counts_only_the_rounds_that_are_left(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    assert fedcm("compare", experiment(), "--algorithms", "fedavg", "--runs-dir", runs).code == 0
+    tasks = tasks_of(runs_of(experiment(), algorithms=["fedavg", "fedcm"]), runs)
+    done, missing = planned(tasks, None)
+    assert (done.task.state, done.seconds) == ("finished", 0.0)
+    assert missing.task.state == "missing"
+    assert missing.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("tabel1",), "table1"), (("table1", "--scale", "huge"), "mini or full")],
+)
+def test_what_cannot_be_reproduced_is_refused(fedcm: Fedcm, words: tuple[str, ...], said: str) -> None:
+    answer = fedcm("reproduce", *words)
+    assert answer.code == 2
+    assert said in answer.err

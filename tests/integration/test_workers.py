@@ -1,0 +1,269 @@
+"""Many processes, the same bits: real workers, started as `fedcm run --workers` starts them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scenes import go_on, lines_of, stopped_after, summary_of, whole
+
+from fedcm.executors.process_group import shares
+from fedcm.system.device import processes_for
+from fedcm.system.threads import physical_cores
+
+Write = Callable[..., Path]
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "fedcm", *map(str, words)]
+
+
+def run(experiment: Path, folder: Path, workers: int) -> None:
+    words = command("run", experiment, "--runs-dir", folder.parent, "--name", folder.name, "--workers", workers)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def same(folder: Path, reference: Path) -> None:
+    assert lines_of(folder) == lines_of(reference)
+    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "workers"),
+    [
+        *(("fedcm", 2), ("scaffold", 3)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("fedavg", 3), ("fedcm", 3), ("fedadam", 2), ("scaffold", 2), ("feddyn", 3))
+        ),
+    ],
+)
+def test_any_number_of_workers_gives_the_same_bits(
+    experiment: Write, tmp_path: Path, algorithm: str, workers: int
+) -> None:
+    path = experiment(algorithm={"name": algorithm})
+    reference = whole(path, tmp_path / "runs")
+    run(path, tmp_path / "runs" / "shared", workers)
+    same(tmp_path / "runs" / "shared", reference)
+
+
+def test_weights_by_examples_and_empty_rounds_give_the_same_bits_too(experiment: Write, tmp_path: Path) -> None:
+    path = experiment(
+        server={"weights": "examples"},
+        split={"kind": "dirichlet-by-label", "clients": 12, "concentration": 0.3},
+        participation={"kind": "independent", "probability": 0.1},
+    )
+    reference = whole(path, tmp_path / "runs")
+    assert any(line["cohort"] == 0 for line in lines_of(reference))
+    run(path, tmp_path / "runs" / "shared", 2)
+    same(tmp_path / "runs" / "shared", reference)
+
+
+def test_a_stacked_run_keeps_its_bits_on_several_workers(experiment: Write, tmp_path: Path) -> None:
+    path = experiment(
+        engine={"stack": 2, "compile": "off"},
+        algorithm={"name": "scaffold"},
+        participation={"kind": "fixed", "clients": 7},
+    )
+    reference = whole(path, tmp_path / "runs")
+    run(path, tmp_path / "runs" / "shared", 2)
+    same(tmp_path / "runs" / "shared", reference)
+
+
+def shared_arrays(process: int) -> dict[str, str]:
+    """Name to inode of the data in shared memory that a process has mapped."""
+    lines = (line.split() for line in Path(f"/proc/{process}/maps").read_text().splitlines())
+    return {words[5]: words[4] for words in lines if len(words) > 5 and words[5].startswith("/memfd:fedcm-")}
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no memfd")
+def test_the_data_are_loaded_once_and_lie_in_memory_once_for_all_workers(experiment: Write, tmp_path: Path) -> None:
+    (tmp_path / "told.py").write_text(
+        "import numpy as np\n"
+        "def load():\n"
+        "    with open('loaded', 'a') as file: file.write('once\\n')\n"
+        "    x = np.random.default_rng(0).normal(size=(240, 6))\n"
+        "    return (x, x[:, :4].argmax(1)), (x[:50], x[:50, :4].argmax(1))\n"
+    )
+    path = experiment(data={"source": "told:load"}, rounds=100_000, client={"lr": 0.01})
+    folder = tmp_path / "runs" / "one"
+    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 3)
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while len(lines_if_any(folder)) < 5:
+            assert process.poll() is None
+            time.sleep(0.01)
+        first = shared_arrays(process.pid)
+        assert {name.removeprefix("/memfd:fedcm-") for name in first} >= {"train_features", "test_labels"}
+        assert [shared_arrays(worker) for worker in worker_processes(folder)] == [first, first]
+        assert (tmp_path / "loaded").read_text() == "once\n"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("algorithm", ["scaffold", pytest.param("feddyn", marks=pytest.mark.slow)])
+def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume(
+    experiment: Write, tmp_path: Path, algorithm: str
+) -> None:
+    path = experiment(algorithm={"name": algorithm}, rounds=20)
+    exact = whole(path, tmp_path / "runs", "exact")
+    path = experiment(algorithm={"name": algorithm}, rounds=20, engine={"stack": 1, "client_states": "bfloat16"})
+    reference = whole(path, tmp_path / "runs")
+    assert summary_of(reference)["params_sha256"] != summary_of(exact)["params_sha256"]
+    run(path, tmp_path / "runs" / "shared", 2)
+    same(tmp_path / "runs" / "shared", reference)
+    stopped = stopped_after(9, path, tmp_path / "runs", "stopped")
+    go_on(stopped)
+    same(stopped, reference)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "before", "after"),
+    [
+        ("scaffold", 2, 1),
+        *(pytest.param("scaffold", *pair, marks=pytest.mark.slow) for pair in ((1, 2), (3, 2))),
+        *(pytest.param(name, 2, 3, marks=pytest.mark.slow) for name in ("fedavg", "fedcm", "fedadam", "feddyn")),
+    ],
+)
+def test_killed_and_resumed_with_another_number_of_workers(
+    experiment: Write, tmp_path: Path, algorithm: str, before: int, after: int
+) -> None:
+    path = experiment(algorithm={"name": algorithm}, rounds=100, checkpoints={"every": 5})
+    reference = whole(path, tmp_path / "runs")
+    folder = tmp_path / "runs" / "killed"
+    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", before)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not len(lines_if_any(folder)) > 37:
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 60
+    while worker_processes(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not worker_processes(folder), "workers end when the first process is gone"
+    done = subprocess.run(command("resume", folder, "--workers", after), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    same(folder, reference)
+
+
+def test_a_worker_that_is_killed_ends_the_run_and_is_named(experiment: Write, tmp_path: Path) -> None:
+    path = experiment(rounds=100_000, client={"lr": 0.01}, checkpoints={"every": 50})
+    folder = tmp_path / "runs" / "one"
+    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 2)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while len(lines_if_any(folder)) < 60:
+        assert process.poll() is None
+        time.sleep(0.01)
+    (worker,) = worker_processes(folder)
+    subprocess.run(["kill", "-9", str(worker)], check=True)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "worker 1 was ended by SIGKILL while it trained client" in err
+    assert f"fedcm resume {folder}" in err
+    assert "Traceback" not in err
+
+
+def test_an_exception_in_a_workers_client_is_told_with_its_traceback(experiment: Write, tmp_path: Path) -> None:
+    (tmp_path / "falling.py").write_text(
+        "from torch import nn\n"
+        "class Falling(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.linear, self.calls = nn.Linear(6, 4), 0\n"
+        "    def forward(self, x):\n"
+        "        self.calls += 1\n"
+        "        if self.calls > 60:\n"
+        "            raise LookupError('the sixtieth call is one too many')\n"
+        "        return self.linear(x)\n"
+    )
+    path = experiment(model={"name": "falling:Falling"}, rounds=1000, client={"lr": 0.01})
+    words = command("run", path, "--runs-dir", "runs", "--name", "one", "--workers", 2)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "the sixtieth call is one too many" in done.stderr
+    assert "client" in done.stderr
+    assert "in round" in done.stderr
+    assert "fedcm resume runs/one" in done.stderr
+
+
+def test_ctrl_c_stops_all_and_saves(experiment: Write, tmp_path: Path) -> None:
+    path = experiment(rounds=100_000, client={"lr": 0.01}, checkpoints={"every": 50_000})
+    folder = tmp_path / "runs" / "one"
+    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 2)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while len(lines_if_any(folder)) < 20:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"fedcm resume {folder}" in err
+    note = sorted((folder / "checkpoints").glob("*.json"))[-1]
+    assert note.stem == f"round-{len(lines_of(folder)):06d}"
+    assert not worker_processes(folder)
+
+
+def test_the_shares_are_balanced_by_steps_and_leave_nobody_out() -> None:
+    steps = [9, 1, 1, 1, 1, 1, 4, 7]
+    for size in (1, 2, 3, 10):
+        dealt = shares(steps, size)
+        assert sorted(sum(dealt, [])) == list(range(8))  # noqa: RUF017
+        loads = [sum(steps[k] for k in share) for share in dealt]
+        assert max(loads) <= max(9, -(-sum(steps) // size) + 4)
+
+
+def test_two_threads_of_one_core_are_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six allowed threads two pairs share a core; where the system does not tell, a thread is a core."""
+    siblings = {0: "0,4", 4: "0,4", 1: "1,5", 5: "1,5", 2: "2", 3: "3"}
+    told = {f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": text for cpu, text in siblings.items()}
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(siblings), raising=False)
+    monkeypatch.setattr(Path, "read_text", lambda self: told[str(self)])
+    assert physical_cores() == 4
+
+    def untold(self: Path) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", untold)
+    assert physical_cores() == 6
+
+
+def test_a_process_for_each_core_or_each_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    monkeypatch.setattr("fedcm.system.device.physical_cores", lambda: 7)
+    assert [processes_for(name) for name in ("cpu", "cuda", "cuda:1")] == [7, 3, 1]
+
+
+def lines_if_any(folder: Path) -> list[str]:
+    try:
+        return (folder / "metrics.jsonl").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def worker_processes(folder: Path) -> list[int]:
+    """Processes whose command line says `follow` and this folder."""
+    found = []
+    for proc in Path("/proc").iterdir():
+        if proc.name.isdecimal():
+            try:
+                words = (proc / "cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if "follow" in words and str(folder) in words:
+                found.append(int(proc.name))
+    return found
+
+
+def test_a_checkpoint_of_states_is_a_table_and_not_the_states(experiment: Write, tmp_path: Path) -> None:
+    path = experiment(algorithm={"name": "scaffold"}, model={"name": "mlp", "hidden": [200]})
+    folder = whole(path, tmp_path / "runs")
+    vectors = 2 * 4 * json.loads((folder / "summary.json").read_text())["parameters"]
+    newest = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
+    assert newest.stat().st_size < vectors + 5000

@@ -1,0 +1,257 @@
+"""Runs on disk: what their folder holds, and that going on gives the same bits as never having stopped."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from scenes import Answer, go_on, lines_of, stopped_after, summary_of, whole
+
+from fedcm.config.experiment import read
+from fedcm.config.overrides import read_table
+from fedcm.errors import UserError
+from fedcm.runs.folder import RunFolder, runs_in
+from fedcm.runs.running import drive
+from fedcm.runs.starting import begin, resume
+
+ALGORITHMS = ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"]
+
+
+def test_a_run_leaves_everything_that_was_promised(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    folder = whole(experiment(), tmp_path / "runs")
+    assert read(read_table(folder / "experiment.toml")).rounds == 12
+    provenance = json.loads((folder / "provenance.json").read_text())
+    assert {"python", "torch", "fedcm", "numpy"} <= set(provenance["versions"])
+    assert {"train_features", "train_labels", "test_features", "split"} <= set(provenance["data_sha256"])
+    lines = lines_of(folder)
+    assert [line["round"] for line in lines] == list(range(12))
+    assert {"loss", "cohort", "steps", "client_lr", "update_norm", "momentum_norm", "bytes_down", "bytes_up"} <= set(
+        lines[0]
+    )
+    assert sorted(p.name for p in (folder / "checkpoints").glob("*.json")) == [
+        f"round-0000{n}.json" for n in ("08", "10", "12")
+    ]
+    summary = summary_of(folder)
+    assert summary["outcome"] == "finished"
+    accuracies = [line["test_accuracy"] for line in lines if "test_accuracy" in line]
+    assert summary["accuracy"]["last"] == accuracies[-1]
+    assert summary["accuracy"]["best"] == max(accuracies)
+    assert (
+        summary["accuracy"]["mean_last"] == accuracies[-1]
+    )  # of its 12 rounds the last two, of which one is evaluated
+    assert (summary["accuracy"]["mean_last_rounds"], summary["accuracy"]["mean_last_evaluations"]) == (2, 1)
+    assert summary["bytes_up"] == sum(line["bytes_up"] for line in lines)
+    assert set(load_file(folder / "model.safetensors")) == {"1.weight", "1.bias", "3.weight", "3.bias"}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("rounds", [0, 1, 5, 11])
+def test_a_stopped_run_goes_on_to_the_same_bits(
+    experiment: Callable[..., Path], tmp_path: Path, algorithm: str, rounds: int
+) -> None:
+    path = experiment(algorithm={"name": algorithm}, participation={"kind": "fixed", "clients": 4})
+    reference = whole(path, tmp_path / "runs")
+    folder = stopped_after(rounds, path, tmp_path / "runs", "stopped")
+    assert len(lines_of(folder)) == rounds
+    go_on(folder)
+    assert lines_of(folder) == lines_of(reference)
+    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+
+
+def test_the_same_experiment_gives_the_same_bits_and_another_seed_others(
+    experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = experiment()
+    once, again = (whole(path, tmp_path / "runs", name) for name in ("once", "again"))
+    assert lines_of(once) == lines_of(again)
+    other = whole(experiment(seed=4), tmp_path / "runs", "other")
+    assert summary_of(other)["params_sha256"] != summary_of(once)["params_sha256"]
+
+
+def test_a_resolved_experiment_runs_to_the_same_bits(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    first = whole(experiment(), tmp_path / "runs", "first")
+    second = whole(first / "experiment.toml", tmp_path / "runs", "second")
+    assert lines_of(first) == lines_of(second)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "no tensors", "no json", "not json", "wrong format"])
+def test_a_damaged_checkpoint_is_passed_over_in_a_line(
+    experiment: Callable[..., Path], tmp_path: Path, damage: str
+) -> None:
+    path = experiment(algorithm={"name": "scaffold"})
+    reference = whole(path, tmp_path / "runs")
+    folder = stopped_after(9, path, tmp_path / "runs", "stopped")
+    newest = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
+    note = newest.with_suffix(".json")
+    match damage:
+        case "flipped":
+            raw = bytearray(newest.read_bytes())
+            raw[-3] ^= 1
+            newest.write_bytes(raw)
+        case "cut":
+            newest.write_bytes(newest.read_bytes()[:-10])
+        case "no tensors":
+            newest.unlink()
+        case "no json":
+            note.unlink()
+        case "not json":
+            note.write_text("{")
+        case "wrong format":
+            note.write_text(json.dumps(json.loads(note.read_text()) | {"format": 99}))
+    said: list[str] = []
+    go_on(folder, said.append)
+    assert lines_of(folder) == lines_of(reference)
+    if damage != "no json":
+        assert len(said) == 1
+        assert "is damaged" in said[0]
+
+
+def test_when_no_checkpoint_is_whole_nothing_is_overwritten(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    folder = stopped_after(5, experiment(), tmp_path / "runs", "stopped")
+    for tensors in (folder / "checkpoints").glob("*.safetensors"):
+        tensors.write_bytes(b"junk")
+    before = (folder / "metrics.jsonl").read_text()
+    with pytest.raises(UserError, match=r"no checkpoint of .* is whole"):
+        resume(folder)
+    assert (folder / "metrics.jsonl").read_text() == before
+
+
+def test_leftovers_of_a_killed_writer_are_cleared(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    folder = stopped_after(5, experiment(), tmp_path / "runs", "stopped")
+    leftover = folder / "checkpoints" / ".round-000006.abcdef.safetensors"
+    leftover.write_bytes(b"half")
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 5, "lo')
+    go_on(folder)
+    assert not leftover.exists()
+    assert [line["round"] for line in lines_of(folder)] == list(range(12))
+
+
+def test_two_processes_cannot_run_one_run(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    run = begin(read(read_table(experiment())), tmp_path / "runs", "one")
+    rounds = drive(run)
+    next(rounds)
+    with pytest.raises(UserError, match="in progress in another process"):
+        next(drive(resume(tmp_path / "runs" / "one")))
+    assert RunFolder(tmp_path / "runs" / "one").is_locked()
+    rounds.close()
+    assert not RunFolder(tmp_path / "runs" / "one").is_locked()
+
+
+def test_changed_data_are_refused_on_resume(experiment: Callable[..., Path], tmp_path: Path, npz: Path) -> None:
+    import numpy as np
+
+    folder = stopped_after(5, experiment(), tmp_path / "runs", "stopped")
+    arrays = dict(np.load(npz))
+    arrays["x_train"][3, 1] += 1
+    np.savez(npz, **arrays)
+    with pytest.raises(UserError, match="another checksum"):
+        resume(folder)
+
+
+def test_divergence_stops_the_run_and_keeps_the_last_checkpoint(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = experiment(client={"lr": 1e5, "weight_decay": 10.0}, rounds=50, checkpoints={"every": 1})
+    answer = fedcm("run", path, "--runs-dir", tmp_path / "runs", "--name", "wild")
+    assert answer.code == 1
+    assert "diverged" in answer.err
+    assert "client" in answer.err
+    assert "round" in answer.err
+    assert "Traceback" not in answer.err
+    summary = summary_of(tmp_path / "runs" / "wild")
+    assert summary["outcome"] == "diverged"
+    assert "round" in summary["reason"]
+
+
+def test_the_command_line_runs_resumes_and_lists(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    answer = fedcm("run", experiment(), "--runs-dir", runs, "--json", "--seed", 5, "--set", "rounds=4")
+    assert answer.code == 0, answer.err
+    summary = json.loads(answer.out)
+    assert summary["seed"] == 5
+    assert summary["rounds"] == 4
+    assert summary["name"] == "small-fedcm-seed5"
+    again = fedcm("resume", runs / "small-fedcm-seed5", "--json")
+    assert json.loads(again.out) == summary
+    assert "finished already" in again.err
+    second = fedcm("run", experiment(), "--runs-dir", runs, "--seed", 5, "--set", "rounds=4")
+    assert second.code == 0
+    listed = json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)
+    assert [(run["name"], run["state"], run["done"]) for run in listed] == [
+        ("small-fedcm-seed5", "finished", 4),
+        ("small-fedcm-seed5-2", "finished", 4),
+    ]
+    assert "small-fedcm-seed5-2" in fedcm("runs", "--runs-dir", runs).out
+
+
+def test_a_finished_run_is_made_longer_by_more_rounds(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    reference = whole(experiment(evaluation={"every": 4}), tmp_path / "runs")
+    short = whole(experiment(rounds=8, evaluation={"every": 4}), tmp_path / "runs", "short")
+    text = (short / "experiment.toml").read_text()
+    (short / "experiment.toml").write_text(text.replace("rounds = 8", "rounds = 12"))
+    assert fedcm("resume", "short", "--runs-dir", tmp_path / "runs").code == 0
+    assert lines_of(short) == lines_of(reference)
+
+
+def test_a_diverged_run_still_prints_its_summary_as_json(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = experiment(client={"lr": 1e5, "weight_decay": 10.0}, rounds=50)
+    answer = fedcm("run", path, "--runs-dir", tmp_path / "runs", "--json")
+    assert answer.code == 1
+    assert json.loads(answer.out)["outcome"] == "diverged"
+    compared = fedcm("compare", path, "--algorithms", "fedavg,fedcm", "--runs-dir", tmp_path / "both")
+    assert compared.code == 1
+    assert compared.out.count("diverged (round ") == 2
+    assert "%" not in compared.out.split("accuracy:")[0], "no accuracy of a model that is gone"
+
+
+def test_a_comparison_goes_on_where_it_was_stopped(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    path = experiment()
+    reference = whole(path, tmp_path / "runs")
+    folder = stopped_after(5, path, tmp_path / "both", "small-fedcm-seed3")
+    assert fedcm("compare", path, "--algorithms", "fedcm", "--runs-dir", tmp_path / "both").code == 0
+    assert lines_of(folder) == lines_of(reference)
+
+
+def test_the_split_is_summed_up_and_drawn(
+    experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    picture = tmp_path / "mix.png"
+    answer = fedcm("data", "split", experiment(), "--output", picture, "--json")
+    summary = json.loads(answer.out)
+    assert summary["clients"] == 12
+    assert summary["examples"] == 240
+    assert summary["unused_examples"] == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["algorithms"], ALGORITHMS),
+        (["models"], ["linear", "mlp", "lenet", "cnn", "resnet8", "resnet18", "resnet18-imagenet-stem"]),
+        (["check", "fedcm", "--set", "alpha=0.3"], ["fedcm", "✓"]),
+    ],
+)
+def test_the_lists_are_printed(fedcm: Callable[..., Answer], words: list[str], named: list[str]) -> None:
+    answer = fedcm(*words)
+    assert answer.code == 0
+    assert all(re.search(rf"(^|\s){name}(\s|$|\()", answer.out) for name in named), answer.out
+
+
+def test_runs_one_folder_deeper_are_found_where_asked_for(tmp_path: Path) -> None:
+    for name in ("one", "sweep/two"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "experiment.toml").write_text("")
+    assert [run.name for run in runs_in(tmp_path)] == ["one"]
+    assert sorted(run.name for run in runs_in(tmp_path, nested=True)) == ["one", "two"]

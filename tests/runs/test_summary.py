@@ -1,0 +1,151 @@
+"""The summary says last, mean of the last rounds and best; and when a target was first reached."""
+
+import hashlib
+import struct
+from typing import Any
+
+import pytest
+import torch
+
+from fedcm.runs.summary import (
+    bring_up_to_date,
+    count_averaged_rounds,
+    is_up_to_date,
+    params_sha256,
+    read_points,
+    rounds_to,
+    summarise,
+)
+
+
+def line(round: int, accuracy: float | None = None, cohort: int = 2, **more: Any) -> dict[str, Any]:
+    base = {"round": round, "cohort": cohort, "loss": 1.0 if cohort else None, "seconds": 0.5}
+    tested = {} if accuracy is None else {"test_accuracy": accuracy, "test_loss": 1 - accuracy}
+    return base | {"bytes_down": 10 * cohort, "bytes_up": 3 * cohort} | tested | more
+
+
+@pytest.mark.parametrize(
+    ("rounds", "averaged"),
+    [(4000, 100), (500, 100), (499, 50), (400, 40), (250, 25), (30, 3), (12, 2), (10, 1), (1, 1)],
+)
+def test_a_long_run_averages_100_rounds_and_a_short_one_a_tenth(rounds: int, averaged: int) -> None:
+    metrics = [line(r, accuracy=(0.5 + r / 10_000) if r >= rounds - averaged else 0.1) for r in range(rounds)]
+    late = [0.5 + r / 10_000 for r in range(rounds - averaged, rounds)]
+    summary = summarise(metrics, [])
+    for found, mean in ((summary["accuracy"], sum(late)), (summary["test_losses"], len(late) - sum(late))):
+        assert found["mean_last"] == pytest.approx(mean / averaged)
+        assert (found["mean_last_rounds"], found["mean_last_evaluations"]) == (averaged, averaged)
+    assert summary["accuracy"]["last"] == late[-1]
+    assert count_averaged_rounds(rounds) == averaged
+
+
+def test_without_an_evaluation_in_the_last_rounds_the_last_one_counts_and_the_rounds_say_so() -> None:
+    accuracy = summarise([line(r, {2: 0.3, 6: 0.6}.get(r)) for r in range(9)], [])["accuracy"]
+    assert accuracy["mean_last"] == 0.6
+    assert (accuracy["mean_last_rounds"], accuracy["mean_last_evaluations"]) == (3, 1)
+
+
+def test_the_best_may_be_long_ago_and_counts_from_when_it_was_first_reached() -> None:
+    summary = summarise([line(0, 0.2), line(1), line(2, 0.9), line(3, 0.9), line(4, 0.4)], [])
+    accuracy, losses = summary["accuracy"], summary["test_losses"]
+    assert (accuracy["best"], accuracy["rounds_to_best"], accuracy["last"]) == (0.9, 3, 0.4)
+    assert (losses["best"], losses["rounds_to_best"], losses["last"]) == (pytest.approx(0.1), 3, 0.6)
+    assert summary["test_loss"] == 0.6
+
+
+def test_of_a_regression_there_are_test_losses_and_no_accuracy() -> None:
+    metrics = [line(r) | {"test_loss": loss, "test_accuracy": None} for r, loss in enumerate((3.0, 1.0, 2.0))]
+    summary = summarise(metrics, [0.5])
+    assert (summary["accuracy"], summary["rounds_to_accuracy"]) == (None, {})
+    assert (summary["test_losses"]["last"], summary["test_losses"]["best"]) == (2.0, 1.0)
+
+
+def old_summary(metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    """As it was written before: the mean of the last 100 rounds, however short the run."""
+    accuracies = [line["test_accuracy"] for line in metrics if line["round"] >= len(metrics) - 100]
+    mean = {"mean_last_100": sum(accuracies) / len(accuracies), "evaluations_in_last_100": len(accuracies)}
+    summary = summarise(metrics, [])
+    kept = {key: summary["accuracy"][key] for key in ("last", "best", "rounds_to_best")}
+    return {key: value for key, value in summary.items() if key != "test_losses"} | {"accuracy": mean | kept}
+
+
+@pytest.mark.parametrize("rounds", [500, 600])
+def test_an_old_summary_of_a_long_run_has_the_same_mean_with_or_without_its_curve(rounds: int) -> None:
+    metrics = [line(r, r / 1000) for r in range(rounds)]
+    old, new = old_summary(metrics), summarise(metrics, [])
+    points = read_points(metrics, "test_accuracy"), read_points(metrics, "test_loss")
+    assert not is_up_to_date(old)
+    for given in (points, ([], [])):
+        accuracy = bring_up_to_date(old, *given)["accuracy"]
+        assert accuracy == new["accuracy"] | {"mean_last": pytest.approx(new["accuracy"]["mean_last"])}
+    assert is_up_to_date(bring_up_to_date(old, *points))
+    assert bring_up_to_date(old, *points)["test_losses"] == new["test_losses"]
+
+
+def test_an_old_summary_of_a_short_run_is_made_anew_from_its_curve() -> None:
+    metrics = [line(r, r / 1000) for r in range(30)]
+    old, new = old_summary(metrics), summarise(metrics, [])
+    points = read_points(metrics, "test_accuracy"), read_points(metrics, "test_loss")
+    assert old["accuracy"]["mean_last_100"] == pytest.approx(0.0145)
+    assert bring_up_to_date(old, *points) == new
+
+
+def test_an_old_summary_of_a_short_run_without_its_curve_keeps_its_mean_and_says_so() -> None:
+    old = old_summary([line(r, r / 1000) for r in range(30)])
+    accuracy = bring_up_to_date(old, [], [])["accuracy"]
+    assert accuracy["mean_last"] == old["accuracy"]["mean_last_100"]
+    assert accuracy["mean_last_rounds"] == 100
+
+
+def test_todays_summaries_and_those_without_an_evaluation_stay_as_they_are() -> None:
+    for metrics in ([line(0, 0.5), line(1, 0.6)], [line(0), line(1)]):
+        summary = summarise(metrics, [])
+        assert is_up_to_date(summary)
+        assert bring_up_to_date(summary, [], []) == summary
+
+
+def test_a_target_is_reached_after_the_rounds_it_took() -> None:
+    evaluated = [line(4, 0.3), line(9, 0.6), line(14, 0.5)]
+    assert rounds_to(evaluated, 0.3) == 5
+    assert rounds_to(evaluated, 0.55) == 10
+    assert rounds_to(evaluated, 0.7) is None
+    metrics = [line(r) for r in range(4)] + evaluated[:1]
+    assert summarise(metrics, [0.25, 0.9])["rounds_to_accuracy"] == {"0.25": 5, "0.9": None}
+
+
+def test_bytes_seconds_and_empty_rounds_are_counted() -> None:
+    summary = summarise([line(0, seconds=0.1234), line(1, cohort=0, seconds=0.1), line(2, seconds=0.1)], [0.5])
+    assert summary["rounds"] == 3
+    assert summary["empty_rounds"] == 1
+    assert summary["bytes_down"] == 40
+    assert summary["bytes_up"] == 12
+    assert summary["seconds"] == 0.323, "to the millisecond"
+    assert summary["accuracy"] is None
+    assert summary["test_losses"] is None
+    assert summary["rounds_to_accuracy"] == {}
+
+
+def test_the_losses_are_the_last_ones_that_there_are() -> None:
+    metrics = [line(0, 0.5, loss=4.0), line(1, 0.125, loss=3.0), line(2, 0.25, loss=2.0), line(3, cohort=0)]
+    summary = summarise(metrics, [])
+    assert (summary["train_loss"], summary["test_loss"]) == (2.0, 0.75)
+    nothing = summarise([line(0, cohort=0)], [])
+    assert (nothing["train_loss"], nothing["test_loss"]) == (None, None)
+
+
+def test_a_regression_has_a_test_loss_and_no_accuracy() -> None:
+    summary = summarise(
+        [line(0, test_accuracy=None, test_loss=0.5), line(1, test_accuracy=None, test_loss=0.25)], [0.5]
+    )
+    assert (summary["test_loss"], summary["accuracy"], summary["rounds_to_accuracy"]) == (0.25, None, {})
+
+
+def test_the_checksum_is_of_the_parameters_bytes_in_their_order() -> None:
+    values = [1.0, -2.5, 3e-9, 0.1]
+    expected = hashlib.sha256(struct.pack("<4f", *values)).hexdigest()
+    assert params_sha256(torch.tensor(values)) == expected
+    assert params_sha256(torch.tensor(values, requires_grad=True)) == expected
+    spread_out = torch.tensor([values, values]).T.contiguous()[:, 0]
+    assert not spread_out.is_contiguous()
+    assert params_sha256(spread_out) == expected
+    assert params_sha256(torch.tensor(values[::-1])) != expected

@@ -1,0 +1,166 @@
+"""A run that several sweeps use stands in the table of each; runs from before settings were in names stay as good."""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from made_digests import made
+from scenes import go_on, lines_of, small_experiment, stopped_after, whole
+
+from fedcm.reports.digest import read_digest, write_digest
+from fedcm.reports.figures.curves import draw_curves
+from fedcm.reports.finding import Found
+from fedcm.reports.groups import Group, grouped
+from fedcm.reports.html.page import page
+from fedcm.reports.story import told
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.running import drive
+from fedcm.runs.starting import begin
+from fedcm.sweeps.cells import note_cell, read_cells
+from fedcm.sweeps.grid import runs_of
+from fedcm.sweeps.run_parallel import note_cells, tasks_of
+
+Write = Callable[..., Path]
+Fedcm = Callable[..., Any]
+
+
+def swept(path: Path, runs: Path, *over: str, algorithms: Sequence[str] = ()) -> None:
+    tasks = tasks_of(runs_of(path, over=over, algorithms=algorithms), runs)
+    note_cells(tasks)
+    for task in tasks:
+        if task.state == "missing":
+            for _ in drive(begin(task.run.experiment, runs, task.run.name)):
+                pass
+
+
+def rows(group: Group) -> list[str]:
+    return [row.label for row in group.rows]
+
+
+def test_a_run_that_is_used_again_is_in_every_table_it_belongs_to(experiment: Write, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=1), tmp_path / "runs"  # its own α and η_l are 0.1
+    swept(path, runs, "algorithm.alpha=0.05,0.1")
+    swept(path, runs, "client.lr=0.1,0.2")
+    swept(path, runs, algorithms=["fedavg", "fedcm"])
+    swept(path, runs, "client.lr=0.1,0.2")  # once more changes nothing
+    assert len(list(runs.glob("*/summary.json"))) == 4, "two of α, one more of η_l, FedAvg"
+    digests = Found().digests([runs])
+    assert len(digests) == 4
+    assert {group.title.partition(", by ")[2]: rows(group) for group in grouped(digests)} == {
+        "algorithm.alpha": ["FedCM (algorithm.alpha = 0.05)", "FedCM (algorithm.alpha = 0.1)"],
+        "client.lr": ["FedCM (client.lr = 0.1)", "FedCM (client.lr = 0.2)"],
+        "": ["FedCM", "FedAvg"],
+    }
+    for digest in digests:
+        write_digest(digest, tmp_path / "digests" / f"{digest.name}.json")
+        assert read_digest(tmp_path / "digests" / f"{digest.name}.json") == digest
+
+
+def test_the_report_of_a_sweep_is_about_this_sweep_alone(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
+    path, runs = experiment(rounds=1), tmp_path / "runs"
+    swept(path, runs, "algorithm.alpha=0.05,0.1")
+    swept(path, runs, "client.lr=0.1,0.2")
+    answer = fedcm("sweep", path, "--over", "client.lr=0.1,0.2", "--runs-dir", runs)
+    assert answer.code == 0, answer.err
+    assert "2 of 2 runs are finished already" in answer.err
+    table = (runs / "small-sweep-client.lr-report" / "tables" / "made-mlp-accuracy.csv").read_text()
+    assert "FedCM (client.lr = 0.1)" in table
+    assert "FedCM (client.lr = 0.2)" in table
+    assert "alpha" not in table
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "3", '["x"]', '[{"labels": 3}]', '[{"labels": {"a": 1}}]', '[{"published": "x"}]', '[{"other": 1}]']
+)
+def test_cells_that_cannot_be_read_are_passed_over(experiment: Write, tmp_path: Path, text: str) -> None:
+    run = whole(experiment(rounds=1), tmp_path / "runs")
+    (run / "cells.json").write_text(text)
+    assert read_cells(run) == []
+    (digest,) = Found().digests([run])
+    assert digest.other_cells == []
+    note_cell(run, {"labels": {}}, {"labels": {"client.lr": "0.1"}})
+    assert read_cells(run) == [{"labels": {"client.lr": "0.1"}}]
+
+
+# what a report says of settings
+
+
+def test_settings_of_the_model_that_are_swept_share_a_table() -> None:
+    def of(hidden: list[int], algorithm: str) -> Any:
+        digest = made(algorithm, labels={"model.hidden": str(hidden)}, name=f"{algorithm}-{hidden}")
+        model = {"name": "mlp", "hidden": hidden}
+        return digest.model_copy(update={"experiment": digest.experiment | {"model": model}})
+
+    (group,) = grouped([of(hidden, name) for hidden in ([64, 32], [8]) for name in ("fedcm", "fedavg")])
+    assert [cell.name for cell in group.cells] == ["model.hidden = [8]", "model.hidden = [64, 32]"]
+    assert rows(group) == ["FedCM", "FedAvg"]
+
+
+def test_values_that_are_no_plain_numbers_are_told_with_their_setting() -> None:
+    texts = ("1e-05", "[0.5, 0.6]", "dirichlet", "-1")
+    (group,) = grouped([made(labels={"client.lr": text}, name=text) for text in texts])
+    assert sorted(rows(group)) == sorted(f"FedCM (client.lr = {text})" for text in texts)
+
+
+def test_all_the_settings_that_were_swept_are_in_the_page() -> None:
+    runs = [
+        made(
+            labels={"algorithm.alpha": str(alpha), "client.lr": str(rate)},
+            options={"alpha": alpha},
+            name=f"{alpha}{rate}",
+        )
+        for alpha in (0.1, 0.2)
+        for rate in (0.3, 0.4)
+    ]
+    text = page(told(runs, [], datetime.now(UTC)))
+    for alpha in (0.1, 0.2):
+        for rate in (0.3, 0.4):
+            assert f"FedCM (algorithm.alpha = {alpha} · client.lr = {rate})" in text
+
+
+@pytest.mark.parametrize("names", [["fedcm", "fedavg"], ["algorithm.alpha=0.03 fedcm", "data.source=$_{$ fedcm"]])
+def test_the_legend_has_every_name(tmp_path: Path, names: list[str]) -> None:
+    lines = [{"round": k, "loss": 1.0, "test_accuracy": 0.1 * k} for k in range(3)]
+    picture = draw_curves(dict.fromkeys(names, lines), "a $_{$ title", tmp_path / "curves.svg").read_text()
+    for name in names:
+        assert f"<!-- {name} -->" in picture
+
+
+# runs from before
+
+
+@pytest.fixture
+def old_sweep(npz: Path, tmp_path: Path) -> tuple[Path, Path, Path]:
+    """Its experiment; a finished and a stopped run as sweeps named and labelled them: by the value as it was given."""
+    path, runs = tmp_path / "small.toml", tmp_path / "runs"
+    for alpha, make in (("0.05", whole), ("0.30", lambda *words: stopped_after(2, *words))):
+        changed = small_experiment(npz, algorithm={"name": "fedcm", "alpha": float(alpha)}, rounds=4)
+        path.write_text(tomli_w.dumps(changed | {"cell": {"labels": {"algorithm.alpha": alpha}}}))
+        make(path, runs, f"small-{alpha}-fedcm-seed3")
+    path.write_text(tomli_w.dumps(small_experiment(npz, rounds=4)))
+    return path, runs / "small-0.05-fedcm-seed3", runs / "small-0.30-fedcm-seed3"
+
+
+def test_runs_of_an_old_sweep_are_listed_reported_and_resumed(
+    old_sweep: tuple[Path, Path, Path], fedcm: Fedcm, tmp_path: Path
+) -> None:
+    _, finished, stopped = old_sweep
+    listed = json.loads(fedcm("runs", "--runs-dir", finished.parent, "--json").out)
+    assert {run["name"]: run["state"] for run in listed} == {finished.name: "finished", stopped.name: "stopped"}
+    (group,) = grouped(Found().digests([finished.parent]))
+    assert rows(group) == ["FedCM (algorithm.alpha = 0.05)", "FedCM (algorithm.alpha = 0.30)"]
+    assert fedcm("report", finished.parent, "-o", tmp_path / "report").code == 0
+    go_on(stopped)
+    assert len(lines_of(stopped)) == 4
+
+
+def test_a_sweep_uses_the_runs_of_an_old_one(old_sweep: tuple[Path, Path, Path]) -> None:
+    path, finished, stopped = old_sweep
+    tasks = tasks_of(runs_of(path, over=["algorithm.alpha=0.05,0.3,0.7"]), finished.parent)
+    assert [task.folder.path for task in tasks[:2]] == [finished, stopped]
+    assert [task.state for task in tasks] == ["finished", "stopped", "missing"]
+    assert RunFolder(finished).read_summary() is not None

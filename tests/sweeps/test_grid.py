@@ -1,0 +1,135 @@
+"""Every combination of algorithms, variants and seeds, with exceptions where a cell needs one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from scenes import small_experiment
+
+from fedcm.algorithms import FedCM
+from fedcm.errors import UserError
+from fedcm.sweeps.grid import GridRun, named_so, runs_of
+
+Write = Callable[..., Path]
+AXES = {
+    "setting": {"I": {"participation": {"probability": 0.5}}, "II": {"participation": {"probability": 0.2}}},
+    "split": {"iid": {"split": {"kind": "iid"}}, "dirichlet": {"split": {"kind": "dirichlet", "concentration": 0.6}}},
+}
+
+
+@pytest.fixture
+def grid(tmp_path: Path, npz: Path) -> Write:
+    def write(grid: dict[str, Any], **changes: Any) -> Path:
+        path = tmp_path / "grid.toml"
+        path.write_text(tomli_w.dumps(small_experiment(npz, **changes) | {"grid": grid}))
+        return path
+
+    return write
+
+
+def named(runs: list[GridRun]) -> dict[str, Any]:
+    return {run.name: run.experiment for run in runs}
+
+
+def test_a_grid_is_every_combination_one_seed_of_all_before_the_next(grid: Write) -> None:
+    runs = runs_of(grid({"algorithms": ["fedavg", "fedcm"], "seeds": 2, "axes": AXES}))
+    assert len(runs) == 2 * 2 * 2 * 2
+    assert [run.experiment.seed for run in runs] == [3] * 8 + [4] * 8
+    assert runs[0].name == "small-i-iid-fedavg-seed3"
+    experiments = named(runs)
+    assert experiments["small-ii-iid-fedavg-seed3"].participation.probability == 0.2
+    assert type(experiments["small-ii-iid-fedavg-seed3"].split).__name__ == "IID"
+    assert experiments["small-i-dirichlet-fedcm-seed4"].cell.labels == {"setting": "I", "split": "dirichlet"}
+
+
+def test_without_a_grid_there_is_one_run_and_one_for_each_algorithm_asked_for(experiment: Write) -> None:
+    assert [run.name for run in runs_of(experiment())] == ["small-fedcm-seed3"]
+    runs = runs_of(experiment(), algorithms=["fedavg", "fedcm"], seeds=2)
+    assert [run.name for run in runs] == [
+        *("small-fedavg-seed3", "small-fedcm-seed3"),
+        *("small-fedavg-seed4", "small-fedcm-seed4"),
+    ]
+
+
+def test_exceptions_hold_in_their_cells_alone_and_the_later_one_wins(grid: Write) -> None:
+    exceptions = [
+        {"where": {"algorithm": "fedcm"}, "set": {"algorithm": {"alpha": 0.3}}},
+        {"where": {"algorithm": "fedcm", "setting": ["II"]}, "set": {"algorithm": {"alpha": 0.05}, "rounds": 7}},
+        {"where": {"setting": "I", "split": "iid"}, "skip": True},
+        {"where": {"split": "iid"}, "seeds": 1},
+    ]
+    path = grid({"algorithms": ["fedavg", "fedcm"], "seeds": 2, "axes": AXES, "exceptions": exceptions})
+    experiments = named(runs_of(path))
+    assert experiments["small-i-dirichlet-fedcm-seed3"].algorithm == FedCM(0.3)
+    assert experiments["small-ii-dirichlet-fedcm-seed3"].algorithm == FedCM(0.05)
+    assert experiments["small-ii-dirichlet-fedcm-seed3"].rounds == 7
+    assert experiments["small-ii-dirichlet-fedavg-seed3"].rounds == 12
+    assert not any("-i-iid-" in name for name in experiments)
+    assert "small-ii-iid-fedavg-seed3" in experiments
+    assert "small-ii-iid-fedavg-seed4" not in experiments
+    assert "small-ii-iid-fedavg-seed5" in named(runs_of(path, seeds=3)), "seeds that are asked for hold everywhere"
+
+
+def test_settings_of_the_command_line_win_over_variants_and_exceptions(grid: Write) -> None:
+    exceptions = [{"where": {"setting": "II"}, "set": {"rounds": 7}}]
+    runs = runs_of(grid({"axes": AXES, "exceptions": exceptions}), ["rounds=3", "participation.probability=0.9"])
+    assert {run.experiment.rounds for run in runs} == {3}
+    assert {run.experiment.participation.probability for run in runs} == {0.9}
+
+
+def test_published_figures_go_to_their_cells(grid: Write) -> None:
+    published = {"I iid": {"fedcm": 87.9}, "II dirichlet": {"fedavg": 73.9}}
+    experiments = named(runs_of(grid({"algorithms": ["fedavg", "fedcm"], "axes": AXES, "published": published})))
+    assert experiments["small-i-iid-fedcm-seed3"].cell.published == 87.9
+    assert experiments["small-i-iid-fedavg-seed3"].cell.published is None
+    assert experiments["small-ii-dirichlet-fedavg-seed3"].cell.published == 73.9
+
+
+def test_a_sweep_is_an_axis_and_several_multiply(experiment: Write) -> None:
+    runs = runs_of(experiment(), over=["algorithm.alpha=0.05,1.0", "client.lr=0.1, 0.2"])
+    assert [(run.experiment.algorithm.alpha, run.experiment.client.lr) for run in runs] == [
+        *((0.05, 0.1), (0.05, 0.2)),
+        *((1.0, 0.1), (1.0, 0.2)),
+    ]
+    assert runs[0].experiment.cell.labels == {"algorithm.alpha": "0.05", "client.lr": "0.1"}
+    assert runs[0].name == "small-algorithm.alpha=0.05-client.lr=0.1-fedcm-seed3"
+
+
+def test_only_some_of_a_grids_runs(grid: Write) -> None:
+    runs = runs_of(grid({"axes": AXES, "algorithms": ["fedavg", "fedcm"]}))
+    assert [run.name for run in named_so(runs, "FedCM")] == [run.name for run in runs if "fedcm" in run.name]
+    assert named_so(runs, "") == runs
+    with pytest.raises(UserError, match="no run has 'fedcn'"):
+        named_so(runs, "fedcn")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"axis": {}}, "grid.axis"),
+        ({"axes": {"setting": {}}}, "must have a variant"),
+        ({"axes": AXES, "exceptions": [{"where": {"seting": "I"}}]}, "setting"),
+        ({"axes": AXES, "exceptions": [{"where": {"setting": "III"}}]}, "'III'"),
+        ({"axes": AXES, "published": {"I": {"fedcm": 1.0}}}, "grid.published"),
+        ({"axes": AXES, "exceptions": [{"where": {}, "skip": True}]}, "skip them all"),
+        ({"seeds": 0}, "grid.seeds"),
+        ({"axes": {"a": {"b": {"client": {"lrr": 1}}}}}, "lr"),
+    ],
+)
+def test_a_grid_that_cannot_work_is_refused(grid: Write, table: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        runs_of(grid(table))
+
+
+@pytest.mark.parametrize("over", ["client.lr", "client.lr=0.1,,0.2", "client.lr=0.1,0.1", "=1"])
+def test_a_sweep_that_cannot_be_read_is_refused(experiment: Write, over: str) -> None:
+    with pytest.raises(UserError, match="--over"):
+        runs_of(experiment(), over=[over])
+
+
+def test_run_says_how_to_run_a_grid(grid: Write, fedcm: Callable[..., Any]) -> None:
+    answer = fedcm("run", grid({"axes": AXES}))
+    assert answer.code == 2
+    assert "fedcm compare" in answer.err

@@ -1,0 +1,61 @@
+import os
+import stat
+
+import pytest
+
+from fedcm.system import files
+
+
+def test_text_and_bytes_arrive_and_nothing_else_is_left(tmp_path):
+    files.write_text(tmp_path / "new" / "a.toml", "α = 0.1\n")
+    files.write_bytes(tmp_path / "new" / "b", b"\0\xff")
+    assert (tmp_path / "new" / "a.toml").read_bytes() == "α = 0.1\n".encode()
+    assert (tmp_path / "new" / "b").read_bytes() == b"\0\xff"
+    assert sorted(file.name for file in (tmp_path / "new").iterdir()) == ["a.toml", "b"]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
+def test_a_failure_leaves_the_old_file_and_no_other(tmp_path, failure):
+    path = tmp_path / "state.npy"
+    path.write_bytes(b"old")
+
+    def write() -> None:
+        with files.replacing(path) as temporary:
+            temporary.write_bytes(b"half")
+            raise failure
+
+    with pytest.raises(failure):
+        write()
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_temporary_file_lies_in_the_same_folder_hidden_and_with_the_same_suffix(tmp_path):
+    with files.replacing(tmp_path / "plot.png") as temporary:
+        assert temporary.parent == tmp_path
+        assert temporary.suffix == ".png"
+        assert temporary.name.startswith(".")
+        temporary.touch()
+
+
+def test_the_bytes_are_on_the_disk_before_the_name_is_given(tmp_path, monkeypatch):
+    order = []
+    monkeypatch.setattr(os, "fsync", lambda _: order.append(sorted(file.name for file in tmp_path.iterdir())))
+    files.write_bytes(tmp_path / "a", b"x")
+    (temporary,), after = order
+    assert temporary != "a"
+    assert after == ["a"]
+
+
+def test_the_file_has_the_permissions_of_an_ordinary_one(tmp_path):
+    (tmp_path / "ordinary").touch()
+    files.write_bytes(tmp_path / "a", b"")
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "ordinary")}
+    assert len(modes) == 1
+
+
+def test_two_writers_do_not_meet(tmp_path):
+    with files.replacing(tmp_path / "a") as one, files.replacing(tmp_path / "a") as two:
+        one.write_text("one")
+        two.write_text("two")
+    assert (tmp_path / "a").read_text() == "one"

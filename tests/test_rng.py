@@ -1,0 +1,162 @@
+"""The random streams behind every published result: each purpose has its own number, and each draw uses its purpose.
+
+Two guards. The recorded values below fix what a purpose draws, so that no purpose is renumbered and no argument is
+swapped. The streams built here from literal numbers fix which purpose each part of the library draws with.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scenes import small_experiment, write_npz
+
+from fedcm.config.experiment import read
+from fedcm.core.algorithm import Round
+from fedcm.core.evaluation import evaluating
+from fedcm.core.participation import FixedSize, Independent
+from fedcm.core.problem import Problem
+from fedcm.data import find
+from fedcm.data.batches import LocalWork
+from fedcm.data.dataset import Dataset
+from fedcm.data.partition import IID
+from fedcm.executors.client_states import MemoryStates
+from fedcm.executors.diagnosis import diagnose
+from fedcm.models import build_model
+from fedcm.rng import Purpose, generator, torch_seed
+from fedcm.runs.assembly import Assembly, assemble, split
+from fedcm.theory.problems.draws import Draws, without_replacement
+from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.problems.saturating import Saturating
+from fedcm.theory.rates.slopes import fit
+
+# purpose: its number, the first 64 bits of its generator and its torch seed, at seed 11, round 3, client 7
+RECORDED = {
+    "SPLIT": (1, 0x3BDB980FAA08F22C, 3743211744351209945),
+    "INITIAL_PARAMS": (2, 0x7CB535AA6EB380C8, 4682037132113917658),
+    "COHORT": (3, 0x9E748A3FCDAFA853, 8105452341209016902),
+    "BATCHES": (4, 0xFF354EB0866C1FBD, 3251796754722083278),
+    "MODEL": (5, 0x59CD7EE1B27437A9, 6348339761228840731),
+    "EVALUATION": (6, 0x949C4B0299A7FA0A, 2445007197700011338),
+    "KNOWN_PROBLEM": (7, 0x9582761FC7C5A748, 6538374110207161478),
+    "GRADIENT_NOISE": (8, 0x3F5F25668802A0AF, 9168998814334507373),
+    "RESAMPLING": (9, 0x60B3427BBCFD63EF, 2346387121608701171),
+    "DIAGNOSIS": (10, 0x12210877E8B0A8B0, 6335714471814088473),
+}
+
+
+def sequence(number: int, seed: int, round: int = 0, client: int = 0) -> np.random.SeedSequence:
+    """A purpose's stream by its number, without `fedcm.rng`."""
+    return np.random.SeedSequence(seed, spawn_key=(number, round, client))
+
+
+def stream(number: int, seed: int, round: int = 0, client: int = 0) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(sequence(number, seed, round, client)))
+
+
+def torch_seed_of(number: int, seed: int, round: int = 0, client: int = 0) -> int:
+    return int(sequence(number, seed, round, client).generate_state(1, np.uint64)[0]) // 2
+
+
+def test_every_purpose_has_a_recorded_stream() -> None:
+    """A new purpose adds a row above; a changed or removed one fails here."""
+    found = {
+        purpose.name: (
+            int(purpose),
+            int(generator(11, purpose, 3, 7).bit_generator.random_raw()),
+            torch_seed(11, purpose, 3, 7),
+        )
+        for purpose in Purpose
+    }
+    assert found == RECORDED
+
+
+def test_a_purposes_round_and_client_are_0_by_default() -> None:
+    for purpose in Purpose:
+        assert generator(5, purpose).random() == stream(int(purpose), 5).random()
+        assert torch_seed(5, purpose) == torch_seed_of(int(purpose), 5)
+
+
+def test_cohorts_draw_with_purpose_3() -> None:
+    expected = np.sort(stream(3, seed=1, round=2).choice(100, 5, replace=False, shuffle=False))
+    assert np.array_equal(FixedSize(5).cohort(100, seed=1, round=2), expected)
+    draw = stream(3, seed=1, round=2)
+    expected = np.sort(draw.choice(100, draw.binomial(100, 0.05), replace=False, shuffle=False))
+    assert np.array_equal(Independent(0.05).cohort(100, seed=1, round=2), expected)
+
+
+def test_minibatches_draw_with_purpose_4() -> None:
+    found = torch.cat(list(LocalWork(4, epochs=2).indices(10, seed=1, round=2, client=3)))
+    draw = stream(4, seed=1, round=2, client=3)
+    assert found.tolist() == [*draw.permutation(10), *draw.permutation(10)]
+    (index,), _ = LocalWork(10).stacked(np.array([10]), 1, 2, [3])
+    assert index.flatten().tolist() == stream(4, seed=1, round=2, client=3).permutation(10).tolist()
+
+
+@pytest.fixture
+def assembled(tmp_path: Path) -> Assembly:
+    return assemble(read(small_experiment(write_npz(tmp_path / "made.npz"))))
+
+
+def test_a_split_draws_with_purpose_1_and_a_models_parameters_with_purpose_2(assembled: Assembly) -> None:
+    experiment = assembled.experiment
+    dataset = find(experiment.data.source, None)
+    assert isinstance(dataset, Dataset)
+    even = experiment.model_copy(update={"split": IID(12)})
+    assert np.concatenate(split(even, dataset)).tolist() == stream(1, seed=3).permutation(240).tolist()
+    model = build_model("mlp", (6,), 4, {"hidden": [8]}, torch_seed_of(2, seed=3))
+    expected = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    assert torch.equal(assembled.problem.initial(), expected)
+
+
+def test_models_are_reseeded_with_purposes_5_6_and_10(assembled: Assembly, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In local steps, in evaluation and in a diagnosis."""
+    seeds: list[int] = []
+    monkeypatch.setattr(Problem, "reseed", lambda self, seed: seeds.append(seed))
+    runner, params = assembled.runner, assembled.problem.initial()
+    server = runner.algorithm.init_server(params)
+    round = Round(4, 0.1, 1.0, 0, 12, 0.0)
+    runner.run(7, runner.algorithm.broadcast(server), runner.algorithm.init_client(params), round)
+    assert seeds == [torch_seed_of(5, seed=3, round=4, client=7)]
+    seeds.clear()
+    with evaluating(assembled.problem, params, start=500):
+        pass
+    assert seeds == [torch_seed_of(6, seed=0, client=500)]
+    seeds.clear()
+    asked: list[int] = []
+    client = type(runner.data).client
+
+    def watched(data: Any, number: int) -> Any:
+        asked.append(number)
+        return client(data, number)
+
+    monkeypatch.setattr(type(runner.data), "client", watched)
+    diagnose(runner, MemoryStates(runner.algorithm, params), server, round, most=3, rehearsed=1)
+    drawn = np.sort(stream(10, seed=3, round=4, client=0).choice(12, 3, replace=False, shuffle=False)).tolist()
+    again = stream(10, seed=3, round=4, client=1).choice(12, 1, replace=False, shuffle=False).tolist()
+    assert asked[:4] == [*drawn, *again]
+    assert seeds[:3] == [torch_seed_of(10, seed=3, round=4, client=number) for number in drawn]
+    assert seeds[3:] == [torch_seed_of(number, seed=3, round=4, client=again[0]) for number in (5, 10)]
+
+
+def test_the_theorys_draws_have_purposes_3_and_7_to_9(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Saturating(20, 4, noise=2.0, dissimilarity=1.0, seed=5)
+    first = next(Draws(problem, 3, 2, 6, seed=1, stream=9).rounds(1))
+    assert torch.equal(first.cohort, torch.from_numpy(without_replacement(stream(3, 1, 0, 9), 20, 3, (16, 6))[0]))
+    assert first.noise is not None
+    assert torch.equal(first.noise, torch.from_numpy(stream(8, 1, 0, 9).standard_normal((16, 2, 6, 3, 4)))[0])
+    made = stream(7, seed=5, client=3).standard_normal((20, 4))
+    made -= made.mean(0)
+    assert torch.allclose(problem.slopes * np.sqrt(np.square(made).sum(1).mean()), torch.from_numpy(made))
+    asked: list[tuple[Any, ...]] = []
+
+    def watched(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:
+        asked.append((int(purpose), seed, round, client))
+        return generator(seed, purpose, round, client)
+
+    monkeypatch.setattr("fedcm.theory.problems.quadratics.generator", watched)
+    monkeypatch.setattr("fedcm.theory.rates.slopes.generator", watched)
+    assert Quadratics(4, 2, 0.1, 1.0, dissimilarity=1.0, seed=5).slopes.shape == (4, 2)
+    fit([1.0, 2.0], [np.ones(2), np.ones(2)], seed=6)
+    assert sorted(asked) == [(7, 5, 0, 1), (7, 5, 0, 2), (9, 6, 0, 0)]
