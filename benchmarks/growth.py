@@ -28,9 +28,9 @@ from state_cost import slowdown
 from watched import Measured, run
 
 from fedcm import ClientsOnDemand
-from fedcm.config.experiment import read
-from fedcm.core.round_loop import one_round
-from fedcm.executors.client_state_file import FileStates
+from fedcm.config.experiment import read_experiment
+from fedcm.core.round_loop import run_round
+from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.executors.local import LocalExecutor
 from fedcm.runs.assembly import assemble
 from fedcm.system.memory import keep_freed_memory
@@ -109,15 +109,15 @@ def interleaved(contestants: dict[Any, tuple[dict[str, Any], int]], rounds: int)
         going = {}
         for number, (key, (table, clients)) in enumerate(contestants.items()):
             os.environ["GROWTH_CLIENTS"] = str(clients)
-            made = assemble(read(table))
+            made = assemble(read_experiment(table))
             params = made.problem.initial()
-            states = FileStates(made.algorithm, params, Path(name) / str(number) / "states.bin", 40)
+            states = ClientStatesInFile(made.algorithm, params, Path(name) / str(number) / "states.bin", 40)
             going[key] = made, LocalExecutor(made.runner, states), made.algorithm.init_server(params)
         for index in range(rounds):
             for key in going if index % 2 else reversed(going):
                 made, executor, server = going[key]
                 began = time.perf_counter()
-                server, _ = one_round(made.algorithm, executor, made.plan, server, index)
+                server, _ = run_round(made.algorithm, executor, made.plan, server, index)
                 times[key].append(time.perf_counter() - began)
                 going[key] = made, executor, server
     return {key: seconds[1:] for key, seconds in times.items()}

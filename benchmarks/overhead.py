@@ -16,8 +16,8 @@ from bare_loop import experiment
 from pages import RESULTS, machine, write_section
 from works import WORKS
 
-from fedcm.config.experiment import load
-from fedcm.core.round_loop import training
+from fedcm.config.experiment import load_experiment
+from fedcm.core.round_loop import run_rounds
 from fedcm.executors.local import LocalExecutor
 from fedcm.runs.assembly import assemble
 from fedcm.system.memory import keep_freed_memory
@@ -42,9 +42,9 @@ def side_by_side(name: str, rounds: int) -> str:
         for algorithm in times:
             cohort = WORKS[name].cohort if WORKS[name].stack > 1 else 1
             path = experiment(name, algorithm, rounds, Path(folder))
-            assembly = assemble(load(path, [f"participation.clients={cohort}"]))
+            assembly = assemble(load_experiment(path, [f"participation.clients={cohort}"]))
             server = assembly.algorithm.init_server(assembly.problem.initial())
-            plans[algorithm] = training(assembly.algorithm, LocalExecutor(assembly.runner), assembly.plan, server)
+            plans[algorithm] = run_rounds(assembly.algorithm, LocalExecutor(assembly.runner), assembly.plan, server)
         for k in range(rounds):
             for algorithm in sorted(plans, reverse=bool(k % 2)):
                 times[algorithm].append(next(plans[algorithm]).metrics["seconds"])

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from fedcm.config.experiment import Federation, load
+from fedcm.config.experiment import FederationSection, load_experiment
 from fedcm.core.algorithm import Nothing, Round, Vector
 from fedcm.core.evaluation import Score
 from fedcm.core.executor import RoundResult
-from fedcm.core.round_loop import training
+from fedcm.core.round_loop import run_rounds
 from fedcm.executors.client_runner import ClientRunner
-from fedcm.executors.local import empty_round, evaluated, summed_up
+from fedcm.executors.local import empty_round, evaluate_model, summarise_round
 from fedcm.federation.compression import packed_broadcast, packed_report, size_in_bytes, unpacked, unpacked_broadcast
 from fedcm.runs.assembly import assemble
 
@@ -46,7 +46,7 @@ LINKS = {
 class RoundedLinks:
     """All clients in this process; what passes between them and the server is rounded."""
 
-    def __init__(self, runner: ClientRunner, links: Federation) -> None:
+    def __init__(self, runner: ClientRunner, links: FederationSection) -> None:
         self.runner = runner
         self.links = links
         self.bytes = 0  # of one client in a round
@@ -67,19 +67,19 @@ class RoundedLinks:
             mean.add(client, report, weights[place])
             facts[place] = done.steps, done.loss, 0
             self.bytes = size_in_bytes(down) + size_in_bytes(up)
-        return summed_up(mean, weights, facts, cohort)
+        return summarise_round(mean, weights, facts, cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
-        return evaluated(self.runner, params)
+        return evaluate_model(self.runner, params)
 
 
-def scores(work: str, links: Federation, seed: int) -> tuple[list[float], int]:
+def scores(work: str, links: FederationSection, seed: int) -> tuple[list[float], int]:
     file, settings = WORKS[work]
     settings = [*settings, "algorithm.name=fedcm", f"seed={seed}", "engine.stack=1", "engine.compile=off"]
-    assembly = assemble(load(EXPERIMENTS / file, settings, "fedcm"))
+    assembly = assemble(load_experiment(EXPERIMENTS / file, settings, "fedcm"))
     executor = RoundedLinks(assembly.runner, links)
     server = assembly.algorithm.init_server(assembly.problem.initial())
-    return list(_accuracies(training(assembly.algorithm, executor, assembly.plan, server))), executor.bytes
+    return list(_accuracies(run_rounds(assembly.algorithm, executor, assembly.plan, server))), executor.bytes
 
 
 def _accuracies(rounds: Iterator[Any]) -> Iterator[float]:
@@ -97,7 +97,7 @@ def main() -> None:
     print("| data | links | bytes a client and round | last accuracy, % | mean of the last ten evaluations, % |")
     print("|---|---|---:|---:|---:|")
     for name, link in [(name, LINKS[name]) for name in asked.only or LINKS]:
-        found = [scores(asked.work, Federation(**link), seed) for seed in range(1, asked.seeds + 1)]
+        found = [scores(asked.work, FederationSection(**link), seed) for seed in range(1, asked.seeds + 1)]
         last = told([values[-1] for values, _ in found])
         ten = told([statistics.mean(values[-10:]) for values, _ in found])
         print(f"| {asked.work} | {name} | {found[0][1]:,} | {last} | {ten} |", flush=True)

@@ -19,7 +19,7 @@ from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.executors.client_runner import ClientRunner
-from fedcm.executors.client_state_file import FileStates
+from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.executors.local import LocalExecutor
 from fedcm.models import build_model
 from fedcm.system.memory import keep_freed_memory
@@ -48,8 +48,8 @@ def slowdown(rounds: int = 5) -> str:
     runner = ClientRunner(Scaffold(), problem, data, LocalWork(50, 1), seed=0)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, one_thread():
         files = {kind: Path(name) / kind for kind in ("file", "disk", "saved")}
-        stores = {kind: FileStates(Scaffold(), problem.initial(), path, 8) for kind, path in files.items()}
-        stores["bfloat16"] = FileStates(Scaffold(), problem.initial(), Path(name) / "half", 8, torch.bfloat16)
+        stores = {kind: ClientStatesInFile(Scaffold(), problem.initial(), path, 8) for kind, path in files.items()}
+        stores["bfloat16"] = ClientStatesInFile(Scaffold(), problem.initial(), Path(name) / "half", 8, torch.bfloat16)
         executors = {"memory": LocalExecutor(runner), **{k: LocalExecutor(runner, s) for k, s in stores.items()}}
         times: dict[str, list[tuple[float, float]]] = {kind: [] for kind in executors}
         server = Scaffold().init_server(problem.initial())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import Stopped
 from fedcm.runs.running import drive
@@ -58,7 +58,7 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def whole(path: Path, runs: Path, name: str = "whole") -> Path:
-    for _ in drive(begin(read(read_table(path)), runs, name)):
+    for _ in drive(begin(read_experiment(read_table(path)), runs, name)):
         pass
     return runs / name
 
@@ -73,7 +73,7 @@ def stopped_after(rounds: int, path: Path, runs: Path, name: str) -> Path:
         return len(done) >= rounds and asked % 2 == 0
 
     done: list[Any] = []
-    run = begin(read(read_table(path)), runs, name, stop_requested=stop)
+    run = begin(read_experiment(read_table(path)), runs, name, stop_requested=stop)
     with contextlib.suppress(Stopped):
         for metrics in drive(run):
             done.append(metrics)  # noqa: PERF402 - `stop` watches it grow

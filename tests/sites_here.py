@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcm.config.experiment import Experiment, read, to_toml
+from fedcm.config.experiment import Experiment, read_experiment, to_toml
 from fedcm.errors import UserError
 from fedcm.federation.frames import Arrays
 from fedcm.federation.provision.deal import deal
@@ -19,7 +19,7 @@ Spoil = Callable[[str, dict[str, Any], Arrays], tuple[Mapping[str, Any], Arrays]
 
 
 def experiment(algorithm: str = "fedcm", rounds: int = 4, **tables: Any) -> Experiment:
-    return read(
+    return read_experiment(
         {
             "name": "trial",
             "rounds": rounds,
@@ -66,7 +66,7 @@ class Here:
     def reachable(self) -> set[str]:
         return set(SITES) - self.absent
 
-    def refuse_to_go_on(self) -> None:
+    def reject_to_go_on(self) -> None:
         pass
 
     def ask(

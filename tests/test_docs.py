@@ -12,11 +12,11 @@ from scenes import small_experiment, write_npz
 from tomli_w import dumps
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.experiment import SECTIONS, load
+from fedcm.config.experiment import SECTIONS, load_experiment
 from fedcm.config.overrides import read_table
 from fedcm.core.participation import PARTICIPATION
 from fedcm.data.partition import SPLITS
-from fedcm.sweeps.grid import runs_of
+from fedcm.sweeps.grid import expand_grid
 
 ROOT = Path(__file__).parents[1]
 
@@ -107,8 +107,8 @@ def test_every_setting_of_an_experiment_is_documented() -> None:
 def test_the_documented_experiment_is_one(tmp_path: Path) -> None:
     (example,) = blocks("docs/experiments.md", "toml")
     (tmp_path / "demo.toml").write_text(example)
-    assert load(tmp_path / "demo.toml").rounds == 400
-    assert load(tmp_path / "demo.toml", algorithm="fedadam").server.lr == 0.1
+    assert load_experiment(tmp_path / "demo.toml").rounds == 400
+    assert load_experiment(tmp_path / "demo.toml", algorithm="fedadam").server.lr == 0.1
 
 
 def test_the_documented_clients_on_demand_run_as_written(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_documented_clients_on_demand_run_as_written(tmp_path: Path) -> None
 )
 def test_every_bundled_experiment_reads(path: Path) -> None:
     if "grid" in read_table(path):
-        assert runs_of(path)
+        assert expand_grid(path)
         return
     for name in ALGORITHMS:
-        load(path, algorithm=name)
+        load_experiment(path, algorithm=name)

@@ -12,19 +12,19 @@ import pytest
 import torch
 from scenes import small_experiment, write_npz
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.core.algorithm import Round
-from fedcm.core.evaluation import evaluating
+from fedcm.core.evaluation import evaluation_mode
 from fedcm.core.participation import FixedSize, Independent
 from fedcm.core.problem import Problem
 from fedcm.data import find
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset
 from fedcm.data.partition import IID
-from fedcm.executors.client_states import MemoryStates
+from fedcm.executors.client_states import ClientStatesInMemory
 from fedcm.executors.diagnosis import diagnose
 from fedcm.models import build_model
-from fedcm.rng import Purpose, generator, torch_seed
+from fedcm.rng import Purpose, make_generator, make_torch_seed
 from fedcm.runs.assembly import Assembly, assemble, split
 from fedcm.theory.problems.draws import Draws, without_replacement
 from fedcm.theory.problems.quadratics import Quadratics
@@ -64,8 +64,8 @@ def test_every_purpose_has_a_recorded_stream() -> None:
     found = {
         purpose.name: (
             int(purpose),
-            int(generator(11, purpose, 3, 7).bit_generator.random_raw()),
-            torch_seed(11, purpose, 3, 7),
+            int(make_generator(11, purpose, 3, 7).bit_generator.random_raw()),
+            make_torch_seed(11, purpose, 3, 7),
         )
         for purpose in Purpose
     }
@@ -74,8 +74,8 @@ def test_every_purpose_has_a_recorded_stream() -> None:
 
 def test_a_purposes_round_and_client_are_0_by_default() -> None:
     for purpose in Purpose:
-        assert generator(5, purpose).random() == stream(int(purpose), 5).random()
-        assert torch_seed(5, purpose) == torch_seed_of(int(purpose), 5)
+        assert make_generator(5, purpose).random() == stream(int(purpose), 5).random()
+        assert make_torch_seed(5, purpose) == torch_seed_of(int(purpose), 5)
 
 
 def test_cohorts_draw_with_purpose_3() -> None:
@@ -96,7 +96,7 @@ def test_minibatches_draw_with_purpose_4() -> None:
 
 @pytest.fixture
 def assembled(tmp_path: Path) -> Assembly:
-    return assemble(read(small_experiment(write_npz(tmp_path / "made.npz"))))
+    return assemble(read_experiment(small_experiment(write_npz(tmp_path / "made.npz"))))
 
 
 def test_a_split_draws_with_purpose_1_and_a_models_parameters_with_purpose_2(assembled: Assembly) -> None:
@@ -120,7 +120,7 @@ def test_models_are_reseeded_with_purposes_5_6_and_10(assembled: Assembly, monke
     runner.run(7, runner.algorithm.broadcast(server), runner.algorithm.init_client(params), round)
     assert seeds == [torch_seed_of(5, seed=3, round=4, client=7)]
     seeds.clear()
-    with evaluating(assembled.problem, params, start=500):
+    with evaluation_mode(assembled.problem, params, start=500):
         pass
     assert seeds == [torch_seed_of(6, seed=0, client=500)]
     seeds.clear()
@@ -132,7 +132,7 @@ def test_models_are_reseeded_with_purposes_5_6_and_10(assembled: Assembly, monke
         return client(data, number)
 
     monkeypatch.setattr(type(runner.data), "client", watched)
-    diagnose(runner, MemoryStates(runner.algorithm, params), server, round, most=3, rehearsed=1)
+    diagnose(runner, ClientStatesInMemory(runner.algorithm, params), server, round, most=3, rehearsed=1)
     drawn = np.sort(stream(10, seed=3, round=4, client=0).choice(12, 3, replace=False, shuffle=False)).tolist()
     again = stream(10, seed=3, round=4, client=1).choice(12, 1, replace=False, shuffle=False).tolist()
     assert asked[:4] == [*drawn, *again]
@@ -153,10 +153,10 @@ def test_the_theorys_draws_have_purposes_3_and_7_to_9(monkeypatch: pytest.Monkey
 
     def watched(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:
         asked.append((int(purpose), seed, round, client))
-        return generator(seed, purpose, round, client)
+        return make_generator(seed, purpose, round, client)
 
-    monkeypatch.setattr("fedcm.theory.problems.quadratics.generator", watched)
-    monkeypatch.setattr("fedcm.theory.rates.slopes.generator", watched)
+    monkeypatch.setattr("fedcm.theory.problems.quadratics.make_generator", watched)
+    monkeypatch.setattr("fedcm.theory.rates.slopes.make_generator", watched)
     assert Quadratics(4, 2, 0.1, 1.0, dissimilarity=1.0, seed=5).slopes.shape == (4, 2)
     fit([1.0, 2.0], [np.ones(2), np.ones(2)], seed=6)
     assert sorted(asked) == [(7, 5, 0, 1), (7, 5, 0, 2), (9, 6, 0, 0)]

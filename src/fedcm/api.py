@@ -8,20 +8,20 @@ from typing import Any, Literal, NamedTuple
 
 from torch import nn
 
-from fedcm.config.experiment import Client, Engine, Server
+from fedcm.config.experiment import ClientSection, EngineSection, ServerSection
 from fedcm.config.schema import read_section
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.losses import Loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
-from fedcm.core.round_loop import Metrics, training
+from fedcm.core.round_loop import Metrics, run_rounds
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.imported import from_clients
-from fedcm.data.on_demand import MadeData
-from fedcm.data.partition import by_owner
+from fedcm.data.on_demand import OnDemandData
+from fedcm.data.partition import split_by_owner
 from fedcm.errors import UserError
 from fedcm.executors.local import LocalExecutor
-from fedcm.runs.progress import shown
+from fedcm.runs.progress import show_progress
 from fedcm.runs.wiring import wire
 
 
@@ -78,18 +78,18 @@ def train(
         algorithm,
         copy.deepcopy(model),
         _federated(clients, test),
-        read_section(Client, local),
-        read_section(Server, {"lr": server_lr, "weights": weights}),
+        read_section(ClientSection, local),
+        read_section(ServerSection, {"lr": server_lr, "weights": weights}),
         participation=_participation(participation),
         rounds=rounds,
         seed=seed,
         evaluate_every=evaluate_every,
         loss=loss,
-        engine=read_section(Engine, {"stack": stack, "layout": "channels_last", "compile": "off"}),
+        engine=read_section(EngineSection, {"stack": stack, "layout": "channels_last", "compile": "off"}),
     )
     server, history = algorithm.init_server(wired.problem.initial()), []
-    rounds_done = training(algorithm, LocalExecutor(wired.runner), wired.plan, server)
-    for done in shown(rounds_done, total=rounds, hidden=not progress):
+    rounds_done = run_rounds(algorithm, LocalExecutor(wired.runner), wired.plan, server)
+    for done in show_progress(rounds_done, total=rounds, hidden=not progress):
         server = done.server
         history.append(done.metrics)
     return Trained(copy.deepcopy(wired.problem.bind(server.params)), history)
@@ -97,10 +97,10 @@ def train(
 
 def _federated(clients: Sequence[Any] | ClientsOnDemand, test: Any | None) -> FederatedData:
     if isinstance(clients, ClientsOnDemand):
-        return MadeData(clients if test is None else dataclasses.replace(clients, test=test))
+        return OnDemandData(clients if test is None else dataclasses.replace(clients, test=test))
     dataset = from_clients(list(clients), test)
     assert dataset.owners is not None
-    return ArrayData(dataset, by_owner(dataset.owners))
+    return ArrayData(dataset, split_by_owner(dataset.owners))
 
 
 def _participation(given: float | int | Participation) -> Participation:

@@ -25,7 +25,7 @@ class Purpose(IntEnum):
     DIAGNOSIS = 10  # which clients a diagnosis looks at
 
 
-def generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:
+def make_generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:
     """
     >>> a, b = generator(1, Purpose.BATCHES, round=3, client=7), generator(1, Purpose.BATCHES, round=3, client=7)
     >>> bool((a.permutation(10) == b.permutation(10)).all())
@@ -34,7 +34,7 @@ def generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> n
     return np.random.Generator(np.random.Philox(_sequence(seed, purpose, round, client)))
 
 
-def torch_seed(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> int:
+def make_torch_seed(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> int:
     """For torch's own generators, where the chance is inside a torch module."""
     return int(_sequence(seed, purpose, round, client).generate_state(1, np.uint64)[0] >> 1)
 

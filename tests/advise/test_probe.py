@@ -13,9 +13,9 @@ from scenes import Answer
 from torch import nn
 
 from fedcm.advise.advice import ALPHAS, Trial, at_horizon, best_of
-from fedcm.advise.probe import affordable, probe, smoothness
+from fedcm.advise.probe import count_affordable_rounds, probe, smoothness
 from fedcm.algorithms.fedcm import FedCM
-from fedcm.config.experiment import load
+from fedcm.config.experiment import load_experiment
 from fedcm.core.algorithm import Round
 from fedcm.core.losses import squared_error
 from fedcm.core.participation import Independent
@@ -95,7 +95,7 @@ def test_a_trial_is_fedcm_itself(fedcm: Callable[..., Answer], tmp_path: Path) -
     from safetensors.torch import load_file
 
     (model,) = (tmp_path / "runs").rglob("model.safetensors")
-    assembly = assemble(without_trial(load(file)), None)
+    assembly = assemble(without_trial(load_experiment(file)), None)
     network = assembly.problem.bind(assembly.problem.initial())
     network.load_state_dict(load_file(model))
     data = [assembly.runner.data.client(client) for client in range(10)]
@@ -114,7 +114,7 @@ def test_what_another_algorithm_needs_is_not_given_to_fedcm(fedcm: Callable[...,
 
 
 def assembly_of(tmp_path: Path, *changes: str) -> Assembly:
-    return assemble(without_trial(load(own_file(tmp_path), changes)), None)
+    return assemble(without_trial(load_experiment(own_file(tmp_path), changes)), None)
 
 
 def test_test_data_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +169,9 @@ def test_a_wish_to_stop_ends_the_probe(tmp_path: Path) -> None:
 def test_a_trial_has_as_many_rounds_as_the_time_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assembly = assembly_of(tmp_path)
     monkeypatch.setattr("fedcm.advise.probe.seconds_of_training", lambda assembly: 0.5)
-    assert affordable(assembly, 60.0) == 60 / 6 / 0.5
-    assert affordable(assembly, 1.0) == 10, "never fewer, unless the run is shorter"
-    assert affordable(assembly, 1e9) == 50, "the run's own"
+    assert count_affordable_rounds(assembly, 60.0) == 60 / 6 / 0.5
+    assert count_affordable_rounds(assembly, 1.0) == 10, "never fewer, unless the run is shorter"
+    assert count_affordable_rounds(assembly, 1e9) == 50, "the run's own"
 
 
 def test_a_large_client_counts_by_some_of_its_examples_and_not_alone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fedcm.system.processor import processor
+from fedcm.system.processor import describe_cpu
 
 RECORD = Path(__file__).with_name("golden.json")
 TOLERANCE = 1e-6  # relative, of numbers in float64
@@ -78,7 +78,7 @@ class Result:
 
 def machine_kind() -> str:
     """What the last bits depend on."""
-    found = processor()
+    found = describe_cpu()
     cache = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("cache size")), "unknown cache")
     return f"{found['model']}, {cache}, {found['capability']}, torch {torch.__version__}"
 

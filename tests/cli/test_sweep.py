@@ -14,33 +14,35 @@ from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.running import drive
-from fedcm.runs.starting import begin, refuse_unusable_name
-from fedcm.sweeps.grid import GridRun, runs_of
+from fedcm.runs.starting import begin, reject_unusable_name
+from fedcm.sweeps.grid import GridRun, expand_grid
 from fedcm.sweeps.run_names import run_name, swept_part, variant_part
-from fedcm.sweeps.run_parallel import Task, run_all, short_names, tasks_of
+from fedcm.sweeps.run_parallel import SweepTask, make_tasks, run_parallel, shorten_names
 
 Write = Callable[..., Path]
 Fedcm = Callable[..., Any]
 
 
-def finish(task: Task) -> Task:
+def finish(task: SweepTask) -> SweepTask:
     """What `fedcm run` would do for it, in this process."""
     for _ in drive(begin(task.run.experiment, task.folder.path.parent, task.run.name)):
         pass
     return task
 
 
-def swept(path: Path, runs: Path, *over: str, settings: Sequence[str] = (), seeds: int | None = None) -> list[Task]:
+def swept(
+    path: Path, runs: Path, *over: str, settings: Sequence[str] = (), seeds: int | None = None
+) -> list[SweepTask]:
     """The runs of a sweep, those that are missing run."""
-    tasks = tasks_of(runs_of(path, settings, over=over, seeds=seeds), runs)
+    tasks = make_tasks(expand_grid(path, settings, over=over, seeds=seeds), runs)
     return [finish(task) if task.state == "missing" else task for task in tasks]
 
 
-def folders(tasks: Sequence[Task]) -> list[str]:
+def folders(tasks: Sequence[SweepTask]) -> list[str]:
     return [task.folder.name for task in tasks]
 
 
-def states(tasks: Sequence[Task]) -> list[str]:
+def states(tasks: Sequence[SweepTask]) -> list[str]:
     return [task.state for task in tasks]
 
 
@@ -79,7 +81,7 @@ def test_a_sweep_over_another_setting_leaves_the_first_one_alone(
 def test_values_that_were_run_before_are_used_again(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
     swept(path, runs, "algorithm.alpha=0.03,0.1")
-    again = tasks_of(runs_of(path, over=["algorithm.alpha=0.1,3e-2,0.3"]), runs)
+    again = make_tasks(expand_grid(path, over=["algorithm.alpha=0.1,3e-2,0.3"]), runs)
     assert states(again) == ["finished", "finished", "missing"]
 
 
@@ -87,23 +89,23 @@ def test_the_same_experiment_is_used_again_whatever_it_is_called(experiment: Wri
     path, runs = experiment(rounds=1), tmp_path / "runs"  # its own α and η_l are 0.1
     swept(path, runs, "algorithm.alpha=0.03,0.1")
     own = "small-algorithm.alpha=0.1-fedcm-seed3"
-    by_rate = tasks_of(runs_of(path, over=["client.lr=0.1,0.2"]), runs)
+    by_rate = make_tasks(expand_grid(path, over=["client.lr=0.1,0.2"]), runs)
     assert folders(by_rate) == [own, "small-client.lr=0.2-fedcm-seed3"]
     assert states(by_rate) == ["finished", "missing"]
     assert own in by_rate[0].remark
-    compared = tasks_of(runs_of(path, algorithms=["fedavg", "fedcm"]), runs)
+    compared = make_tasks(expand_grid(path, algorithms=["fedavg", "fedcm"]), runs)
     assert folders(compared) == ["small-fedavg-seed3", own]
     assert states(compared) == ["missing", "finished"]
 
 
 def test_a_sweep_uses_what_was_compared_before_and_no_folder_twice(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
-    for task in tasks_of(runs_of(path, algorithms=["fedavg", "fedcm"]), runs):
+    for task in make_tasks(expand_grid(path, algorithms=["fedavg", "fedcm"]), runs):
         finish(task)
-    tasks = tasks_of(runs_of(path, over=["algorithm.alpha=0.1,0.2"]), runs)
+    tasks = make_tasks(expand_grid(path, over=["algorithm.alpha=0.1,0.2"]), runs)
     assert folders(tasks) == ["small-fedcm-seed3", "small-algorithm.alpha=0.2-fedcm-seed3"]
     whole(path, runs, "named")  # a second one of the same experiment, and newer
-    tasks = tasks_of(runs_of(path, over=["algorithm.alpha=0.1,0.2"]), runs)
+    tasks = make_tasks(expand_grid(path, over=["algorithm.alpha=0.1,0.2"]), runs)
     assert folders(tasks) == ["named", "small-algorithm.alpha=0.2-fedcm-seed3"]
 
 
@@ -122,16 +124,16 @@ def test_a_run_with_other_settings_is_never_written_over(experiment: Write, tmp_
     setting = {"--set": "client.lr", "edited": "split.kind", "longer": "rounds"}[change]
     assert all(setting in task.remark and task.folder.name in task.remark for task in others)
     assert {path: path.read_bytes() for path in before} == before
-    again = tasks_of(runs_of(path, settings, over=over), runs)
+    again = make_tasks(expand_grid(path, settings, over=over), runs)
     assert (folders(again), states(again)) == (folders(others), ["finished"] * 2)
-    third = tasks_of(runs_of(path, ["client.lr=0.7"], over=over), runs)
+    third = make_tasks(expand_grid(path, ["client.lr=0.7"], over=over), runs)
     assert folders(third) == [f"{name}-3" for name in names]
 
 
 def test_other_seeds_are_other_runs(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
     swept(path, runs, "client.lr=0.05")
-    tasks = tasks_of(runs_of(path, over=["client.lr=0.05"], seeds=2), runs)
+    tasks = make_tasks(expand_grid(path, over=["client.lr=0.05"], seeds=2), runs)
     assert list(zip(folders(tasks), states(tasks), strict=True)) == [
         ("small-client.lr=0.05-fedcm-seed3", "finished"),
         ("small-client.lr=0.05-fedcm-seed4", "missing"),
@@ -175,20 +177,20 @@ def test_a_run_that_was_begun_anew_goes_on_and_not_the_one_before(experiment: Wr
     path, runs = experiment(rounds=4), tmp_path / "runs"
     whole(path, runs, "before")
     stopped = stopped_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")  # as by --fresh and Ctrl-C
-    (task,) = tasks_of(runs_of(path, over=["client.lr=0.1"]), runs)
+    (task,) = make_tasks(expand_grid(path, over=["client.lr=0.1"]), runs)
     assert (task.folder.path, task.state) == (stopped, "stopped")
     later = whole(path, runs, "later")
-    (task,) = tasks_of(runs_of(path, over=["client.lr=0.1"]), runs)
+    (task,) = make_tasks(expand_grid(path, over=["client.lr=0.1"]), runs)
     assert (task.folder.path, task.state) == (later, "finished")
 
 
 def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(experiment: Write, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    (task,) = tasks_of(runs_of(experiment(rounds=1), over=["client.lr=0.1"]), runs)
+    (task,) = make_tasks(expand_grid(experiment(rounds=1), over=["client.lr=0.1"]), runs)
     other = whole(experiment(rounds=1, client={"lr": 0.3}), runs, task.run.name)
     before = contents(other)
     said: list[str] = []
-    done = [one for one in run_all([task], None, jobs=1, workers=1, tell=said.append) if one is not None]
+    done = [one for one in run_parallel([task], None, jobs=1, workers=1, tell=said.append) if one is not None]
     assert states(done) == ["finished"]
     assert task.folder.name == f"{other.name}-2"
     assert contents(other) == before
@@ -198,11 +200,11 @@ def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(experiment: W
 
 def test_options_of_a_model_that_differ_in_kind_alone_are_two_experiments(npz: Path, tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(tomli_w.dumps(small_experiment(npz, model={"name": "linear", "width": 1})))
-    one, other = runs_of(tmp_path / "small.toml", over=["model.width=1,1.0"])
+    one, other = expand_grid(tmp_path / "small.toml", over=["model.width=1,1.0"])
     assert one.name != other.name
     folder = RunFolder.create(tmp_path / "runs" / one.name, to_text(one), {})
     folder.unlock()
-    assert states(tasks_of([one, other], tmp_path / "runs")) == ["stopped", "missing"]
+    assert states(make_tasks([one, other], tmp_path / "runs")) == ["stopped", "missing"]
 
 
 def to_text(run: GridRun) -> str:
@@ -235,7 +237,7 @@ def test_other_values_and_other_settings_have_other_names(one: list[Any], other:
 
 @given(settings, st.text(st.characters(categories=["L"]), min_size=1, max_size=100))
 def test_every_name_can_be_a_folders_and_may_get_a_number(pairs: list[Any], experiment: str) -> None:
-    refuse_unusable_name(f"{named(pairs, experiment, 'a.very.long.module_name:WithAnEvenLongerClass' * 3)}-999")
+    reject_unusable_name(f"{named(pairs, experiment, 'a.very.long.module_name:WithAnEvenLongerClass' * 3)}-999")
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_a_list_is_one_value_and_comes_to_its_run(experiment: Write, tmp_path: P
 
 
 def test_labels_say_what_the_run_has_however_it_was_written(experiment: Write) -> None:
-    runs = runs_of(experiment(), over=["algorithm.alpha=1,5e-2", "seed=7"])
+    runs = expand_grid(experiment(), over=["algorithm.alpha=1,5e-2", "seed=7"])
     assert [run.experiment.cell.labels for run in runs] == [
         {"algorithm.alpha": "1.0", "seed": "7"},
         {"algorithm.alpha": "0.05", "seed": "7"},
@@ -287,8 +289,8 @@ def test_labels_say_what_the_run_has_however_it_was_written(experiment: Write) -
 
 
 def test_runs_beside_each_other_are_called_by_their_settings(experiment: Write, tmp_path: Path) -> None:
-    tasks = tasks_of(runs_of(experiment(), over=["algorithm.alpha=0.05", "client.lr=0.1,0.2"], seeds=2), tmp_path)
-    assert list(short_names(tasks).values())[:2] == [
+    tasks = make_tasks(expand_grid(experiment(), over=["algorithm.alpha=0.05", "client.lr=0.1,0.2"], seeds=2), tmp_path)
+    assert list(shorten_names(tasks).values())[:2] == [
         "algorithm.alpha=0.05 client.lr=0.1 fedcm seed 3",
         "algorithm.alpha=0.05 client.lr=0.2 fedcm seed 3",
     ]
@@ -300,7 +302,7 @@ AXES = {"wards": {"few": {"split": {"clients": 6}}, "many": {"split": {"clients"
 def test_a_grid_with_published_figures_can_be_swept(npz: Path, tmp_path: Path) -> None:
     grid = {"axes": AXES, "published": {"few": {"fedcm": 81.0}, "many": {"fedcm": 87.0}}}
     (tmp_path / "g.toml").write_text(tomli_w.dumps(small_experiment(npz) | {"grid": grid}))
-    runs = runs_of(tmp_path / "g.toml", over=["client.lr=0.1,0.2"])
+    runs = expand_grid(tmp_path / "g.toml", over=["client.lr=0.1,0.2"])
     assert runs[0].name == "small-few-client.lr=0.1-fedcm-seed3"
     assert runs[0].experiment.cell.labels == {"wards": "few", "client.lr": "0.1"}
     assert {run.experiment.cell.published for run in runs} == {None}, "they are of the file's own settings"
@@ -326,6 +328,6 @@ def test_a_sweep_that_is_not_what_it_says_is_refused(
 ) -> None:
     (tmp_path / "g.toml").write_text(tomli_w.dumps(small_experiment(npz) | {"grid": {"axes": AXES}}))
     with pytest.raises(UserError) as refusal:
-        runs_of(tmp_path / "g.toml", settings, over=over)
+        expand_grid(tmp_path / "g.toml", settings, over=over)
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)

@@ -7,8 +7,8 @@ import pytest
 from scenes import small_experiment
 
 from fedcm.algorithms import FedAvg, FedCM, FedDyn
-from fedcm.config.experiment import read, resolved, to_toml
-from fedcm.config.overrides import for_algorithm, override, read_table
+from fedcm.config.experiment import read_experiment, to_table, to_toml
+from fedcm.config.overrides import apply_overrides, read_table, select_algorithm
 from fedcm.core.participation import Independent
 from fedcm.data.partition import Dirichlet
 from fedcm.errors import UserError
@@ -19,7 +19,7 @@ def table(**changes: Any) -> dict[str, Any]:
 
 
 def test_an_experiment_holds_the_chosen_records() -> None:
-    experiment = read(table())
+    experiment = read_experiment(table())
     assert experiment.algorithm == FedCM(alpha=0.1)
     assert experiment.split == Dirichlet(clients=12, concentration=0.6)
     assert experiment.participation == Independent(0.3)
@@ -28,24 +28,26 @@ def test_an_experiment_holds_the_chosen_records() -> None:
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"])
 def test_a_resolved_experiment_reads_back_as_itself(tmp_path: Path, algorithm: str) -> None:
-    experiment = read(table(algorithm={"name": algorithm}))
+    experiment = read_experiment(table(algorithm={"name": algorithm}))
     path = tmp_path / "again.toml"
     path.write_text(to_toml(experiment))
-    assert read(read_table(path)) == experiment
-    assert resolved(read(read_table(path))) == resolved(experiment)
-    assert resolved(experiment)["algorithm"]["name"] == algorithm
+    assert read_experiment(read_table(path)) == experiment
+    assert to_table(read_experiment(read_table(path))) == to_table(experiment)
+    assert to_table(experiment)["algorithm"]["name"] == algorithm
 
 
 def test_steps_instead_of_epochs_read_back_too(tmp_path: Path) -> None:
-    experiment = read(table(client={"steps": 7, "clip": 10.0}))
+    experiment = read_experiment(table(client={"steps": 7, "clip": 10.0}))
     path = tmp_path / "again.toml"
     path.write_text(to_toml(experiment))
-    assert read(read_table(path)) == experiment
+    assert read_experiment(read_table(path)) == experiment
 
 
 def test_settings_are_overridden_by_path() -> None:
-    changed = override(table(), ["client.lr=0.5", "algorithm.alpha=0.3", "data.source=cifar10", "model.hidden=[3, 4]"])
-    experiment = read(changed)
+    changed = apply_overrides(
+        table(), ["client.lr=0.5", "algorithm.alpha=0.3", "data.source=cifar10", "model.hidden=[3, 4]"]
+    )
+    experiment = read_experiment(changed)
     assert experiment.client.lr == 0.5
     assert experiment.algorithm == FedCM(alpha=0.3)
     assert experiment.data.source == "cifar10"
@@ -54,17 +56,19 @@ def test_settings_are_overridden_by_path() -> None:
 
 def test_another_algorithm_brings_its_own_settings() -> None:
     given = table() | {"for": {"feddyn": {"algorithm": {"alpha": 0.5}, "client": {"lr_decay": 0.9}}}}
-    assert read(override(given, ["algorithm.name=fedavg"])).algorithm == FedAvg()
-    feddyn = read(for_algorithm(given, "feddyn"))
+    assert read_experiment(apply_overrides(given, ["algorithm.name=fedavg"])).algorithm == FedAvg()
+    feddyn = read_experiment(select_algorithm(given, "feddyn"))
     assert feddyn.algorithm == FedDyn(alpha=0.5)
     assert feddyn.client.lr_decay == 0.9
     assert feddyn.client.lr == 0.1
-    assert read(for_algorithm(given, "fedcm")).algorithm == FedCM(alpha=0.1), "the experiment's own stays as it was"
+    assert read_experiment(select_algorithm(given, "fedcm")).algorithm == FedCM(alpha=0.1), (
+        "the experiment's own stays as it was"
+    )
 
 
 def test_the_command_line_wins_over_an_algorithms_table_and_that_over_the_file() -> None:
     given = table() | {"for": {"fedcm": {"client": {"lr": 0.3, "epochs": 7}}}}
-    experiment = read(override(given, ["client.lr=0.7"]))
+    experiment = read_experiment(apply_overrides(given, ["client.lr=0.7"]))
     assert experiment.client.lr == 0.7
     assert experiment.client.epochs == 7
 
@@ -80,11 +84,11 @@ def test_the_command_line_wins_over_an_algorithms_table_and_that_over_the_file()
 )
 def test_another_kind_keeps_what_it_has_a_name_for(setting: str, expected: dict[str, Any]) -> None:
     section = setting.split(".")[0]
-    assert resolved(read(override(table(), [setting])))[section] == expected
+    assert to_table(read_experiment(apply_overrides(table(), [setting])))[section] == expected
 
 
 def test_steps_given_on_the_command_line_take_the_place_of_epochs() -> None:
-    assert read(override(table(), ["client.steps=9"])).client.epochs is None
+    assert read_experiment(apply_overrides(table(), ["client.steps=9"])).client.epochs is None
 
 
 def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
@@ -135,10 +139,10 @@ def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -
 )
 def test_what_cannot_work_is_refused_in_a_sentence(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        read(table(**changes))
+        read_experiment(table(**changes))
 
 
 @pytest.mark.parametrize("setting", ["client.lr", "=3", "client..lr=3", "rounds.more=3"])
 def test_an_override_that_is_none_is_refused(setting: str) -> None:
     with pytest.raises(UserError, match="--set"):
-        override(table(), [setting])
+        apply_overrides(table(), [setting])

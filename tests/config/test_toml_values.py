@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcm.config.overrides import parsed_values
+from fedcm.config.overrides import parse_values
 from fedcm.config.toml_values import read_value, read_values, write_value
 from fedcm.errors import UserError
 
@@ -66,6 +66,6 @@ def test_commas_in_brackets_and_quotes_belong_to_the_value(text: str, expected: 
 )
 def test_what_cannot_be_read_is_refused_in_a_sentence(setting: str, said: str) -> None:
     with pytest.raises(UserError) as refusal:
-        parsed_values(setting)
+        parse_values(setting)
     assert said in str(refusal.value)
     assert str(refusal.value).startswith("--over takes")

@@ -9,7 +9,7 @@ import torch
 
 from fedcm.algorithms import ALGORITHMS, FedAdam, FedAvg, FedCM, FedDyn, Scaffold
 from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector, messages
-from fedcm.core.contract import violations
+from fedcm.core.contract import find_violations
 
 ROWS: list[Algorithm[Any, Any, Any, Any]] = [
     FedAvg(),
@@ -24,7 +24,7 @@ ROWS: list[Algorithm[Any, Any, Any, Any]] = [
 
 @pytest.mark.parametrize("algorithm", ROWS, ids=str)
 def test_the_algorithm_keeps_the_contract(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
-    assert violations(algorithm) == []
+    assert find_violations(algorithm) == []
 
 
 def test_every_algorithm_by_name_has_a_row() -> None:
@@ -107,7 +107,7 @@ for broken in (UpdatesInPlace, ReducesOverTheStack, WidensTheDtype, ReturnsABare
 
 
 def test_a_sound_algorithm_of_the_users_own_passes() -> None:
-    assert violations(Sound()) == []
+    assert find_violations(Sound()) == []
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_sound_algorithm_of_the_users_own_passes() -> None:
     ],
 )
 def test_a_broken_algorithm_is_told_what_it_breaks(broken: type[Sound], said: str) -> None:
-    assert any(said in violation for violation in violations(broken()))
+    assert any(said in violation for violation in find_violations(broken()))
 
 
 FUNCTIONS = ("init_server", "init_client", "broadcast", "direction", "report", "update")
@@ -177,13 +177,13 @@ class Keeping(Algorithm[State, State, State, Report]):
 
 
 def test_an_algorithm_that_keeps_something_can_be_sound() -> None:
-    assert violations(Keeping()) == []
+    assert find_violations(Keeping()) == []
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("how", CHANGES)
 def test_each_function_is_held_to_each_part_of_the_contract(function: str, how: str) -> None:
-    found = violations(Keeping(function, how))
+    found = find_violations(Keeping(function, how))
     said = f"{function} {how}"
     if how.startswith("must give vectors"):  # of another shape other functions may fail first
         assert found
@@ -270,11 +270,11 @@ for broken in (
     ],
 )
 def test_what_is_broken_is_all_that_is_told(broken: type[Keeping], said: list[str]) -> None:
-    assert violations(broken()) == said
+    assert find_violations(broken()) == said
 
 
 def test_a_function_that_fails_is_told_with_its_error_and_the_other_checks_go_on() -> None:
-    found = violations(Fails())
+    found = find_violations(Fails())
     assert [one.split(":")[0] for one in found] == ["pure and typed", "asks for gradients", "stackable"]
     assert all("KeyError: 'x'" in one and "test_contract.py, line" in one for one in found)
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedcm.core.evaluation import PIECE, Score, pieces, score, tally
+from fedcm.core.evaluation import PIECE, Score, combine_tallies, list_pieces, tally_piece
 from fedcm.core.losses import squared_error
 from fedcm.core.problem import Problem
 from fedcm.data.dataset import Dataset, Examples
@@ -19,7 +19,7 @@ Y = torch.randint(3, (len(X),), generator=DRAW)
 
 def scored(problem: Problem, x: torch.Tensor = X, y: torch.Tensor = Y) -> Score:
     data = ArrayData(Dataset("made", Examples(x[:5], y[:5]), Examples(x, y), 3), [np.arange(5)])
-    return score(tally(problem, problem.initial(), data, start) for start in pieces(data))
+    return combine_tallies(tally_piece(problem, problem.initial(), data, start) for start in list_pieces(data))
 
 
 def test_loss_and_accuracy_are_those_of_the_whole_test_set() -> None:
@@ -35,9 +35,9 @@ def test_loss_and_accuracy_are_those_of_the_whole_test_set() -> None:
 def test_the_order_of_the_pieces_does_not_count() -> None:
     problem = Problem(nn.Linear(4, 3))
     data = ArrayData(Dataset("made", Examples(X[:5], Y[:5]), Examples(X, Y), 3), [np.arange(5)])
-    tallies = [tally(problem, problem.initial(), data, start) for start in pieces(data)]
+    tallies = [tally_piece(problem, problem.initial(), data, start) for start in list_pieces(data)]
     assert len(tallies) == 3
-    assert score(tallies) == score(reversed(tallies))
+    assert combine_tallies(tallies) == combine_tallies(reversed(tallies))
 
 
 def test_dropout_is_off_in_evaluation_and_on_again_after_it() -> None:
@@ -71,7 +71,7 @@ def test_chances_differ_from_piece_to_piece() -> None:
     problem = Problem(Random(4, 3))
     x, y = torch.zeros(1000, 4), torch.zeros(1000, dtype=torch.int64)
     data = ArrayData(Dataset("made", Examples(x[:5], y[:5]), Examples(x, y), 3), [np.arange(5)])
-    first, second = (tally(problem, problem.initial(), data, start).loss for start in pieces(data))
+    first, second = (tally_piece(problem, problem.initial(), data, start).loss for start in list_pieces(data))
     assert first != second
 
 
@@ -97,7 +97,7 @@ def test_numbers_have_a_loss_and_no_accuracy() -> None:
     y = X.sum(1)
     data = ArrayData(Dataset("made", Examples(X[:5], y[:5]), Examples(X, y), None), [np.arange(5)])
     problem = Problem(model, squared_error)
-    got = score(tally(problem, problem.initial(), data, start) for start in pieces(data))
+    got = combine_tallies(tally_piece(problem, problem.initial(), data, start) for start in list_pieces(data))
     with torch.no_grad():
         assert got.loss == pytest.approx(F.mse_loss(model(X)[:, 0], y).item(), rel=1e-5)
     assert got.accuracy is None

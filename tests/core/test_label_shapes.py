@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fedcm
-from fedcm.config.experiment import read
-from fedcm.core.losses import cross_entropy, look_one_hot, squared_error
-from fedcm.core.round_loop import training
+from fedcm.config.experiment import read_experiment
+from fedcm.core.losses import cross_entropy, is_one_hot, squared_error
+from fedcm.core.round_loop import run_rounds
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.errors import UserError
 from fedcm.executors.local import LocalExecutor
@@ -250,8 +250,8 @@ def test_one_hot_labels_are_explained_unless_the_loss_is_the_users() -> None:
     ],
 )
 def test_rows_of_a_single_1_look_one_hot(rows: list[Any], one_hot: bool) -> None:
-    assert look_one_hot(torch.tensor(rows)) is one_hot
-    assert look_one_hot(torch.tensor(rows).float()) is one_hot
+    assert is_one_hot(torch.tensor(rows)) is one_hot
+    assert is_one_hot(torch.tensor(rows).float()) is one_hot
 
 
 @pytest.mark.parametrize("labels", [(5,), (5, 1), (5, 1, 1)])
@@ -305,9 +305,11 @@ def test_the_stack_that_auto_chooses_learns_what_single_clients_learn(monkeypatc
     dataset = Dataset("tags", Examples(x, y), Examples(x, y), CLASSES)
     losses = {}
     for stack in (1, 8, "auto"):
-        built = assemble(read(EXPERIMENT | {"engine": EXPERIMENT["engine"] | {"stack": stack}}), dataset=dataset)
+        built = assemble(
+            read_experiment(EXPERIMENT | {"engine": EXPERIMENT["engine"] | {"stack": stack}}), dataset=dataset
+        )
         server = built.algorithm.init_server(built.problem.initial())
-        *_, last = training(built.algorithm, LocalExecutor(built.runner), built.plan, server)
+        *_, last = run_rounds(built.algorithm, LocalExecutor(built.runner), built.plan, server)
         losses[stack] = last.metrics["test_loss"]
     assert losses[8] == pytest.approx(losses[1], rel=1e-4)
     assert losses["auto"] == pytest.approx(losses[1], rel=1e-4)
@@ -321,8 +323,8 @@ def test_a_split_by_label_takes_column_labels_and_explains_why_it_takes_no_other
         "split": {"kind": "dirichlet", "clients": 4, "concentration": 0.3},
         "model": {"name": "linear"},
     }
-    splits = [assemble(read(table), dataset=given).checksums["split"] for given in (column, flat)]
+    splits = [assemble(read_experiment(table), dataset=given).checksums["split"] for given in (column, flat)]
     assert splits[0] == splits[1]
     several = Dataset("several", Examples(x, torch.arange(80).reshape(40, 2) % 2), None, 2)
     with pytest.raises(UserError, match=r"one label per example, got labels of shape \(40, 2\)"):
-        assemble(read(table), dataset=several)
+        assemble(read_experiment(table), dataset=several)

@@ -10,25 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from processes import command, run_with_workers
 from safetensors.torch import load_file
 from scenes import go_on, lines_of, small_experiment, stopped_after, summary_of, whole
-from test_workers import command
-from test_workers import run as run_with_workers
 from tomli_w import dumps
 from torch import Tensor, nn
 
 import fedcm
-from fedcm.config.experiment import Engine
+from fedcm.config.experiment import EngineSection
 from fedcm.core.model_mode import eval_mode
 from fedcm.core.participation import Everyone
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan
+from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.errors import UserError
-from fedcm.runs.autotune import settled
+from fedcm.runs.autotune import tune_engine
 
 DRAW = torch.Generator().manual_seed(0)
 SIZES = (9, 4, 6, 3, 8)
@@ -174,8 +173,8 @@ def stacks_tried(model: nn.Module) -> list[str]:
     """What `engine.stack = "auto"` measures for this model; nothing means that it stays at 1."""
     parts = np.split(np.arange(40), 20)
     dataset = Dataset("made", Examples(torch.cat([x for x, _ in CLIENTS] * 2)[:40], torch.arange(40) % 3), None, 3)
-    plan = Plan(10, 20, Everyone(), Schedule(0.1))
-    found = settled(Engine(), Problem(model), ArrayData(dataset, parts), LocalWork(2), plan)
+    plan = TrainingPlan(10, 20, Everyone(), Schedule(0.1))
+    found = tune_engine(EngineSection(), Problem(model), ArrayData(dataset, parts), LocalWork(2), plan)
     return [name for name in found.measured if name.startswith("stack")]
 
 

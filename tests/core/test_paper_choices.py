@@ -11,9 +11,9 @@ from scenes import small_experiment, write_npz
 from torch import nn
 
 from fedcm.algorithms import FedAdam, FedCM, Scaffold
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.core.participation import Independent
-from fedcm.core.round_loop import training
+from fedcm.core.round_loop import run_rounds
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
@@ -21,8 +21,8 @@ from fedcm.data.sources.cifar import KNOWN
 from fedcm.executors.local import LocalExecutor
 from fedcm.models import MODELS, build_model
 from fedcm.runs.assembly import assemble
-from fedcm.sweeps.grid import runs_of
-from fedcm.sweeps.paper_grids import grid_files
+from fedcm.sweeps.grid import expand_grid
+from fedcm.sweeps.paper_grids import list_grid_files
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -68,7 +68,7 @@ def test_every_parameter_decays_biases_and_norms_too(tmp_path: Path) -> None:
             model={"name": "resnet8", "width": 4},
             client={"weight_decay": decay},
         )
-        own = assemble(read(table))
+        own = assemble(read_experiment(table))
         params = own.problem.initial()
         gradients.append(own.problem.gradient(own.runner.data.client(0))(params))
     assert torch.allclose(gradients[1] - gradients[0], 0.25 * params, atol=1e-6)
@@ -92,9 +92,9 @@ def test_the_client_rate_falls_from_round_0_on_also_through_empty_rounds(tmp_pat
     table = small_experiment(
         write_npz(tmp_path / "made.npz"), participation={"kind": "independent", "probability": 0.05}
     )
-    own = assemble(read(table))
+    own = assemble(read_experiment(table))
     server = own.algorithm.init_server(own.problem.initial())
-    lines = [done.metrics for done in training(own.algorithm, LocalExecutor(own.runner), own.plan, server)]
+    lines = [done.metrics for done in run_rounds(own.algorithm, LocalExecutor(own.runner), own.plan, server)]
     assert {line["cohort"] == 0 for line in lines} == {True, False}
     assert [line["client_lr"] for line in lines] == pytest.approx([0.1 * 0.99**t for t in range(12)])
 
@@ -102,7 +102,7 @@ def test_the_client_rate_falls_from_round_0_on_also_through_empty_rounds(tmp_pat
 def test_algorithms_with_the_same_seed_share_split_start_cohorts_and_minibatches(tmp_path: Path) -> None:
     made = []
     for name in ("fedcm", "fedavg", "scaffold"):
-        own = assemble(read(small_experiment(write_npz(tmp_path / "made.npz"), algorithm={"name": name})))
+        own = assemble(read_experiment(small_experiment(write_npz(tmp_path / "made.npz"), algorithm={"name": name})))
         cohorts = [own.plan.participation.cohort(12, own.plan.seed, index).tolist() for index in range(12)]
         first = own.runner.local_work.batches(own.runner.data.client(3), own.runner.seed, 5, 3)
         batches = [batch.features.sum().item() for batch in first]
@@ -112,8 +112,8 @@ def test_algorithms_with_the_same_seed_share_split_start_cohorts_and_minibatches
 
 def test_what_the_papers_grids_leave_to_defaults() -> None:
     for name in ("table1", "table2", "table3"):
-        (path,) = grid_files(name, "full")
-        for run in runs_of(Path(path)):
+        (path,) = list_grid_files(name, "full")
+        for run in expand_grid(Path(path)):
             experiment = run.experiment
             assert (experiment.seed, experiment.server.weights, experiment.evaluation.every) == (0, "clients", 10)
             assert experiment.model.options == {}, "two groups in a group norm, 64 channels"

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
 from fedcm.core.problem import Problem
-from fedcm.core.recorded import Replayed
+from fedcm.core.recorded import RecordedFunction
 from fedcm.core.stacked import StackedProblem
 from fedcm.data.dataset import Examples
 from fedcm.models import build_model
@@ -16,7 +16,7 @@ from fedcm.models import build_model
 def test_a_stack_replays_to_the_bit(name: str, shape: tuple[int, ...]) -> None:
     draw = torch.Generator().manual_seed(0)
     stacked = StackedProblem(Problem(build_model(name, shape, 5, {}, 0), weight_decay=0.01, clip=0.1))
-    stacked._gradient = Replayed(vmap(grad_and_value(stacked._loss)), often=2)
+    stacked._gradient = RecordedFunction(vmap(grad_and_value(stacked._loss)), often=2)
     plain = StackedProblem(stacked.problem)
     weights = torch.full((3, 4), 0.25)
     params = stacked.problem.initial().repeat(3, 1)
@@ -31,14 +31,14 @@ def test_a_stack_replays_to_the_bit(name: str, shape: tuple[int, ...]) -> None:
 
 
 def test_each_shape_is_recorded_for_itself() -> None:
-    replayed = Replayed(lambda x: (x.sum(-1),), often=1)
+    replayed = RecordedFunction(lambda x: (x.sum(-1),), often=1)
     for width in (2, 3, 2, 3, 2):
         assert replayed(torch.ones(2, width))[0].tolist() == [width, width]
     assert replayed.recorded == 2
 
 
 def test_a_function_that_branches_on_a_value_stays_as_it_is() -> None:
-    replayed = Replayed(lambda x: (x if x.sum().item() > 0 else -x,), often=1)
+    replayed = RecordedFunction(lambda x: (x if x.sum().item() > 0 else -x,), often=1)
     for sign in (1.0, -1.0, 1.0, -1.0, 1.0):
         assert replayed(torch.tensor([sign]))[0].item() == 1.0
     assert replayed.recorded == 0
@@ -51,7 +51,7 @@ def test_a_function_that_differs_from_call_to_call_stays_as_it_is() -> None:
         calls.append(x)
         return (x * len(calls),)
 
-    replayed = Replayed(counting, often=1)
+    replayed = RecordedFunction(counting, often=1)
     for _ in range(4):
         replayed(torch.ones(1))
     assert replayed.recorded == 0
@@ -72,7 +72,7 @@ class Scaled(nn.Module):
 def test_a_models_buffers_are_read_as_they_are() -> None:
     model = Scaled()
     stacked = StackedProblem(Problem(model))
-    stacked._gradient = Replayed(vmap(grad_and_value(stacked._loss)), often=1)
+    stacked._gradient = RecordedFunction(vmap(grad_and_value(stacked._loss)), often=1)
     params, weights = stacked.problem.initial().repeat(2, 1), torch.full((2, 4), 0.25)
     examples = Examples(torch.randn(2, 4, 3), torch.ones(2, 4, dtype=torch.int64))
     before = [stacked.at(params, examples, weights)[0] for _ in range(3)][-1]

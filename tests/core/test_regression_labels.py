@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 from scenes import Answer, lines_of, small_experiment, summary_of, whole
 
-from fedcm.runs.progress import shown
+from fedcm.runs.progress import show_progress
 
 Fedcm = Callable[..., Answer]
 
@@ -139,5 +139,5 @@ def test_folders_from_before_losses_were_summed_up_show_them_too(
 
 def test_the_line_of_a_run_in_progress_has_the_test_loss(capsys: pytest.CaptureFixture[str]) -> None:
     metrics = {"round": 0, "loss": 0.5, "test_loss": 0.25, "test_accuracy": None}
-    assert list(shown(iter([metrics]), total=1)) == [metrics]
+    assert list(show_progress(iter([metrics]), total=1)) == [metrics]
     assert "test loss 0.25" in capsys.readouterr().err

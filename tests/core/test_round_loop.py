@@ -11,12 +11,12 @@ from torch import nn
 
 from fedcm.algorithms import FedAvg, FedCM, Scaffold
 from fedcm.algorithms.scaffold import Report as ScaffoldReport
-from fedcm.config.experiment import Evaluation
+from fedcm.config.experiment import EvaluationSection
 from fedcm.core.algorithm import Algorithm, Round
 from fedcm.core.executor import RoundResult
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan, RoundDone, describe, norm, training
+from fedcm.core.round_loop import FinishedRound, TrainingPlan, describe, norm, run_rounds
 from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
@@ -48,14 +48,14 @@ def run(
     before_training: Callable[[], object] = lambda: None,
     local_work: LocalWork | None = None,
     **executor: Any,
-) -> list[RoundDone]:
+) -> list[FinishedRound]:
     data = data or federated()
     torch.manual_seed(0)
     problem = Problem(model or nn.Linear(5, 2))
     local = LocalExecutor(ClientRunner(algorithm, problem, data, local_work or LocalWork(4, 2), seed=1, **executor))
-    plan = Plan(rounds, data.population, participation, Schedule(lr, 0.9), seed=1, evaluate_every=4)
+    plan = TrainingPlan(rounds, data.population, participation, Schedule(lr, 0.9), seed=1, evaluate_every=4)
     before_training()
-    return list(training(algorithm, local, plan, algorithm.init_server(problem.initial())))
+    return list(run_rounds(algorithm, local, plan, algorithm.init_server(problem.initial())))
 
 
 def test_an_empty_round_passes_changes_nothing_and_says_so() -> None:
@@ -119,8 +119,8 @@ def test_the_server_counts_those_who_reported() -> None:
             return None
 
     algorithm = Scaffold()
-    plan = Plan(1, 10, FixedSize(5), Schedule(0.1))
-    (done,) = training(algorithm, OneIsSilent(), plan, algorithm.init_server(torch.zeros(2)))
+    plan = TrainingPlan(1, 10, FixedSize(5), Schedule(0.1))
+    (done,) = run_rounds(algorithm, OneIsSilent(), plan, algorithm.init_server(torch.zeros(2)))
     assert done.server.control.tolist() == pytest.approx([0.4, 0.4]), "4 of 10 changed their part by 1"
     assert "test_loss" not in done.metrics
 
@@ -133,14 +133,14 @@ def test_an_error_says_which_round_failed() -> None:
         def evaluate(self, params: torch.Tensor) -> None:
             return None
 
-    plan = Plan(9, 10, FixedSize(5), Schedule(0.1))
+    plan = TrainingPlan(9, 10, FixedSize(5), Schedule(0.1))
     with pytest.raises(LookupError, match="lost") as failure:
-        list(training(FedAvg(), Fails(), plan, FedAvg().init_server(torch.zeros(2)), first=4))
+        list(run_rounds(FedAvg(), Fails(), plan, FedAvg().init_server(torch.zeros(2)), first=4))
     assert failure.value.__notes__ == ["round 4 failed"]
 
 
 def test_a_plan_is_evaluated_as_often_as_an_experiment_by_default() -> None:
-    assert Plan(9, 10, FixedSize(5), Schedule(0.1)).evaluate_every == Evaluation().every
+    assert TrainingPlan(9, 10, FixedSize(5), Schedule(0.1)).evaluate_every == EvaluationSection().every
 
 
 def test_norms_of_large_vectors_do_not_overflow() -> None:
@@ -249,10 +249,10 @@ def test_a_momentum_that_is_no_longer_finite_stops_the_training() -> None:
     algorithm = FedCM(0.1)
     data, problem = federated(), _fresh()
     local = LocalExecutor(ClientRunner(algorithm, problem, data, LocalWork(4), seed=1))
-    plan = Plan(1, data.population, Independent(1e-9), Schedule(0.1), seed=1)
+    plan = TrainingPlan(1, data.population, Independent(1e-9), Schedule(0.1), seed=1)
     server = algorithm.init_server(problem.initial())._replace(momentum=torch.full((12,), torch.inf))
     with pytest.raises(Diverged, match="momentum_norm became inf in round 0"):
-        list(training(algorithm, local, plan, server))
+        list(run_rounds(algorithm, local, plan, server))
 
 
 def test_training_leaves_torchs_generator_and_threads_alone() -> None:
@@ -261,9 +261,9 @@ def test_training_leaves_torchs_generator_and_threads_alone() -> None:
     threads = torch.get_num_threads()
     data, problem = federated(), _fresh()
     local = LocalExecutor(ClientRunner(FedAvg(), problem, data, LocalWork(4), seed=1))
-    plan = Plan(3, data.population, Everyone(), Schedule(0.1), seed=1)
+    plan = TrainingPlan(3, data.population, Everyone(), Schedule(0.1), seed=1)
     torch.manual_seed(3)
-    list(training(FedAvg(), local, plan, FedAvg().init_server(problem.initial())))
+    list(run_rounds(FedAvg(), local, plan, FedAvg().init_server(problem.initial())))
     assert torch.equal(torch.rand(1), expected)
     assert torch.get_num_threads() == threads
 
@@ -282,15 +282,15 @@ def test_weight_decay_in_the_step_shrinks_after_the_mix() -> None:
     data = federated()
     problem = Problem(Constant())
     local = LocalExecutor(ClientRunner(FedCM(0.1), problem, data, LocalWork(100), seed=1, step_decay=0.5))
-    plan = Plan(1, data.population, Everyone(), Schedule(0.1), seed=1)
-    (done,) = training(FedCM(0.1), local, plan, FedCM(0.1).init_server(problem.initial()))
+    plan = TrainingPlan(1, data.population, Everyone(), Schedule(0.1), seed=1)
+    (done,) = run_rounds(FedCM(0.1), local, plan, FedCM(0.1).init_server(problem.initial()))
     torch.testing.assert_close(done.server.params, torch.full((2,), 0.95))
 
 
 def test_only_clients_that_took_part_have_a_state() -> None:
     data, problem = federated(), _fresh()
     local = LocalExecutor(ClientRunner(Scaffold(), problem, data, LocalWork(4), seed=1))
-    plan = Plan(1, data.population, FixedSize(2), Schedule(0.1), seed=1)
-    (done,) = training(Scaffold(), local, plan, Scaffold().init_server(problem.initial()))
+    plan = TrainingPlan(1, data.population, FixedSize(2), Schedule(0.1), seed=1)
+    (done,) = run_rounds(Scaffold(), local, plan, Scaffold().init_server(problem.initial()))
     seen = [client for client in range(data.population) if local.states.get(client)[0].any()]
     assert seen == done.metrics["clients"]

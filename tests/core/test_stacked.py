@@ -13,9 +13,9 @@ from fedcm.core.algorithm import Algorithm
 from fedcm.core.losses import squared_error
 from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan, RoundDone, training
+from fedcm.core.round_loop import FinishedRound, TrainingPlan, run_rounds
 from fedcm.core.schedule import Schedule
-from fedcm.core.stacked import refuse_other_in_stack
+from fedcm.core.stacked import reject_other_in_stack
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
@@ -30,7 +30,9 @@ Y = torch.randint(3, (sum(SIZES),), generator=DRAW)
 ALGORITHMS = [FedAvg(), FedCM(0.1), FedAdam(), Scaffold("I"), Scaffold("II"), FedDyn(0.1)]
 
 
-def run(algorithm: Algorithm[Any, Any, Any, Any], stack: int, regression: bool = False, **more: Any) -> list[RoundDone]:
+def run(
+    algorithm: Algorithm[Any, Any, Any, Any], stack: int, regression: bool = False, **more: Any
+) -> list[FinishedRound]:
     labels = X.sum(1) if regression else Y
     dataset = Dataset("made", Examples(X, labels), Examples(X, labels), None if regression else 3)
     parts = np.split(np.arange(sum(SIZES)), np.cumsum(SIZES)[:-1])
@@ -39,8 +41,8 @@ def run(algorithm: Algorithm[Any, Any, Any, Any], stack: int, regression: bool =
     problem = Problem(model, squared_error if regression else F.cross_entropy, weight_decay=0.01, clip=0.8)
     data = ArrayData(dataset, parts, torch.float64)
     runner = ClientRunner(algorithm, problem, data, LocalWork(4, epochs=2), seed=1, stack=stack, **more)
-    plan = Plan(8, len(SIZES), FixedSize(5), Schedule(0.1, 0.9), seed=1, evaluate_every=4)
-    return list(training(algorithm, LocalExecutor(runner), plan, algorithm.init_server(problem.initial())))
+    plan = TrainingPlan(8, len(SIZES), FixedSize(5), Schedule(0.1, 0.9), seed=1, evaluate_every=4)
+    return list(run_rounds(algorithm, LocalExecutor(runner), plan, algorithm.init_server(problem.initial())))
 
 
 @pytest.mark.parametrize("stack", [2, 3, 100])
@@ -89,17 +91,17 @@ def two_clients(scale: float) -> Examples:
 
 @pytest.mark.parametrize("scale", [0.0, 1e-9, 1.0, 1e6])
 def test_a_model_that_does_not_mix_examples_may_be_stacked_whatever_the_size_of_its_gradient(scale: float) -> None:
-    refuse_other_in_stack(Problem(nn.Linear(5, 3, bias=False)), two_clients(scale))
+    reject_other_in_stack(Problem(nn.Linear(5, 3, bias=False)), two_clients(scale))
 
 
 def test_one_client_that_steps_otherwise_is_enough_to_refuse_a_stack() -> None:
     """The client of two examples is padded to three; its gradient is small beside the other client's."""
     model, examples = Halved(5, 3, bias=False), two_clients(1.0)
     examples.features[2] *= 1e4
-    refuse_other_in_stack(Problem(model), examples)
+    reject_other_in_stack(Problem(model), examples)
     model.halves = True
     with pytest.raises(UserError, match="takes other steps in a stack of clients than alone"):
-        refuse_other_in_stack(Problem(model), examples)
+        reject_other_in_stack(Problem(model), examples)
 
 
 @pytest.mark.parametrize(
@@ -117,4 +119,4 @@ def test_one_client_that_steps_otherwise_is_enough_to_refuse_a_stack() -> None:
 )
 def test_what_is_known_not_to_stack_is_refused_with_its_own_reason(model: nn.Module, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        refuse_other_in_stack(Problem(model), two_clients(1.0))
+        reject_other_in_stack(Problem(model), two_clients(1.0))

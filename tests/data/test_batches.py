@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcm.data.batches import LocalWork, at
+from fedcm.data.batches import LocalWork, take
 from fedcm.data.dataset import Examples
 
 DATA = Examples(torch.arange(23.0)[:, None], torch.arange(23))
@@ -31,11 +31,11 @@ def test_features_and_labels_stay_together() -> None:
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_images_are_picked_whole_and_keep_their_layout(layout: torch.memory_format) -> None:
     images = torch.arange(4 * 3 * 2 * 5.0).reshape(4, 3, 2, 5).contiguous(memory_format=layout)
-    picked = at(images, torch.tensor([2, 0, 2]))
+    picked = take(images, torch.tensor([2, 0, 2]))
     assert torch.equal(picked, torch.stack([images[2], images[0], images[2]]))
     assert picked.is_contiguous(memory_format=layout)
     rows = torch.arange(6.0).reshape(3, 2)
-    assert at(rows, torch.tensor([1])).tolist() == [[2.0, 3.0]]
+    assert take(rows, torch.tensor([1])).tolist() == [[2.0, 3.0]]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedcm.data import cifar, cifar_official, data_folder, load
+from fedcm.data import data_folder, load
+from fedcm.data.sources import cifar, cifar_official
 from fedcm.errors import UserError
 
 

@@ -16,7 +16,7 @@ from scenes import Answer, go_on, lines_of, small_experiment, stopped_after, sum
 import fedcm as library
 from fedcm.data import ClientsOnDemand, Examples, Normalisation, find, load
 from fedcm.data.imported import from_clients
-from fedcm.data.on_demand import MadeData
+from fedcm.data.on_demand import OnDemandData
 from fedcm.errors import UserError
 
 POPULATION = 10**6
@@ -68,7 +68,7 @@ def written(source: str, folder: Path, **changes: Any) -> Path:
 
 
 def test_a_client_is_what_the_function_makes_and_its_size_is_known_before() -> None:
-    data = MadeData(crowd(test=client(2**32)))
+    data = OnDemandData(crowd(test=client(2**32)))
     for number in (0, 1, 999_999):
         x, y = client(number)
         made = data.client(number)
@@ -105,11 +105,11 @@ def test_bytes_are_normalised_as_given() -> None:
     def bytes_of(number: int) -> tuple[np.ndarray, np.ndarray]:
         return np.full((2, 5, 5, 3), number % 256, np.uint8), np.zeros(2, int)
 
-    data = MadeData(crowd(client=bytes_of, size=2, normalisation=Normalisation((0.5,) * 3, (0.25,) * 3)))
+    data = OnDemandData(crowd(client=bytes_of, size=2, normalisation=Normalisation((0.5,) * 3, (0.25,) * 3)))
     assert data.input_shape == (3, 5, 5)
     torch.testing.assert_close(data.client(255).features, torch.full((2, 3, 5, 5), 2.0))
     with pytest.raises(UserError, match="bytes need a normalisation"):
-        MadeData(crowd(client=bytes_of, size=2))
+        OnDemandData(crowd(client=bytes_of, size=2))
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_bytes_are_normalised_as_given() -> None:
 )
 def test_what_cannot_work_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        MadeData(crowd(**changes))
+        OnDemandData(crowd(**changes))
 
 
 def test_a_client_unlike_the_first_is_refused_when_it_is_made() -> None:
-    data = MadeData(crowd(client=lambda number: (np.zeros((3, 6 + number), np.float32), np.zeros(3, int)), size=3))
+    data = OnDemandData(crowd(client=lambda number: (np.zeros((3, 6 + number), np.float32), np.zeros(3, int)), size=3))
     with pytest.raises(UserError, match="client 0 and client 2 must have features of one shape"):
         data.client(2)
 
@@ -186,11 +186,13 @@ def test_the_checksum_stands_for_the_first_and_the_last_client() -> None:
     def changed(which: int) -> Callable[[int], Any]:
         return lambda number: (client(number)[0] + (number == which), client(number)[1])
 
-    sums = [MadeData(crowd(client=changed(which))).checksums() for which in (-1, 0, 17, POPULATION - 1)]
+    sums = [OnDemandData(crowd(client=changed(which))).checksums() for which in (-1, 0, 17, POPULATION - 1)]
     assert sums[0] == sums[2]
     assert sums[0]["clients"] not in (sums[1]["clients"], sums[3]["clients"])
 
 
 def test_examples_of_torch_datasets_will_do_too() -> None:
-    data = MadeData(crowd(client=lambda number: Examples(torch.ones(3, 6), torch.zeros(3, dtype=torch.int64)), size=3))
+    data = OnDemandData(
+        crowd(client=lambda number: Examples(torch.ones(3, 6), torch.zeros(3, dtype=torch.int64)), size=3)
+    )
     assert data.client(4).size == 3

@@ -12,8 +12,8 @@ from fedcm.data.partition import (
     Natural,
     Shards,
     Split,
-    by_owner,
     label_counts,
+    split_by_owner,
 )
 from fedcm.errors import UserError
 
@@ -102,7 +102,7 @@ def test_labels_with_gaps_are_fine() -> None:
 
 
 def test_a_natural_split_follows_the_owners() -> None:
-    parts = by_owner(np.array([1, 0, 2, 1, 0]))
+    parts = split_by_owner(np.array([1, 0, 2, 1, 0]))
     assert [part.tolist() for part in parts] == [[1, 4], [0, 3], [2]]
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcm.data import cifar, load
+from fedcm.data import load
 from fedcm.data import prepare as preparing
 from fedcm.data.prepare import prepare
+from fedcm.data.sources import cifar
 from fedcm.errors import UserError
 
 

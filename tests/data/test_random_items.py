@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from processes import command
 from scenes import Answer
-from test_workers import command
 from torch import nn
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
@@ -21,7 +21,7 @@ from torch.utils.data import TensorDataset
 import fedcm
 from fedcm.data import Normalisation
 from fedcm.data.imported import from_clients, from_given
-from fedcm.data.on_demand import MadeData
+from fedcm.data.on_demand import OnDemandData
 
 SIZE = 40
 DRAW = np.random.default_rng(0)
@@ -109,7 +109,7 @@ def test_a_random_test_set_is_told_as_such() -> None:
         test=Made(moving),
         normalisation=Normalisation((0.5,), (0.5,)),
     )
-    (said,) = warned(lambda: MadeData(on_demand, "made"))
+    (said,) = warned(lambda: OnDemandData(on_demand, "made"))
     assert said.startswith("made, the test set: the items are random")
 
 

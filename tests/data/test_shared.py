@@ -9,8 +9,8 @@ import torch
 
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples, Normalisation
 from fedcm.data.federated import ArrayData
-from fedcm.data.on_demand import MadeData
-from fedcm.data.shared import close, share, shared
+from fedcm.data.on_demand import OnDemandData
+from fedcm.data.shared import close_shared, open_shared, share
 
 DRAW = torch.Generator().manual_seed(0)
 IMAGES = torch.randint(0, 256, (30, 3, 6, 5), dtype=torch.uint8, generator=DRAW)
@@ -33,8 +33,8 @@ needs_memfd = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the sy
 def test_what_is_shared_is_what_was_there(given: Dataset) -> None:
     data, before = ArrayData(given, PARTS), ArrayData(given, PARTS)
     descriptors = share(data)
-    found = shared(descriptors[0])
-    close(descriptors)
+    found = open_shared(descriptors[0])
+    close_shared(descriptors)
     for one, other in ((data.dataset, given), (found, given)):
         assert (one.name, one.classes, one.normalisation) == (other.name, other.classes, other.normalisation)
         assert one.client_names == other.client_names
@@ -50,8 +50,8 @@ def test_what_is_shared_is_what_was_there(given: Dataset) -> None:
 @needs_memfd
 def test_writing_to_ones_own_leaves_the_others_as_they_were() -> None:
     descriptors = share(data := ArrayData(WHOLE, PARTS))
-    other = shared(descriptors[0])
-    close(descriptors)
+    other = open_shared(descriptors[0])
+    close_shared(descriptors)
     data.dataset.train.features.zero_()
     assert torch.equal(other.train.features, IMAGES)
 
@@ -60,7 +60,7 @@ def test_what_is_mapped_from_files_or_made_on_demand_is_left_alone(tmp_path: Pat
     mapped = Dataset("mapped", WHOLE.train, None, 30, mapped=True)
     assert share(ArrayData(mapped, PARTS)) == ()
     crowd = ClientsOnDemand(9, lambda number: (np.ones((2, 3)), np.zeros(2, int)), 2, 2)
-    assert share(MadeData(crowd)) == ()
+    assert share(OnDemandData(crowd)) == ()
 
 
 def test_without_a_memfd_each_process_loads_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def attempt(fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
     folder = tmp_path / "bundled"
     for scale in ("mini", "paper"):
         shutil.copytree(ROOT / scale, folder / scale)
-    monkeypatch.setattr(paper_grids, "experiments_folder", lambda: folder)
+    monkeypatch.setattr(paper_grids, "find_experiments_folder", lambda: folder)
     path, count = tmp_path / "mutant.toml", itertools.count()
 
     def call(command: str, text: str) -> Answer:

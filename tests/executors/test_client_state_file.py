@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from fedcm.algorithms import FedCM, Scaffold
 from fedcm.algorithms.scaffold import ClientState
-from fedcm.executors.client_state_file import FileStates
+from fedcm.executors.client_state_file import ClientStatesInFile
 
 P = 5
 
 
-def states_in(folder: Path, every: int = 2, keep: int = 2) -> FileStates:
-    return FileStates(Scaffold(), torch.zeros(P), folder / "states.bin", every * (keep + 1))
+def states_in(folder: Path, every: int = 2, keep: int = 2) -> ClientStatesInFile:
+    return ClientStatesInFile(Scaffold(), torch.zeros(P), folder / "states.bin", every * (keep + 1))
 
 
-def one_round(states: list[FileStates], cohort: np.ndarray, index: int) -> None:
+def one_round(states: list[ClientStatesInFile], cohort: np.ndarray, index: int) -> None:
     """As several processes do it: client k is put by process k % n, and all commit the same checksums."""
     for mine in states:
         mine.prepare(cohort, index)
@@ -58,7 +58,7 @@ def test_every_kept_checkpoint_still_has_its_states(
 
 def test_rounded_states_are_rounded_once_and_take_half_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "states.bin"
-    states = [FileStates(Scaffold(), torch.zeros(P), path, 6, torch.bfloat16) for _ in range(2)]
+    states = [ClientStatesInFile(Scaffold(), torch.zeros(P), path, 6, torch.bfloat16) for _ in range(2)]
     put = torch.tensor([1.0, 1 / 3, -1e-9, 3e38, 257.0])
     for index in range(3):  # what was rounded already stays as it is
         for mine in states:
@@ -101,7 +101,7 @@ def test_damage_is_found(tmp_path: Path) -> None:
 
 
 def test_algorithms_whose_clients_keep_nothing_make_no_file(tmp_path: Path) -> None:
-    states = FileStates(FedCM(), torch.zeros(P), tmp_path / "clients" / "states.bin", 10)
+    states = ClientStatesInFile(FedCM(), torch.zeros(P), tmp_path / "clients" / "states.bin", 10)
     states.prepare(np.array([1]), 0)
     assert states.put(1, ()) == 0
     states.commit(np.array([1]), [0.0])

@@ -14,7 +14,7 @@ from torch.nn.functional import cosine_similarity
 from fedcm.algorithms.fedavg import FedAvg
 from fedcm.algorithms.fedcm import FedCM
 from fedcm.algorithms.fedcm import ServerState as Momentum
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.core.algorithm import Round
 from fedcm.core.losses import squared_error
 from fedcm.core.problem import Problem
@@ -23,8 +23,8 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
-from fedcm.executors.client_states import MemoryStates
-from fedcm.executors.diagnosis import Diagnosis, cost_told, diagnose
+from fedcm.executors.client_states import ClientStatesInMemory
+from fedcm.executors.diagnosis import Diagnosis, diagnose, report_cost
 from fedcm.runs.running import drive
 from fedcm.runs.starting import begin, resume
 from fedcm.runs.summary import params_sha256
@@ -58,7 +58,7 @@ def following(index: int = 5, lr: float = 0.05) -> Round:
 
 def test_gradient_and_dissimilarity_are_those_of_the_closed_form() -> None:
     own, params = runner(FedAvg()), torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64)
-    found = diagnose(own, MemoryStates(own.algorithm, params), own.algorithm.init_server(params), following())
+    found = diagnose(own, ClientStatesInMemory(own.algorithm, params), own.algorithm.init_server(params), following())
     gradients = known_gradients(own, params)
     assert found["gradient_norm"] == pytest.approx(gradients.mean(0).norm().item(), rel=1e-8)
     assert found["gradient_square"] == pytest.approx(gradients.mean(0).square().sum().item(), rel=1e-8)
@@ -73,7 +73,7 @@ def test_gradient_and_dissimilarity_are_those_of_the_closed_form() -> None:
 def test_noise_is_that_of_the_minibatches_and_none_in_full_batches() -> None:
     params = torch.ones(3, dtype=torch.float64)
     whole = runner(FedAvg(), batch_size=EXAMPLES)
-    server, states = whole.algorithm.init_server(params), MemoryStates(whole.algorithm, params)
+    server, states = whole.algorithm.init_server(params), ClientStatesInMemory(whole.algorithm, params)
     assert diagnose(whole, states, server, following())["noise"] == pytest.approx(0, abs=1e-20)
     small = runner(FedAvg(), batch_size=4)
     expected = []
@@ -89,7 +89,7 @@ def test_noise_is_that_of_the_minibatches_and_none_in_full_batches() -> None:
 def test_drift_and_directions_are_those_of_the_local_steps() -> None:
     own, params = runner(FedCM(alpha=0.3), batch_size=4), torch.ones(3, dtype=torch.float64)
     momentum = torch.tensor([0.5, 0.1, -0.2], dtype=torch.float64)
-    found = diagnose(own, MemoryStates(own.algorithm, params), Momentum(params, momentum), following(lr=0.05))
+    found = diagnose(own, ClientStatesInMemory(own.algorithm, params), Momentum(params, momentum), following(lr=0.05))
     drifts, cosines, gradient = [], [], known_gradients(own, params).mean(0)
     for client in range(CLIENTS):
         y, squares = params.clone(), []
@@ -107,7 +107,7 @@ def test_drift_and_directions_are_those_of_the_local_steps() -> None:
 
 
 def experiment(algorithm: str) -> Any:
-    return read(
+    return read_experiment(
         {
             "name": "watched",
             "rounds": 6,
@@ -147,20 +147,20 @@ def test_the_cost_is_told_once_and_at_the_end_and_never_when_off() -> None:
         {"seconds": 2.0, "diagnosis": {"seconds": 1.0}},
         {"seconds": 4.0, "diagnosis": {"seconds": 1.0}},
     ]
-    assert list(cost_told(iter(rounds), 2, said.append)) == rounds
+    assert list(report_cost(iter(rounds), 2, said.append)) == rounds
     assert said == [
         "a diagnosis takes 1 s; at this pace they take 25% of the rounds' time",
         "2 diagnoses took 2 s, 25% of the rounds' 8 s",
     ]
     said.clear()
     resumed = [{"seconds": 1.0, "diagnosis": {"seconds": 4.0}}]
-    list(cost_told(iter(resumed), 8, said.append))
+    list(report_cost(iter(resumed), 8, said.append))
     assert said[0] == "a diagnosis takes 4 s; at this pace they take 50% of the rounds' time", (
         "after one round of eight"
     )
     assert said[1] == "1 diagnosis took 4 s, 4 times the rounds' 1 s"
     said.clear()
-    list(cost_told(iter([{"seconds": 1.0}]), 2, said.append))
+    list(report_cost(iter([{"seconds": 1.0}]), 2, said.append))
     assert not said
 
 
@@ -178,7 +178,7 @@ def test_a_diagnosis_is_that_of_the_next_round_at_the_state_reached(tmp_path: Pa
 
 def test_steps_that_explode_in_a_rehearsal_are_told_as_none_and_the_run_goes_on(tmp_path: Path) -> None:
     own, params = runner(FedAvg(), batch_size=1), torch.ones(3, dtype=torch.float64)
-    states, server = MemoryStates(own.algorithm, params), own.algorithm.init_server(params)
+    states, server = ClientStatesInMemory(own.algorithm, params), own.algorithm.init_server(params)
     found = diagnose(own, states, server, following(lr=1e200))
     assert found["drift"] is None
     assert found["direction_cosine"] is None
@@ -195,7 +195,7 @@ def test_a_model_that_takes_chances_is_diagnosed_the_same_whatever_went_before()
     found = []
     for before in (1, 2):
         torch.manual_seed(before)
-        told = diagnose(own, MemoryStates(FedAvg(), params), own.algorithm.init_server(params), following())
+        told = diagnose(own, ClientStatesInMemory(FedAvg(), params), own.algorithm.init_server(params), following())
         found.append({name: value for name, value in told.items() if name != "seconds"})
     assert found[0] == found[1]
 

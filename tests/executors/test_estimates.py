@@ -22,7 +22,7 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.executors import diagnosis
 from fedcm.executors.client_runner import ClientRunner
-from fedcm.executors.client_states import MemoryStates
+from fedcm.executors.client_states import ClientStatesInMemory
 from fedcm.executors.estimates import (
     compute_noise_share,
     estimate_round_variance,
@@ -65,7 +65,7 @@ def square(vector: np.ndarray) -> float:
 
 def diagnosed(own: ClientRunner, **settings: Any) -> dict[str, Any]:
     next_round = Round(0, 0.05, 1.0, 0, own.data.population, math.nan)
-    states, server = MemoryStates(own.algorithm, PARAMS), own.algorithm.init_server(PARAMS)
+    states, server = ClientStatesInMemory(own.algorithm, PARAMS), own.algorithm.init_server(PARAMS)
     return diagnosis.diagnose(own, states, server, next_round, **settings)
 
 
@@ -150,7 +150,7 @@ class Orders:
 def every_round(work: LocalWork, examples: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
     """The minibatches of a round for every order of every pass, which `work` draws while this is suspended."""
     for orders in product(permutations(range(examples)), repeat=len(work.passes(examples))):
-        monkeypatch.setattr("fedcm.data.batches.generator", lambda *given, orders=orders: Orders(orders))
+        monkeypatch.setattr("fedcm.data.batches.make_generator", lambda *given, orders=orders: Orders(orders))
         yield [index.tolist() for index in work.indices(examples, 1, 0, 0)]
 
 
@@ -205,7 +205,7 @@ def test_the_minibatches_that_are_looked_at_are_of_the_whole_round(monkeypatch: 
         gradients = [each[batch].mean(0) - each.mean(0) for batch in batches]
         single.append(np.mean([square(gradient) for gradient in gradients]))
         for steps in combinations(range(3), 2):
-            monkeypatch.setattr(diagnosis, "generator", lambda *given, steps=steps: Chosen(steps))
+            monkeypatch.setattr(diagnosis, "make_generator", lambda *given, steps=steps: Chosen(steps))
             found.append(diagnosed(own)["noise"])
     assert set(asked) == {(3, 2)}
     assert np.mean(found) == pytest.approx(np.mean(single), rel=1e-7)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from fedcm.federation.plan import Plan, read_plan
+from fedcm.federation.plan import FederationPlan, read_plan
 from fedcm.federation.provision.provisioning import create
 
 PLAN = {
@@ -32,7 +32,7 @@ def plan_file(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> FederationPlan:
     path = tmp_path_factory.mktemp("plan") / "PLAN.toml"
     path.write_text(tomli_w.dumps(PLAN))
     return read_plan(path)
@@ -49,7 +49,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory, plan: Plan, home: Path) -> Path:
+def federation(tmp_path_factory: pytest.TempPathFactory, plan: FederationPlan, home: Path) -> Path:
     """The folder of a federation whose kits were all made in it."""
     folder = tmp_path_factory.mktemp("made") / "hospitals"
     create(plan, folder)

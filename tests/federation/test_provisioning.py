@@ -23,14 +23,14 @@ from scenes import Answer
 from fedcm.errors import UserError
 from fedcm.federation.certificate import read_certificate
 from fedcm.federation.kit import read_kit
-from fedcm.federation.plan import Plan, plan_text
+from fedcm.federation.plan import FederationPlan, plan_text
 from fedcm.federation.provision.authority import Authority
 from fedcm.federation.provision.certificate_tool import run_tool
 from fedcm.federation.provision.invitation import read_invitation
 from fedcm.federation.provision.membership import ask, ask_again, join
 from fedcm.federation.provision.policy import ROLES
 from fedcm.federation.provision.provisioning import create, renew
-from fedcm.federation.provision.request import read_request, refuse_unplanned
+from fedcm.federation.provision.request import read_request, reject_unplanned
 from fedcm.federation.server.job_content import ConfigurationAlone
 from fedcm.federation.site_settings import load_settings
 
@@ -114,7 +114,7 @@ def test_the_servers_certificate_is_good_for_all_its_names(federation: Path) -> 
     assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
 
 
-def test_a_federations_folder_is_never_written_over(federation: Path, plan: Plan) -> None:
+def test_a_federations_folder_is_never_written_over(federation: Path, plan: FederationPlan) -> None:
     before = (federation / "authority/rootCA.key").read_bytes()
     with pytest.raises(UserError, match=r"keys are never written over.*fedcm federation renew"):
         create(plan, federation)
@@ -264,7 +264,7 @@ def test_how_the_engine_communicates_is_not_up_to_a_job(federation: Path, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory, plan: Plan, home: Path) -> Authority:
+def authority(tmp_path_factory: pytest.TempPathFactory, plan: FederationPlan, home: Path) -> Authority:
     folder = tmp_path_factory.mktemp("organiser") / "hospitals"
     assert create(plan, folder, only_authority=True) == []
     assert files_in(folder) >= {"invitation.toml", "authority/plan.toml"}
@@ -372,7 +372,7 @@ def test_a_request_that_the_plan_does_not_foresee_is_not_signed(
     asking: Path, authority: Authority, tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
     request = read_request(altered(asking / "berlin.request.zip", tmp_path / "berlin.request.zip", **changes))
-    for refuse in (refuse_unplanned, None):
+    for refuse in (reject_unplanned, None):
         with pytest.raises(UserError) as refusal:
             refuse(request, authority.plan) if refuse else authority.sign(request, tmp_path / "signed.zip", 10)
         assert said in str(refusal.value)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcm.config.experiment import Federation
+from fedcm.config.experiment import FederationSection
 from fedcm.config.schema import read_section
 from fedcm.data import load
 from fedcm.errors import UserError
@@ -29,22 +29,22 @@ def test_the_sites_sums_give_the_normalisation_of_all_examples_in_one_place(
         np.savez(tmp_path / f"{site}.npz", x=x, y=draw.integers(0, 4, size))
         said[site] = read_section(Description, described(load(str(tmp_path / f"{site}.npz")), {}, with_sums=True))
     together = load(str(tmp_path))
-    terms, _ = agree(said, Federation())
+    terms, _ = agree(said, FederationSection())
     assert terms.normalisation == together.normalisation
     assert terms.classes == together.classes
 
 
 def test_a_given_normalisation_needs_no_sums() -> None:
     own = description(kind="uint8", shape=[3, 4, 4])
-    terms, _ = agree({"a": own}, Federation(mean=[0.5] * 3, std=[0.25] * 3))
+    terms, _ = agree({"a": own}, FederationSection(mean=[0.5] * 3, std=[0.25] * 3))
     assert terms.mean == [0.5] * 3
     assert terms.std == [0.25] * 3
 
 
 def test_classes_are_the_most_that_a_site_has_or_as_given() -> None:
     said = {"a": description(classes=3), "b": description(classes=7)}
-    assert agree(said, Federation())[0].classes == 7
-    assert agree(said, Federation(classes=10))[0].classes == 10
+    assert agree(said, FederationSection())[0].classes == 7
+    assert agree(said, FederationSection(classes=10))[0].classes == 10
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_site_that_the_model_of_most_cannot_serve_is_left_out_by_name(other: d
     """Whatever its name: a single odd one must not end the run, nor be taken for the rule."""
     for odd in ("a", "z"):
         said = {"k": description(), "l": description(), odd: description(**other)}
-        terms, why = agree(said, Federation())
+        terms, why = agree(said, FederationSection())
         assert terms.shape == [1, 8, 8]
         assert list(why) == [odd]
         assert f"{odd} has the" in why[odd]

@@ -17,7 +17,7 @@ from fedcm.config.experiment import to_toml
 from fedcm.errors import UserError
 from fedcm.federation.site.trainer import Site
 from fedcm.federation.site.training_process import Stopped, TrainingProcess
-from fedcm.federation.site_settings import load_settings, refuse_forbidden
+from fedcm.federation.site_settings import load_settings, reject_forbidden
 
 
 @pytest.fixture
@@ -53,14 +53,14 @@ def test_code_that_a_site_does_not_allow_is_not_even_imported(
     table = tomllib.loads(text)
     table[what]["name"] = name
     with pytest.raises(UserError, match=f"runs bundled code alone, got the {what} {name!r}"):
-        refuse_forbidden(table, load_settings(kit).limits)
+        reject_forbidden(table, load_settings(kit).limits)
     old = f'name = "{tomllib.loads(text)[what]["name"]}"'
     head, table_text = text.split(f"[{what}]")
     with pytest.raises(UserError, match="bundled code alone"):
         Site(kit, f"{head}[{what}]{table_text.replace(old, f'name = {name!r}', 1)}", 0, 3)
     assert not (tmp_path / "ran").exists()
     limited(kit, f'code = ["{name}"]')
-    refuse_forbidden(table, load_settings(kit).limits)
+    reject_forbidden(table, load_settings(kit).limits)
 
 
 @pytest.mark.parametrize("run", ["../../elsewhere", "", "AB" * 8, "a/b"])

@@ -12,7 +12,7 @@ from fedcm.core.algorithm import Algorithm
 from fedcm.core.losses import squared_error
 from fedcm.core.participation import Everyone, FixedSize, Participation
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan, training
+from fedcm.core.round_loop import TrainingPlan, run_rounds
 from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
@@ -36,8 +36,8 @@ def distance(algorithm: Algorithm[Any, Any, Any, Any], participation: Participat
     data = ArrayData(dataset, np.split(np.arange(CLIENTS * EACH), CLIENTS), torch.float64)
     problem = Problem(nn.Linear(SIZE, 1, bias=False).double(), squared_error)
     executor = LocalExecutor(ClientRunner(algorithm, problem, data, LocalWork(EACH, steps=5), seed=0))
-    plan = Plan(rounds, CLIENTS, participation, Schedule(0.1), seed=0)
-    *_, last = training(algorithm, executor, plan, algorithm.init_server(problem.initial()))
+    plan = TrainingPlan(rounds, CLIENTS, participation, Schedule(0.1), seed=0)
+    *_, last = run_rounds(algorithm, executor, plan, algorithm.init_server(problem.initial()))
     return float((last.server.params - OPTIMUM).abs().max())
 
 

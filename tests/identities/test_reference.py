@@ -22,7 +22,7 @@ from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.participation import Independent
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan, training
+from fedcm.core.round_loop import TrainingPlan, run_rounds
 from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
@@ -114,7 +114,7 @@ def check_same_way(row: Row, weight_decay: float = 0.0, step_decay: float = 0.0,
     problem = Problem(initial_model(), weight_decay=weight_decay, clip=clip)
     schedule = Schedule(client_lr=row.client_lr, decay=0.97, server_lr=row.server_lr)
     executor = LocalExecutor(ClientRunner(row.algorithm, problem, data, WORK, seed=SEED, step_decay=step_decay))
-    plan = Plan(ROUNDS, len(SIZES), PARTICIPATION, schedule, seed=SEED, evaluate_every=ROUNDS)
+    plan = TrainingPlan(ROUNDS, len(SIZES), PARTICIPATION, schedule, seed=SEED, evaluate_every=ROUNDS)
 
     start = torch.cat([parameter.detach().reshape(-1) for parameter in initial_model().parameters()])
     world = World(
@@ -133,7 +133,9 @@ def check_same_way(row: Row, weight_decay: float = 0.0, step_decay: float = 0.0,
     expectation = row.transcribed(world, start, ROUNDS)
     count = 0
     for done, expected in zip(
-        training(row.algorithm, executor, plan, row.algorithm.init_server(problem.initial())), expectation, strict=True
+        run_rounds(row.algorithm, executor, plan, row.algorithm.init_server(problem.initial())),
+        expectation,
+        strict=True,
     ):
         assert done.index == count
         count += 1

@@ -19,7 +19,7 @@ from fedcm.core import stacked as stacked_module
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.participation import Everyone
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan, training
+from fedcm.core.round_loop import TrainingPlan, run_rounds
 from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
@@ -70,8 +70,8 @@ def rounds(
     runner = ClientRunner(algorithm, problem, data, LocalWork(BATCH, EPOCHS), seed=1, stack=stack)
     executor = LocalExecutor(runner)
     before = algorithm.init_server(problem.initial())
-    plan = Plan(ROUNDS, CLIENTS, Everyone(), Schedule(client_lr), seed=1)
-    for done in training(algorithm, executor, plan, before):
+    plan = TrainingPlan(ROUNDS, CLIENTS, Everyone(), Schedule(client_lr), seed=1)
+    for done in run_rounds(algorithm, executor, plan, before):
         yield before, done.server, executor
         before = done.server
         gradients.clear()
@@ -138,11 +138,13 @@ def test_the_server_sees_movements_far_below_a_parameters_rounding(
 
 def test_steps_below_a_parameters_rounding_unit_add_up() -> None:
     """Each of 1000 steps is a tenth of the unit: the client must have moved by 100 units, not by none."""
-    from fedcm.core.local_steps import work
+    from fedcm.core.local_steps import run_local_steps
 
     problem = Problem(torch.nn.Linear(1, 1, bias=False), lambda outputs, labels: outputs.mean())
     sent = FedAvg().broadcast(FedAvg().init_server(torch.tensor([1.0])))
     one = Examples(torch.ones(1, 1), torch.zeros(1))
     unit = 2.0**-24  # below 1.0
-    result = work(FedAvg(), problem, sent, (), data=one, batches=[one] * 1000, client_lr=0.1 * unit, step_decay=0.0)
+    result = run_local_steps(
+        FedAvg(), problem, sent, (), data=one, batches=[one] * 1000, client_lr=0.1 * unit, step_decay=0.0
+    )
     assert result.report[0].item() == pytest.approx(100 * unit, rel=1e-4)

@@ -13,7 +13,7 @@ import pytest
 from safetensors import SafetensorError
 from scenes import Answer, lines_of, private_mounts, summary_of, whole
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.runs import checkpoint
 from fedcm.runs.archive import new_archive
@@ -133,7 +133,7 @@ def test_a_run_that_cannot_be_replaced_stays(experiment: Write, tmp_path: Path) 
         with pytest.MonkeyPatch.context() as patch:
             FullDisk(patch, folder).full_at = position
             try:
-                begin(read(read_table(path)), folder.parent, "one", archive=archive).folder.unlock()
+                begin(read_experiment(read_table(path)), folder.parent, "one", archive=archive).folder.unlock()
                 replaced = True
             except OSError:
                 assert {file: file.read_bytes() for file in before} == before, f"write {position}"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from scenes import go_on, lines_of, stopped_after, summary_of, whole
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.runs.folder import RunFolder
-from fedcm.sweeps.estimate import planned
-from fedcm.sweeps.grid import runs_of
-from fedcm.sweeps.run_parallel import run_all, tasks_of
+from fedcm.sweeps.estimate import estimate_tasks
+from fedcm.sweeps.grid import expand_grid
+from fedcm.sweeps.run_parallel import make_tasks, run_parallel
 
 Write = Callable[..., Path]
 Fedcm = Callable[..., Any]
@@ -44,7 +44,7 @@ def test_a_series_runs_what_is_missing_and_leaves_alone_what_is_done(
     runs = tmp_path / "runs"
     words = ("compare", experiment(rounds=3, **{"for": {"fedadam": {"server": {"lr": 0.1}}}}), "--runs-dir", runs)
     assert fedcm(*words, "--algorithms", "fedadam").code == 0
-    assert read(read_table(runs / "small-fedadam-seed3" / "experiment.toml")).server.lr == 0.1
+    assert read_experiment(read_table(runs / "small-fedadam-seed3" / "experiment.toml")).server.lr == 0.1
     before = (runs / "small-fedadam-seed3" / "summary.json").stat().st_mtime_ns
     answer = fedcm(*words, "--algorithms", "fedadam,fedcm", "--seeds", 2)
     assert answer.code == 0, answer.err
@@ -148,11 +148,11 @@ def test_a_folder_that_another_process_has_locked_is_waited_for_and_told(
 def test_a_run_that_another_process_finishes_meanwhile_is_not_run_again(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=6), tmp_path / "runs"
     folder = stopped_after(3, path, runs, "small-fedcm-seed3")
-    (task,) = tasks_of(runs_of(path, algorithms=["fedcm"]), runs)
+    (task,) = make_tasks(expand_grid(path, algorithms=["fedcm"]), runs)
     assert task.state == "stopped"
     go_on(folder)
     before = (folder / "summary.json").stat().st_mtime_ns
-    assert [one.state for one in run_all([task], None, jobs=1, workers=1) if one is not None] == ["finished"]
+    assert [one.state for one in run_parallel([task], None, jobs=1, workers=1) if one is not None] == ["finished"]
     assert (folder / "summary.json").stat().st_mtime_ns == before
 
 
@@ -219,8 +219,8 @@ def test_a_dry_run_runs_nothing_and_its_plan_adds_up(experiment: Write, fedcm: F
 def test_a_plan_counts_only_the_rounds_that_are_left(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     assert fedcm("compare", experiment(), "--algorithms", "fedavg", "--runs-dir", runs).code == 0
-    tasks = tasks_of(runs_of(experiment(), algorithms=["fedavg", "fedcm"]), runs)
-    done, missing = planned(tasks, None)
+    tasks = make_tasks(expand_grid(experiment(), algorithms=["fedavg", "fedcm"]), runs)
+    done, missing = estimate_tasks(tasks, None)
     assert (done.task.state, done.seconds) == ("finished", 0.0)
     assert missing.task.state == "missing"
     assert missing.seconds > 0

@@ -14,7 +14,7 @@ import tomli_w
 from scenes import lines_of, private_mounts, small_experiment, summary_of, whole
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.runs.folder import begun_by
+from fedcm.runs.folder import find_run_of_job
 
 Write = Callable[..., Path]
 
@@ -131,14 +131,14 @@ def test_after_a_restart_the_same_run_goes_on_to_the_same_bits(
 
 def test_a_job_finds_the_run_that_it_began_and_no_other(experiment: Write, tmp_path: Path) -> None:
     folder = whole(experiment(rounds=1), tmp_path / "runs")
-    assert begun_by("mine", tmp_path / "runs") is None
-    assert begun_by("mine", tmp_path / "nowhere") is None
+    assert find_run_of_job("mine", tmp_path / "runs") is None
+    assert find_run_of_job("mine", tmp_path / "nowhere") is None
     known = json.loads((folder / "provenance.json").read_text())
     (folder / "provenance.json").write_text(json.dumps(known | {"job": "mine"}))
-    found = begun_by("mine", tmp_path / "runs")
+    found = find_run_of_job("mine", tmp_path / "runs")
     assert found is not None
     assert found.path == folder
-    assert begun_by("another", tmp_path / "runs") is None
+    assert find_run_of_job("another", tmp_path / "runs") is None
 
 
 def on_two_machines(tmp_path: Path, algorithm: str, second_seed: int = 5) -> tuple[Ended, Ended]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_workers import command, worker_processes
+from processes import command, worker_processes
 
 Write = Callable[..., Path]
 

@@ -4,29 +4,19 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import command, run_with_workers, worker_processes
 from scenes import go_on, lines_of, stopped_after, summary_of, whole
 
-from fedcm.executors.process_group import shares
-from fedcm.system.device import processes_for
-from fedcm.system.threads import physical_cores
+from fedcm.executors.process_group import divide_work
+from fedcm.system.device import count_default_workers
+from fedcm.system.threads import count_physical_cores
 
 Write = Callable[..., Path]
-
-
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "fedcm", *map(str, words)]
-
-
-def run(experiment: Path, folder: Path, workers: int) -> None:
-    words = command("run", experiment, "--runs-dir", folder.parent, "--name", folder.name, "--workers", workers)
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def same(folder: Path, reference: Path) -> None:
@@ -49,7 +39,7 @@ def test_any_number_of_workers_gives_the_same_bits(
 ) -> None:
     path = experiment(algorithm={"name": algorithm})
     reference = whole(path, tmp_path / "runs")
-    run(path, tmp_path / "runs" / "shared", workers)
+    run_with_workers(path, tmp_path / "runs" / "shared", workers)
     same(tmp_path / "runs" / "shared", reference)
 
 
@@ -61,7 +51,7 @@ def test_weights_by_examples_and_empty_rounds_give_the_same_bits_too(experiment:
     )
     reference = whole(path, tmp_path / "runs")
     assert any(line["cohort"] == 0 for line in lines_of(reference))
-    run(path, tmp_path / "runs" / "shared", 2)
+    run_with_workers(path, tmp_path / "runs" / "shared", 2)
     same(tmp_path / "runs" / "shared", reference)
 
 
@@ -72,7 +62,7 @@ def test_a_stacked_run_keeps_its_bits_on_several_workers(experiment: Write, tmp_
         participation={"kind": "fixed", "clients": 7},
     )
     reference = whole(path, tmp_path / "runs")
-    run(path, tmp_path / "runs" / "shared", 2)
+    run_with_workers(path, tmp_path / "runs" / "shared", 2)
     same(tmp_path / "runs" / "shared", reference)
 
 
@@ -117,7 +107,7 @@ def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume
     path = experiment(algorithm={"name": algorithm}, rounds=20, engine={"stack": 1, "client_states": "bfloat16"})
     reference = whole(path, tmp_path / "runs")
     assert summary_of(reference)["params_sha256"] != summary_of(exact)["params_sha256"]
-    run(path, tmp_path / "runs" / "shared", 2)
+    run_with_workers(path, tmp_path / "runs" / "shared", 2)
     same(tmp_path / "runs" / "shared", reference)
     stopped = stopped_after(9, path, tmp_path / "runs", "stopped")
     go_on(stopped)
@@ -213,7 +203,7 @@ def test_ctrl_c_stops_all_and_saves(experiment: Write, tmp_path: Path) -> None:
 def test_the_shares_are_balanced_by_steps_and_leave_nobody_out() -> None:
     steps = [9, 1, 1, 1, 1, 1, 4, 7]
     for size in (1, 2, 3, 10):
-        dealt = shares(steps, size)
+        dealt = divide_work(steps, size)
         assert sorted(sum(dealt, [])) == list(range(8))  # noqa: RUF017
         loads = [sum(steps[k] for k in share) for share in dealt]
         assert max(loads) <= max(9, -(-sum(steps) // size) + 4)
@@ -225,19 +215,19 @@ def test_two_threads_of_one_core_are_one_core(monkeypatch: pytest.MonkeyPatch) -
     told = {f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": text for cpu, text in siblings.items()}
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(siblings), raising=False)
     monkeypatch.setattr(Path, "read_text", lambda self: told[str(self)])
-    assert physical_cores() == 4
+    assert count_physical_cores() == 4
 
     def untold(self: Path) -> str:
         raise FileNotFoundError
 
     monkeypatch.setattr(Path, "read_text", untold)
-    assert physical_cores() == 6
+    assert count_physical_cores() == 6
 
 
 def test_a_process_for_each_core_or_each_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
-    monkeypatch.setattr("fedcm.system.device.physical_cores", lambda: 7)
-    assert [processes_for(name) for name in ("cpu", "cuda", "cuda:1")] == [7, 3, 1]
+    monkeypatch.setattr("fedcm.system.device.count_physical_cores", lambda: 7)
+    assert [count_default_workers(name) for name in ("cpu", "cuda", "cuda:1")] == [7, 3, 1]
 
 
 def lines_if_any(folder: Path) -> list[str]:
@@ -245,20 +235,6 @@ def lines_if_any(folder: Path) -> list[str]:
         return (folder / "metrics.jsonl").read_text().splitlines()
     except FileNotFoundError:
         return []
-
-
-def worker_processes(folder: Path) -> list[int]:
-    """Processes whose command line says `follow` and this folder."""
-    found = []
-    for proc in Path("/proc").iterdir():
-        if proc.name.isdecimal():
-            try:
-                words = (proc / "cmdline").read_bytes().decode().split("\0")
-            except OSError:
-                continue
-            if "follow" in words and str(folder) in words:
-                found.append(int(proc.name))
-    return found
 
 
 def test_a_checkpoint_of_states_is_a_table_and_not_the_states(experiment: Write, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcm.config.experiment import load
+from fedcm.config.experiment import load_experiment
 from fedcm.errors import UserError
 from fedcm.models import build_model
 from fedcm.runs.assembly import assemble
@@ -102,5 +102,5 @@ def test_a_regression_has_an_output_per_number_of_an_example(
     path = experiment(
         data={"source": str(tmp_path / "numbers.npz")}, model={"name": "linear"}, split={"kind": "iid", "clients": 4}
     )
-    found = assemble(load(path))
+    found = assemble(load_experiment(path))
     assert found.problem.model(torch.ones(2, 6)).shape == (2, outputs)

@@ -14,7 +14,7 @@ from fedcm.reports.condense import condensed, diagnoses, participation, thinned
 from fedcm.reports.digest import read_digest, write_digest
 from fedcm.reports.mixes import Mixes
 from fedcm.runs.folder import RunFolder
-from fedcm.system.processor import processor
+from fedcm.system.processor import describe_cpu
 
 
 def lines(rounds: int, every: int) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def test_a_digest_says_what_the_runs_files_say(experiment: Callable[..., Path], 
     assert sum(clients for _, clients in digest.participation.times) == 12
     assert digest.mix is not None
     assert sum(map(sum, digest.mix.shown)) == 240
-    assert digest.cpu == processor()
+    assert digest.cpu == describe_cpu()
 
 
 def test_a_digest_from_before_the_cpu_was_recorded_still_reads(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scenes import go_on, lines_of, stopped_after, whole
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import UserError
 from fedcm.federation.admin.fetching import install_fetched
@@ -68,7 +68,7 @@ def test_every_fresh_run_has_an_archive_of_its_own(experiment: Write, fedcm: Fed
 def test_the_archive_is_looked_into_only_where_it_is_named(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     old = stopped_after(1, experiment(rounds=3), runs, "one")
-    begin(read(read_table(experiment(rounds=1))), runs, "one", archive=new_archive(runs)).folder.unlock()
+    begin(read_experiment(read_table(experiment(rounds=1))), runs, "one", archive=new_archive(runs)).folder.unlock()
     moved = move_to_archive(whole(experiment(rounds=1), runs, "two"), new_archive(runs))
     assert [run["name"] for run in json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)] == ["one"]
     assert [digest.name for digest in Found().digests([tmp_path])] == ["one"]
@@ -94,7 +94,7 @@ def test_a_run_in_progress_is_not_moved(experiment: Write, tmp_path: Path) -> No
     old = RunFolder(whole(path, runs, "one"))
     before = contents(old.path)
     with old.locked(), pytest.raises(UserError, match="in progress in another process"):
-        begin(read(read_table(path)), runs, "one", archive=new_archive(runs))
+        begin(read_experiment(read_table(path)), runs, "one", archive=new_archive(runs))
     assert contents(old.path) == before
     assert list(runs.iterdir()) == [old.path]
 

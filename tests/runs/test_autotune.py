@@ -12,23 +12,25 @@ import torch
 from scenes import lines_of
 from torch import nn
 
-from fedcm.config.experiment import Engine
+from fedcm.config.experiment import EngineSection
 from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan
+from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.errors import UserError
 from fedcm.runs import autotune
-from fedcm.runs.autotune import settled
+from fedcm.runs.autotune import tune_engine
 
 IMAGES = torch.randn(40, 3, 8, 8)
 LABELS = torch.arange(40) % 4
 
 
-def tried(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], engine: Engine, **more: Any) -> Engine:
+def tried(
+    monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], engine: EngineSection, **more: Any
+) -> EngineSection:
     """The engine's choice where these are the times: of a step by layout, of a stack by its size, compiled."""
     model = more.get("model") or nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
     problem = Problem(model)
@@ -46,13 +48,13 @@ def tried(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], engine: En
 
     asks_layout = engine.layout == "auto"
     monkeypatch.setattr(autotune, "_timed", timed)
-    monkeypatch.setattr(autotune, "processes_for", lambda device: 2)
+    monkeypatch.setattr(autotune, "count_default_workers", lambda device: 2)
     data = ArrayData(Dataset("made", Examples(IMAGES, LABELS), None, 4), np.split(np.arange(40), 4))
-    plan = Plan(more.get("rounds", 10), 4, FixedSize(more.get("cohort", 4)), Schedule(0.1))
-    return settled(engine, problem, data, LocalWork(more.get("batch_size", 5)), plan).engine
+    plan = TrainingPlan(more.get("rounds", 10), 4, FixedSize(more.get("cohort", 4)), Schedule(0.1))
+    return tune_engine(engine, problem, data, LocalWork(more.get("batch_size", 5)), plan).engine
 
 
-FIXED = Engine(layout="channels_last", compile="off")
+FIXED = EngineSection(layout="channels_last", compile="off")
 
 
 def test_the_stack_is_the_one_with_the_shortest_time_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +109,7 @@ def test_the_usual_layout_stays_unless_another_is_clearly_faster(
     monkeypatch: pytest.MonkeyPatch, contiguous: float, chosen: str
 ) -> None:
     times = {"channels_last": 1.0, "contiguous": contiguous, "alone": 1.0}
-    assert tried(monkeypatch, times, Engine(stack=1, compile="off")).layout == chosen
+    assert tried(monkeypatch, times, EngineSection(stack=1, compile="off")).layout == chosen
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_compiling_is_tried_where_a_run_is_long(
     monkeypatch: pytest.MonkeyPatch, rounds: int, compiled: float, chosen: str
 ) -> None:
     monkeypatch.setattr(torch, "compile", lambda model, **how: model)
-    engine = Engine(stack=1, layout="channels_last")
+    engine = EngineSection(stack=1, layout="channels_last")
     assert tried(monkeypatch, {"alone": 1.0, "compiled": compiled}, engine, rounds=rounds).compile == chosen
 
 
@@ -128,7 +130,7 @@ def test_a_compiler_that_fails_is_no_reason_to_stop_unless_it_was_asked_for(
         raise RuntimeError("no C++ compiler")
 
     monkeypatch.setattr(torch, "compile", broken)
-    engine = Engine(stack=1, layout="channels_last")
+    engine = EngineSection(stack=1, layout="channels_last")
     assert tried(monkeypatch, {"alone": 1.0}, engine, rounds=100_000).compile == "off"
     path = experiment(engine={"stack": 1})
     answer = fedcm("run", path, "--runs-dir", tmp_path / "runs", "--compile", "on")
@@ -142,7 +144,13 @@ def test_a_stack_cannot_be_compiled() -> None:
     problem = Problem(nn.Linear(6, 2))
     data = ArrayData(Dataset("made", Examples(torch.randn(9, 6), torch.zeros(9, dtype=torch.int64)), None, 2), [[0]])  # pyright: ignore[reportArgumentType]
     with pytest.raises(UserError, match=r"engine\.stack = 1"):
-        settled(Engine(stack=4, compile="on"), problem, data, LocalWork(), Plan(1, 1, FixedSize(1), Schedule(0.1)))
+        tune_engine(
+            EngineSection(stack=4, compile="on"),
+            problem,
+            data,
+            LocalWork(),
+            TrainingPlan(1, 1, FixedSize(1), Schedule(0.1)),
+        )
 
 
 def test_the_choice_stands_in_the_runs_own_experiment_and_is_kept(

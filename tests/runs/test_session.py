@@ -9,10 +9,10 @@ import pytest
 from safetensors.torch import load_file
 from scenes import Answer, go_on, lines_of, stopped_after, summary_of, whole
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import UserError
-from fedcm.runs.folder import RunFolder, runs_in
+from fedcm.runs.folder import RunFolder, list_runs
 from fedcm.runs.running import drive
 from fedcm.runs.starting import begin, resume
 
@@ -21,7 +21,7 @@ ALGORITHMS = ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"]
 
 def test_a_run_leaves_everything_that_was_promised(experiment: Callable[..., Path], tmp_path: Path) -> None:
     folder = whole(experiment(), tmp_path / "runs")
-    assert read(read_table(folder / "experiment.toml")).rounds == 12
+    assert read_experiment(read_table(folder / "experiment.toml")).rounds == 12
     provenance = json.loads((folder / "provenance.json").read_text())
     assert {"python", "torch", "fedcm", "numpy"} <= set(provenance["versions"])
     assert {"train_features", "train_labels", "test_features", "split"} <= set(provenance["data_sha256"])
@@ -130,7 +130,7 @@ def test_leftovers_of_a_killed_writer_are_cleared(experiment: Callable[..., Path
 
 
 def test_two_processes_cannot_run_one_run(experiment: Callable[..., Path], tmp_path: Path) -> None:
-    run = begin(read(read_table(experiment())), tmp_path / "runs", "one")
+    run = begin(read_experiment(read_table(experiment())), tmp_path / "runs", "one")
     rounds = drive(run)
     next(rounds)
     with pytest.raises(UserError, match="in progress in another process"):
@@ -253,5 +253,5 @@ def test_runs_one_folder_deeper_are_found_where_asked_for(tmp_path: Path) -> Non
     for name in ("one", "sweep/two"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "experiment.toml").write_text("")
-    assert [run.name for run in runs_in(tmp_path)] == ["one"]
-    assert sorted(run.name for run in runs_in(tmp_path, nested=True)) == ["one", "two"]
+    assert [run.name for run in list_runs(tmp_path)] == ["one"]
+    assert sorted(run.name for run in list_runs(tmp_path, nested=True)) == ["one", "two"]

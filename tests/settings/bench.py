@@ -16,7 +16,7 @@ import torch
 from reference import Batch
 from torch import Tensor
 
-from fedcm.config.experiment import load
+from fedcm.config.experiment import load_experiment
 from fedcm.runs.running import drive
 from fedcm.runs.starting import Run, begin
 
@@ -89,7 +89,7 @@ class Bench:
         path = self.folder / "experiment.toml"
         path.write_text(tomli_w.dumps(table))
         name = f"run-{next(self._numbers)}" if name == "" else name
-        run = begin(load(path), self.folder / "runs", name)
+        run = begin(load_experiment(path), self.folder / "runs", name)
         trained = Trained(table, run, [])
         for _ in drive(run):
             trained.servers.append(run.server)

@@ -15,7 +15,7 @@ from bench import APART, Bench
 from safetensors.torch import load_file
 from sites_here import SITES, Here, Spoil, experiment, kits
 
-from fedcm.config.experiment import Experiment, Link, load, resolved
+from fedcm.config.experiment import Experiment, Link, load_experiment, to_table
 from fedcm.errors import Stopped
 from fedcm.federation.compression import unpacked
 from fedcm.federation.frames import Arrays
@@ -87,11 +87,11 @@ def led(
     own = {"sites": SITES, **federation}
     own |= {} if value is None else {setting.removeprefix("federation."): value}
     path = bench.folder / "sites.toml"
-    path.write_text(tomli_w.dumps(resolved(experiment(rounds=rounds, **more)) | {"federation": own}))
-    chosen = at_server(load(path))
+    path.write_text(tomli_w.dumps(to_table(experiment(rounds=rounds, **more)) | {"federation": own}))
+    chosen = at_server(load_experiment(path))
     folder = bench.folder / f"led-{len(list(bench.folder.glob('led-*')))}"
     folder.mkdir()
-    channel = Watched(kits(load(path), folder), chosen, spoil)
+    channel = Watched(kits(load_experiment(path), folder), chosen, spoil)
     begun = Begun(folder / "server", "r", "lead@example.org", go_on=False)
     run = Led(begun.path, channel, [])
     for line in lead(begun, chosen, channel, lambda said: None, lambda: False, lambda: None):
@@ -217,7 +217,7 @@ def normalises_bytes(one: list[float], other: list[float]) -> Callable[[Bench, s
                 bench.folder / "floats.npz", x_train=by_hand[:60], y_train=y[:60], x_test=by_hand[60:], y_test=y[60:]
             )
             floats: dict[str, Any] = table | {"data": {"source": str(bench.folder / "floats.npz")}}
-            simulated = bench.train(resolved(experiment(rounds=1, **floats)))
+            simulated = bench.train(to_table(experiment(rounds=1, **floats)))
             torch.testing.assert_close(run.servers[0]["server.params"], simulated.params, rtol=1e-5, atol=1e-6)
             assert run.lines[0]["test_loss"] == pytest.approx(simulated.lines[0]["test_loss"], rel=1e-5)
             ends.append(run.servers[0]["server.params"])

@@ -20,17 +20,17 @@ from fedcm.reports.story import told
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.running import drive
 from fedcm.runs.starting import begin
-from fedcm.sweeps.cells import note_cell, read_cells
-from fedcm.sweeps.grid import runs_of
-from fedcm.sweeps.run_parallel import note_cells, tasks_of
+from fedcm.sweeps.cells import read_cells, record_cell
+from fedcm.sweeps.grid import expand_grid
+from fedcm.sweeps.run_parallel import make_tasks, record_cells
 
 Write = Callable[..., Path]
 Fedcm = Callable[..., Any]
 
 
 def swept(path: Path, runs: Path, *over: str, algorithms: Sequence[str] = ()) -> None:
-    tasks = tasks_of(runs_of(path, over=over, algorithms=algorithms), runs)
-    note_cells(tasks)
+    tasks = make_tasks(expand_grid(path, over=over, algorithms=algorithms), runs)
+    record_cells(tasks)
     for task in tasks:
         if task.state == "missing":
             for _ in drive(begin(task.run.experiment, runs, task.run.name)):
@@ -82,7 +82,7 @@ def test_cells_that_cannot_be_read_are_passed_over(experiment: Write, tmp_path: 
     assert read_cells(run) == []
     (digest,) = Found().digests([run])
     assert digest.other_cells == []
-    note_cell(run, {"labels": {}}, {"labels": {"client.lr": "0.1"}})
+    record_cell(run, {"labels": {}}, {"labels": {"client.lr": "0.1"}})
     assert read_cells(run) == [{"labels": {"client.lr": "0.1"}}]
 
 
@@ -160,7 +160,7 @@ def test_runs_of_an_old_sweep_are_listed_reported_and_resumed(
 
 def test_a_sweep_uses_the_runs_of_an_old_one(old_sweep: tuple[Path, Path, Path]) -> None:
     path, finished, stopped = old_sweep
-    tasks = tasks_of(runs_of(path, over=["algorithm.alpha=0.05,0.3,0.7"]), finished.parent)
+    tasks = make_tasks(expand_grid(path, over=["algorithm.alpha=0.05,0.3,0.7"]), finished.parent)
     assert [task.folder.path for task in tasks[:2]] == [finished, stopped]
     assert [task.state for task in tasks] == ["finished", "stopped", "missing"]
     assert RunFolder(finished).read_summary() is not None

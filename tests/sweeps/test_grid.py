@@ -10,7 +10,7 @@ from scenes import small_experiment
 
 from fedcm.algorithms import FedCM
 from fedcm.errors import UserError
-from fedcm.sweeps.grid import GridRun, named_so, runs_of
+from fedcm.sweeps.grid import GridRun, expand_grid, select_by_name
 
 Write = Callable[..., Path]
 AXES = {
@@ -34,7 +34,7 @@ def named(runs: list[GridRun]) -> dict[str, Any]:
 
 
 def test_a_grid_is_every_combination_one_seed_of_all_before_the_next(grid: Write) -> None:
-    runs = runs_of(grid({"algorithms": ["fedavg", "fedcm"], "seeds": 2, "axes": AXES}))
+    runs = expand_grid(grid({"algorithms": ["fedavg", "fedcm"], "seeds": 2, "axes": AXES}))
     assert len(runs) == 2 * 2 * 2 * 2
     assert [run.experiment.seed for run in runs] == [3] * 8 + [4] * 8
     assert runs[0].name == "small-i-iid-fedavg-seed3"
@@ -45,8 +45,8 @@ def test_a_grid_is_every_combination_one_seed_of_all_before_the_next(grid: Write
 
 
 def test_without_a_grid_there_is_one_run_and_one_for_each_algorithm_asked_for(experiment: Write) -> None:
-    assert [run.name for run in runs_of(experiment())] == ["small-fedcm-seed3"]
-    runs = runs_of(experiment(), algorithms=["fedavg", "fedcm"], seeds=2)
+    assert [run.name for run in expand_grid(experiment())] == ["small-fedcm-seed3"]
+    runs = expand_grid(experiment(), algorithms=["fedavg", "fedcm"], seeds=2)
     assert [run.name for run in runs] == [
         *("small-fedavg-seed3", "small-fedcm-seed3"),
         *("small-fedavg-seed4", "small-fedcm-seed4"),
@@ -61,7 +61,7 @@ def test_exceptions_hold_in_their_cells_alone_and_the_later_one_wins(grid: Write
         {"where": {"split": "iid"}, "seeds": 1},
     ]
     path = grid({"algorithms": ["fedavg", "fedcm"], "seeds": 2, "axes": AXES, "exceptions": exceptions})
-    experiments = named(runs_of(path))
+    experiments = named(expand_grid(path))
     assert experiments["small-i-dirichlet-fedcm-seed3"].algorithm == FedCM(0.3)
     assert experiments["small-ii-dirichlet-fedcm-seed3"].algorithm == FedCM(0.05)
     assert experiments["small-ii-dirichlet-fedcm-seed3"].rounds == 7
@@ -69,26 +69,26 @@ def test_exceptions_hold_in_their_cells_alone_and_the_later_one_wins(grid: Write
     assert not any("-i-iid-" in name for name in experiments)
     assert "small-ii-iid-fedavg-seed3" in experiments
     assert "small-ii-iid-fedavg-seed4" not in experiments
-    assert "small-ii-iid-fedavg-seed5" in named(runs_of(path, seeds=3)), "seeds that are asked for hold everywhere"
+    assert "small-ii-iid-fedavg-seed5" in named(expand_grid(path, seeds=3)), "seeds that are asked for hold everywhere"
 
 
 def test_settings_of_the_command_line_win_over_variants_and_exceptions(grid: Write) -> None:
     exceptions = [{"where": {"setting": "II"}, "set": {"rounds": 7}}]
-    runs = runs_of(grid({"axes": AXES, "exceptions": exceptions}), ["rounds=3", "participation.probability=0.9"])
+    runs = expand_grid(grid({"axes": AXES, "exceptions": exceptions}), ["rounds=3", "participation.probability=0.9"])
     assert {run.experiment.rounds for run in runs} == {3}
     assert {run.experiment.participation.probability for run in runs} == {0.9}
 
 
 def test_published_figures_go_to_their_cells(grid: Write) -> None:
     published = {"I iid": {"fedcm": 87.9}, "II dirichlet": {"fedavg": 73.9}}
-    experiments = named(runs_of(grid({"algorithms": ["fedavg", "fedcm"], "axes": AXES, "published": published})))
+    experiments = named(expand_grid(grid({"algorithms": ["fedavg", "fedcm"], "axes": AXES, "published": published})))
     assert experiments["small-i-iid-fedcm-seed3"].cell.published == 87.9
     assert experiments["small-i-iid-fedavg-seed3"].cell.published is None
     assert experiments["small-ii-dirichlet-fedavg-seed3"].cell.published == 73.9
 
 
 def test_a_sweep_is_an_axis_and_several_multiply(experiment: Write) -> None:
-    runs = runs_of(experiment(), over=["algorithm.alpha=0.05,1.0", "client.lr=0.1, 0.2"])
+    runs = expand_grid(experiment(), over=["algorithm.alpha=0.05,1.0", "client.lr=0.1, 0.2"])
     assert [(run.experiment.algorithm.alpha, run.experiment.client.lr) for run in runs] == [
         *((0.05, 0.1), (0.05, 0.2)),
         *((1.0, 0.1), (1.0, 0.2)),
@@ -98,11 +98,11 @@ def test_a_sweep_is_an_axis_and_several_multiply(experiment: Write) -> None:
 
 
 def test_only_some_of_a_grids_runs(grid: Write) -> None:
-    runs = runs_of(grid({"axes": AXES, "algorithms": ["fedavg", "fedcm"]}))
-    assert [run.name for run in named_so(runs, "FedCM")] == [run.name for run in runs if "fedcm" in run.name]
-    assert named_so(runs, "") == runs
+    runs = expand_grid(grid({"axes": AXES, "algorithms": ["fedavg", "fedcm"]}))
+    assert [run.name for run in select_by_name(runs, "FedCM")] == [run.name for run in runs if "fedcm" in run.name]
+    assert select_by_name(runs, "") == runs
     with pytest.raises(UserError, match="no run has 'fedcn'"):
-        named_so(runs, "fedcn")
+        select_by_name(runs, "fedcn")
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_only_some_of_a_grids_runs(grid: Write) -> None:
 )
 def test_a_grid_that_cannot_work_is_refused(grid: Write, table: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        runs_of(grid(table))
+        expand_grid(grid(table))
 
 
 @pytest.mark.parametrize("over", ["client.lr", "client.lr=0.1,,0.2", "client.lr=0.1,0.1", "=1"])
 def test_a_sweep_that_cannot_be_read_is_refused(experiment: Write, over: str) -> None:
     with pytest.raises(UserError, match="--over"):
-        runs_of(experiment(), over=[over])
+        expand_grid(experiment(), over=[over])
 
 
 def test_run_says_how_to_run_a_grid(grid: Write, fedcm: Callable[..., Any]) -> None:

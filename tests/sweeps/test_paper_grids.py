@@ -9,8 +9,8 @@ from made_digests import ALGORITHMS, PAPER, PAPER_BY_ALPHA
 
 from fedcm.algorithms.registry import algorithm_name
 from fedcm.config.experiment import Experiment
-from fedcm.sweeps.grid import runs_of
-from fedcm.sweeps.paper_grids import grid_files
+from fedcm.sweeps.grid import expand_grid
+from fedcm.sweeps.paper_grids import list_grid_files
 
 SETTINGS = {"I": (100, 0.1), "II": (500, 0.02)}  # clients, and the probability to take part
 PAPER_100 = {  # CIFAR-100, in the order of ALGORITHMS
@@ -68,8 +68,8 @@ def assert_the_papers_scale(experiment: Experiment, source: str, setting: str, s
 
 
 def table(name: str, scale: str = "full") -> list[Experiment]:
-    (path,) = grid_files(name, scale)
-    return [run.experiment for run in runs_of(Path(path))]
+    (path,) = list_grid_files(name, scale)
+    return [run.experiment for run in expand_grid(Path(path))]
 
 
 @pytest.mark.parametrize(

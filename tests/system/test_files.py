@@ -20,7 +20,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path, failure):
     path.write_bytes(b"old")
 
     def write() -> None:
-        with files.replacing(path) as temporary:
+        with files.atomic_write(path) as temporary:
             temporary.write_bytes(b"half")
             raise failure
 
@@ -31,7 +31,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path, failure):
 
 
 def test_the_temporary_file_lies_in_the_same_folder_hidden_and_with_the_same_suffix(tmp_path):
-    with files.replacing(tmp_path / "plot.png") as temporary:
+    with files.atomic_write(tmp_path / "plot.png") as temporary:
         assert temporary.parent == tmp_path
         assert temporary.suffix == ".png"
         assert temporary.name.startswith(".")
@@ -55,7 +55,7 @@ def test_the_file_has_the_permissions_of_an_ordinary_one(tmp_path):
 
 
 def test_two_writers_do_not_meet(tmp_path):
-    with files.replacing(tmp_path / "a") as one, files.replacing(tmp_path / "a") as two:
+    with files.atomic_write(tmp_path / "a") as one, files.atomic_write(tmp_path / "a") as two:
         one.write_text("one")
         two.write_text("two")
     assert (tmp_path / "a").read_text() == "one"

@@ -14,7 +14,7 @@ from fedcm.algorithms import FedAvg, FedCM, FedDyn, Scaffold
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan, training
+from fedcm.core.round_loop import TrainingPlan, run_rounds
 from fedcm.core.schedule import Schedule
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
@@ -49,11 +49,11 @@ def test_it_walks_as_the_simulator_does(algorithm: Algorithm[Any, Any, Any, Any]
     problem = Problem(nn.Linear(size, 1, bias=False).double(), half_squared_error, weight_decay=0.05)
     executor = LocalExecutor(ClientRunner(algorithm, problem, data, LocalWork(each, steps=steps), seed=seed))
     start = torch.from_numpy(draw.normal(size=size))
-    plan = Plan(rounds, clients, FixedSize(2), Schedule(client_lr, server_lr=server_lr), seed=seed)
+    plan = TrainingPlan(rounds, clients, FixedSize(2), Schedule(client_lr, server_lr=server_lr), seed=seed)
 
     sizes = StepSizes((client_lr,), (server_lr * client_lr * steps,))
     walk = Walk(algorithm, Regression(SQUARES, features, targets, 0.05), sizes, steps, start[None])
-    for done in training(algorithm, executor, plan, algorithm.init_server(start)):
+    for done in run_rounds(algorithm, executor, plan, algorithm.init_server(start)):
         walk.round(RoundDraws(torch.from_numpy(FixedSize(2).cohort(clients, seed, done.index))[None], None))
         for name, field in done.server._asdict().items():
             assert float((getattr(walk.server, name)[0, 0] - field).abs().max()) <= 1e-12, (name, done.index)

@@ -7,12 +7,12 @@ from typing import Any, final
 import pytest
 from scenes import Answer, lines_of, whole
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.runs.running import drive
 from fedcm.runs.starting import begin
-from fedcm.trackers import named
-from fedcm.trackers.tracker import Flat, Point, TrackedRun, tracked
+from fedcm.trackers import load_trackers
+from fedcm.trackers.tracker import Flat, Point, TrackedRun, track
 
 Write = Callable[..., Path]
 
@@ -42,8 +42,8 @@ class Told:
 
 
 def run_with(path: Path, runs: Path) -> Path:
-    run = begin(read(read_table(path)), runs, "one")
-    for _ in tracked(drive(run), run.folder, run.first, [Told]):
+    run = begin(read_experiment(read_table(path)), runs, "one")
+    for _ in track(drive(run), run.folder, run.first, [Told]):
         pass
     return runs / "one"
 
@@ -80,7 +80,7 @@ def test_event_files_on_a_full_disk_do_not_end_the_run(
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    (kind,) = named(["tensorboard"])
+    (kind,) = load_trackers(["tensorboard"])
     began = kind.begin
 
     def begin_there(self: Any, run: TrackedRun) -> None:

@@ -15,15 +15,15 @@ import torch
 from fedcm.advise.advice import ALPHAS, Probe, Setting, Trial, best_of, rounded, variations
 from fedcm.algorithms.fedcm import FedCM
 from fedcm.core.algorithm import Round, Vector
-from fedcm.core.evaluation import Score, evaluating
-from fedcm.core.round_loop import training
+from fedcm.core.evaluation import Score, evaluation_mode
+from fedcm.core.round_loop import run_rounds
 from fedcm.core.schedule import Schedule
 from fedcm.data.dataset import Examples
 from fedcm.errors import Diverged, UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.local import LocalExecutor
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 from fedcm.runs.assembly import Assembly
 from fedcm.sweeps.estimate import seconds_of_training
 from fedcm.system.threads import one_thread
@@ -42,7 +42,7 @@ Passing = Callable[[int], None]  # told of every round that is done
 Asked = Callable[[], bool]
 
 
-def setting_of(assembly: Assembly, alpha: float | None) -> Setting:
+def describe_setting(assembly: Assembly, alpha: float | None) -> Setting:
     """`alpha` is the experiment's own, where it has one."""
     plan, client, runner = assembly.plan, assembly.experiment.client, assembly.runner
     sizes = [
@@ -66,7 +66,7 @@ def setting_of(assembly: Assembly, alpha: float | None) -> Setting:
     )
 
 
-def affordable(assembly: Assembly, seconds: float) -> int:
+def count_affordable_rounds(assembly: Assembly, seconds: float) -> int:
     """Rounds a trial, so that all of them take about so long."""
     rounds = assembly.plan.rounds
     each = seconds_of_training(assembly)
@@ -76,7 +76,7 @@ def affordable(assembly: Assembly, seconds: float) -> int:
 def probe(
     assembly: Assembly, rounds: int, passing: Passing = lambda rounds: None, stop_requested: Asked = lambda: False
 ) -> Probe:
-    _refuse_empty(assembly, rounds)
+    _reject_empty(assembly, rounds)
     work = _Work(assembly, rounds, passing, stop_requested, _listened_to(assembly))
     start = _loss(work, assembly.problem.initial())
     own = assembly.experiment.client.lr
@@ -112,7 +112,7 @@ def probe(
     return Probe(rounds, start, tuple(trials), finite, smoothness(runner, server, round))
 
 
-def _refuse_empty(assembly: Assembly, rounds: int) -> None:
+def _reject_empty(assembly: Assembly, rounds: int) -> None:
     plan = assembly.plan
     if not any(len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(rounds)):
         raise UserError(
@@ -169,7 +169,7 @@ def _rounds(work: _Work, alpha: float, rate: float) -> Iterator[Any]:
     plan = replace(work.assembly.plan, schedule=_schedule(work.assembly, rate), rounds=work.rounds)
     server = runner.algorithm.init_server(work.assembly.problem.initial())
     executor = LocalExecutor(runner, stop_requested=work.stop_requested)
-    for done in training(runner.algorithm, _Untested(executor), plan, server):
+    for done in run_rounds(runner.algorithm, _Untested(executor), plan, server):
         yield done.server
 
 
@@ -183,7 +183,7 @@ def _with_alpha(runner: ClientRunner, alpha: float) -> ClientRunner:
 
 def _listened_to(assembly: Assembly) -> list[Examples]:
     """Clients, drawn, and of a large one some of its examples, drawn too."""
-    data, population, draw = assembly.runner.data, assembly.plan.population, generator(assembly.plan.seed, _DRAW)
+    data, population, draw = assembly.runner.data, assembly.plan.population, make_generator(assembly.plan.seed, _DRAW)
     order = draw.permutation(population)
     most = math.ceil(_EXAMPLES / min(population, _LISTENED))
     sizes = np.minimum(data.sizes(order[:_EXAMPLES]), most)
@@ -201,7 +201,7 @@ def _listened_to(assembly: Assembly) -> list[Examples]:
 def _loss(work: _Work, params: Vector) -> float:
     """The mean of these clients' losses."""
     problem = work.assembly.problem
-    with one_thread(), evaluating(problem, params) as model:
+    with one_thread(), evaluation_mode(problem, params) as model:
         losses = [problem.loss(model(own.features), own.labels).item() for own in work.listened]
     loss = float(np.mean(losses))
     if not math.isfinite(loss):
@@ -212,7 +212,7 @@ def _loss(work: _Work, params: Vector) -> float:
 def smoothness(runner: ClientRunner, server: Any, round: Round) -> float | None:
     """‖g_i(y) − g_i(x)‖ / ‖y − x‖ from the start to the end of local steps; the median of a few clients drawn."""
     sent, params, ratios = runner.algorithm.broadcast(server), server.params, []
-    clients = generator(runner.seed, _DRAW, round.index).permutation(runner.data.population)[:_SMOOTHNESS]
+    clients = make_generator(runner.seed, _DRAW, round.index).permutation(runner.data.population)[:_SMOOTHNESS]
     with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         for client in clients.tolist():
             done = runner.run(client, sent, runner.algorithm.init_client(params), round)

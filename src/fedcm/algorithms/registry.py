@@ -1,26 +1,20 @@
-"""From a name, an import path or a TOML table to an algorithm, and back."""
+"""From the name or import path of an algorithm to its class, and back."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.schema import read_dataclass
 from fedcm.core.algorithm import Algorithm, messages
 from fedcm.errors import UserError, suggest
 from fedcm.system.imports import import_path
 
 
-def read_algorithm(table: Any) -> Algorithm[Any, Any, Any, Any]:
-    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
-        raise UserError(f"algorithm.name must be given: one of {', '.join(ALGORITHMS)}, or 'package.module:Class'")
-    name = table["name"]
-    kind = algorithm_class(name)
-    return read_dataclass(kind, {key: value for key, value in table.items() if key != "name"}, "algorithm", name)
+def find_algorithm(name: str) -> type[Algorithm[Any, Any, Any, Any]]:
+    """Return the class of an algorithm, given a bundled name or `package.module:Class`.
 
-
-def algorithm_class(name: str) -> type[Algorithm[Any, Any, Any, Any]]:
-    """By name or import path."""
+    Raises:
+        UserError: there is no such algorithm, or the class does not follow the contract.
+    """
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if ":" not in name:

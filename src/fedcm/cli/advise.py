@@ -36,24 +36,24 @@ def advise(
     Example: `fedcm advise experiments/cifar10-lenet.toml --set rounds=500`
     """
     from fedcm.advise.advice import advise as advised
-    from fedcm.advise.probe import TRIALS, affordable, probe, setting_of
+    from fedcm.advise.probe import TRIALS, count_affordable_rounds, describe_setting, probe
     from fedcm.algorithms.fedcm import FedCM
     from fedcm.cli.terminal.advice import advice_shown, probing
-    from fedcm.config.experiment import load
+    from fedcm.config.experiment import load_experiment
     from fedcm.errors import Diverged, Stopped, UserError
-    from fedcm.executors.process_group import as_failure
+    from fedcm.executors.process_group import to_worker_failure
     from fedcm.runs.assembly import assemble
     from fedcm.sweeps.estimate import without_trial
 
     with only_results_on_stdout(as_json), StopSignals() as stopping:
         chosen = options.changes(settings, seed)
-        asked = load(experiment, chosen)
+        asked = load_experiment(experiment, chosen)
         own = asked.algorithm.alpha if isinstance(asked.algorithm, FedCM) else None
         if own is None:  # with the settings that FedCM has, not those of the algorithm that is there
-            asked = load(experiment, [each for each in chosen if not each.startswith("algorithm.")], "fedcm")
+            asked = load_experiment(experiment, [each for each in chosen if not each.startswith("algorithm.")], "fedcm")
         assembly = assemble(without_trial(asked), data_dir)
-        setting = setting_of(assembly, own)
-        rounds = min(rounds or affordable(assembly, seconds), setting.rounds)
+        setting = describe_setting(assembly, own)
+        rounds = min(rounds or count_affordable_rounds(assembly, seconds), setting.rounds)
         try:
             with probing(TRIALS * rounds) as advance:
                 seen = probe(assembly, rounds, advance, stopping)
@@ -65,7 +65,7 @@ def advise(
         except UserError:
             raise
         except Exception as error:
-            say_failure(as_failure(error, "the probe failed"))
+            say_failure(to_worker_failure(error, "the probe failed"))
             raise typer.Exit(1) from None
         advice = advised(setting, seen)
     if as_json:

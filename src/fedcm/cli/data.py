@@ -49,7 +49,7 @@ def split(
     Example: `fedcm data split experiments/demo.toml --set split.concentration=0.1 -o mix.png`
     """
     from fedcm.cli.terminal.tables import split_table
-    from fedcm.config.experiment import load as load_experiment
+    from fedcm.config.experiment import load_experiment as load_experiment
     from fedcm.data import load
     from fedcm.data.partition import label_counts
     from fedcm.reports.figures.label_mix import draw_label_mix, spread

@@ -32,11 +32,11 @@ class How:
 
 
 def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
-    from fedcm.sweeps.estimate import planned
-    from fedcm.sweeps.grid import named_so
-    from fedcm.sweeps.run_parallel import note_cells, tasks_of
+    from fedcm.sweeps.estimate import estimate_tasks
+    from fedcm.sweeps.grid import select_by_name
+    from fedcm.sweeps.run_parallel import make_tasks, record_cells
 
-    runs = named_so(runs, how.only)
+    runs = select_by_name(runs, how.only)
     if how.only:  # a report about some of the runs leaves that about all of them alone
         title = re.sub(r"[^\w.+=-]+", "-", f"{title}-{how.only}").lower()
     names = [run.name for run in runs]
@@ -48,14 +48,14 @@ def drive_series(runs: Sequence[Any], title: str, how: How) -> None:
         only_results_on_stdout(how.as_json),
         going_on_by(again),
     ):
-        tasks = tasks_of(runs, how.runs_dir, archive=archive)
+        tasks = make_tasks(runs, how.runs_dir, archive=archive)
         _tell_remarks([task.remark for task in tasks if task.remark])
         devices = sorted({task.run.experiment.engine.device for task in tasks})
         cores = crew_size(how.workers, launch, devices[-1])
         if how.dry_run:
-            estimates = planned(tasks, how.data_dir)
+            estimates = estimate_tasks(tasks, how.data_dir)
         else:
-            note_cells(tasks)
+            record_cells(tasks)
             _run_all(tasks, how, cores, devices == ["cpu"], stopping, launch)
     if how.dry_run:
         _print_plan(estimates, cores, how.as_json)
@@ -79,29 +79,29 @@ def _run_all(
 ) -> None:
     """Side by side on cores; one after another where each run has all the CUDA devices."""
     from fedcm.cli.terminal.sweep_progress import shown_series
-    from fedcm.sweeps.preflight import refuse_what_cannot_begin
-    from fedcm.sweeps.run_parallel import run_all
-    from fedcm.sweeps.run_sequential import run_in_turn
-    from fedcm.trackers import named
-    from fedcm.trackers.tracker import track_again
+    from fedcm.sweeps.preflight import reject_impossible_runs
+    from fedcm.sweeps.run_parallel import run_parallel
+    from fedcm.sweeps.run_sequential import run_sequential
+    from fedcm.trackers import load_trackers
+    from fedcm.trackers.tracker import track_finished
 
     track = how.track or []
-    trackers = named(track)
+    trackers = load_trackers(track)
     for task in tasks:
         if task.over:
-            track_again(task.folder, trackers)
+            track_finished(task.folder, trackers)
     left = sum(not task.over for task in tasks)
-    refuse_what_cannot_begin(tasks, how.data_dir)
+    reject_impossible_runs(tasks, how.data_dir)
     if tasks[0].archive is not None:
         tell_of_archive(tasks[0].archive, how.runs_dir, [task.run.name for task in tasks])
     jobs = max(min(left, cores), 1) if side_by_side else 1
     if left < len(tasks):
         say(f"{len(tasks) - left} of {len(tasks)} runs are finished already")
     if launch is not None:
-        passing = run_in_turn(tasks, how.data_dir, launch, stopping, trackers)
+        passing = run_sequential(tasks, how.data_dir, launch, stopping, trackers)
     else:
         workers = max(cores // jobs, 1)
-        passing = run_all(
+        passing = run_parallel(
             tasks, how.data_dir, jobs=jobs, workers=workers, track=track, stop_requested=stopping, tell=say
         )
     for _ in shown_series(passing, tasks, jobs):
@@ -128,9 +128,9 @@ def _show(tasks: Sequence[Any], title: str, how: How) -> None:
     from fedcm.reports.figures.curves import draw_curves
     from fedcm.reports.figures.style import PALETTE
     from fedcm.reports.scores import read_summary
-    from fedcm.sweeps.run_parallel import cell_of, short_names
+    from fedcm.sweeps.run_parallel import read_cell, shorten_names
 
-    names = short_names(tasks)
+    names = shorten_names(tasks)
     summaries = {names[task.run.name]: read_summary(task.folder) or {} for task in tasks}
     if how.as_json:
         print(json.dumps(summaries, indent=2))
@@ -140,7 +140,7 @@ def _show(tasks: Sequence[Any], title: str, how: How) -> None:
         comparison_table(summaries)
     tell = say if how.as_json else print
     # a run may have been made for another sweep, under other labels
-    cells = {task.folder.path: cell_of(task.run.experiment) for task in tasks}
+    cells = {task.folder.path: read_cell(task.run.experiment) for task in tasks}
     page = write_report(list(cells), how.data_dir, how.runs_dir / f"{title}-report", cells)
     drawn = page.parent / "figures"  # one a table; a few runs can be told apart in one picture of their own
     if len(tasks) <= len(PALETTE):

@@ -64,13 +64,13 @@ def compare(
     """
     from fedcm.algorithms import ALGORITHMS
     from fedcm.config.overrides import read_table
-    from fedcm.sweeps.grid import runs_of
+    from fedcm.sweeps.grid import expand_grid
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     if not names and "grid" not in read_table(experiment):
         names = list(ALGORITHMS)
     settings = options.changes(settings, seed, compile, device, precision)
-    runs = runs_of(experiment, settings, algorithms=names, seeds=seeds)
+    runs = expand_grid(experiment, settings, algorithms=names, seeds=seeds)
     how = How(runs_dir, data_dir, workers, track, only, fresh, dry_run, as_json)
     drive_series(runs, experiment.stem, how)
 
@@ -109,12 +109,12 @@ def sweep(
 
     Example: `fedcm sweep experiments/demo.toml --over algorithm.alpha=0.03,0.1,0.3 --over client.lr=0.05,0.1`
     """
-    from fedcm.sweeps.grid import runs_of
+    from fedcm.sweeps.grid import expand_grid
     from fedcm.sweeps.run_names import sweep_title
 
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     settings = options.changes(settings, seed, compile, device, precision)
-    runs = runs_of(experiment, settings, algorithms=names, seeds=seeds, over=over)
+    runs = expand_grid(experiment, settings, algorithms=names, seeds=seeds, over=over)
     how = How(runs_dir, data_dir, workers, track, only, fresh, dry_run, as_json)
     drive_series(runs, sweep_title(experiment.stem, over), how)
 
@@ -146,10 +146,10 @@ def reproduce(
 
     Example: `fedcm reproduce table1 --scale mini --dry-run`
     """
-    from fedcm.sweeps.grid import runs_of
-    from fedcm.sweeps.paper_grids import grid_files
+    from fedcm.sweeps.grid import expand_grid
+    from fedcm.sweeps.paper_grids import list_grid_files
 
     settings = options.changes(settings, None, compile, device, precision)
-    runs = [run for path in grid_files(what, scale) for run in runs_of(path, settings, seeds=seeds)]
+    runs = [run for path in list_grid_files(what, scale) for run in expand_grid(path, settings, seeds=seeds)]
     how = How(runs_dir / scale, data_dir, workers, track, only, fresh, dry_run, as_json)
     drive_series(runs, f"{scale}-{what}", how)

@@ -20,8 +20,8 @@ from fedcm.cli.report import report
 from fedcm.cli.run_commands import resume, run
 from fedcm.cli.theory import theory_app
 from fedcm.errors import UserError
-from fedcm.system.faults import DEBUG, describe, is_disk_error, place_of, trace_of
-from fedcm.system.notices import in_one_line
+from fedcm.system.faults import DEBUG, describe_error, find_user_code, format_trace, is_disk_error
+from fedcm.system.notices import print_warnings_in_one_line
 from fedcm.system.signals import StopSignals
 
 app = typer.Typer(
@@ -69,9 +69,9 @@ def runs(
     Example: `fedcm runs --runs-dir runs/demo`
     """
     from fedcm.cli.terminal.tables import runs_table, state_of
-    from fedcm.runs.folder import runs_in
+    from fedcm.runs.folder import list_runs
 
-    states = [state_of(folder, runs_dir) for folder in runs_in(runs_dir, nested=True)]
+    states = [state_of(folder, runs_dir) for folder in list_runs(runs_dir, nested=True)]
     if as_json:
         print(json.dumps(states, indent=2, default=str))
     elif states:
@@ -107,12 +107,12 @@ def check(
 
     Example: `fedcm check my_methods:FedProx --set mu=0.1`
     """
-    from fedcm.algorithms.registry import read_algorithm
-    from fedcm.config.overrides import override
-    from fedcm.core.contract import violations
+    from fedcm.config.experiment import read_algorithm
+    from fedcm.config.overrides import apply_overrides
+    from fedcm.core.contract import find_violations
 
-    table = override({"algorithm": {"name": algorithm}}, [f"algorithm.{setting}" for setting in settings or []])
-    found = violations(read_algorithm(table["algorithm"]))
+    table = apply_overrides({"algorithm": {"name": algorithm}}, [f"algorithm.{setting}" for setting in settings or []])
+    found = find_violations(read_algorithm(table["algorithm"]))
     for violation in found:
         print(f"✗ {violation}")
     if found:
@@ -164,11 +164,14 @@ def _tell(error: Exception) -> int:
     """Prints what went wrong, in a sentence; gives the exit code."""
     code, sentence = 2, str(error)
     if not isinstance(error, UserError):
-        if place_of(error) is not None and not is_disk_error(error):
-            code, sentence = 1, f"your own code failed: {describe(error)}"
+        if find_user_code(error) is not None and not is_disk_error(error):
+            code, sentence = 1, f"your own code failed: {describe_error(error)}"
         elif not isinstance(error, OSError):
-            code, sentence = 1, f"an error inside fedcm: {describe(error)}; `--debug` shows where, for a report of it"
-    if trace := trace_of(error):
+            code, sentence = (
+                1,
+                f"an error inside fedcm: {describe_error(error)}; `--debug` shows where, for a report of it",
+            )
+    if trace := format_trace(error):
         print(trace, file=sys.stderr)
     print(f"fedcm: {' '.join(sentence.split())}", file=sys.stderr)
     return code
@@ -183,7 +186,7 @@ def main() -> None:
     before = os.environ.get(DEBUG)
     try:
         Path.cwd()
-        with in_one_line():
+        with print_warnings_in_one_line():
             command_line()()
     except KeyboardInterrupt:
         sys.exit(130)

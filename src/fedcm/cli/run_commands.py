@@ -16,7 +16,7 @@ from fedcm.cli import options
 from fedcm.cli.confirmation import agree_on_archive
 from fedcm.errors import UserError
 from fedcm.runs.progress import say
-from fedcm.system.processes import when_parent_is_gone
+from fedcm.system.processes import on_parent_exit
 from fedcm.system.signals import StopSignals
 
 
@@ -52,20 +52,20 @@ def run(
 
     Example: `fedcm run experiments/demo.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
     """
-    from fedcm.config.experiment import load
-    from fedcm.runs.folder import begun_by
+    from fedcm.config.experiment import load_experiment
+    from fedcm.runs.folder import find_run_of_job
     from fedcm.runs.starting import begin, default_name
     from fedcm.runs.torchrun import launched
-    from fedcm.trackers import named
+    from fedcm.trackers import load_trackers
 
     changes = options.changes(settings, seed, compile, device, precision)
     if fresh and archive is None and not launched():
-        archive = agree_on_archive(runs_dir, [name or default_name(load(experiment, changes))])
+        archive = agree_on_archive(runs_dir, [name or default_name(load_experiment(experiment, changes))])
     with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
-        trackers = named(track or ())
-        chosen = load(experiment, changes)
+        trackers = load_trackers(track or ())
+        chosen = load_experiment(experiment, changes)
         size = crew_size(workers, launch, chosen.engine.device)
-        folder = begun_by(launch.job, runs_dir) if launch is not None else None
+        folder = find_run_of_job(launch.job, runs_dir) if launch is not None else None
         if folder is not None:
             code = _go_on(folder, data_dir, stopping, size, launch, trackers, diagnose)
         else:
@@ -101,14 +101,14 @@ def resume(
     Example: `fedcm resume runs/demo-fedcm-seed1`
     """
     from fedcm.config.overrides import read_table
-    from fedcm.runs.folder import RunFolder, there_is
-    from fedcm.trackers import named
+    from fedcm.runs.folder import RunFolder, folder_exists
+    from fedcm.trackers import load_trackers
 
     with sharing_the_work(data_dir, "start it again") as (stopping, launch), only_results_on_stdout(as_json):
-        folder = RunFolder.open(run if there_is(run) or not there_is(runs_dir / run) else runs_dir / run)
+        folder = RunFolder.open(run if folder_exists(run) or not folder_exists(runs_dir / run) else runs_dir / run)
         device = read_table(folder.experiment).get("engine", {}).get("device", "cpu")
         size = crew_size(workers, launch, device)
-        code = _go_on(folder, data_dir, stopping, size, launch, named(track or ()), diagnose)
+        code = _go_on(folder, data_dir, stopping, size, launch, load_trackers(track or ()), diagnose)
     _show_summary(folder, as_json)
     raise typer.Exit(code)
 
@@ -125,13 +125,13 @@ def _go_on(
     """The exit code."""
     from fedcm.config.overrides import read_table
     from fedcm.runs.starting import resume
-    from fedcm.trackers.tracker import track_again
+    from fedcm.trackers.tracker import track_finished
 
     summary = folder.read_summary() or {}
     rounds = read_table(folder.experiment).get("rounds", 0)
     if summary.get("outcome") == "finished" and summary.get("rounds", 0) >= rounds:
         say(f"run {folder.path} has finished already")
-        track_again(folder, trackers)
+        track_finished(folder, trackers)
         return 0
     resumed = resume(folder.path, data_dir, say, stopping, workers=size, launch=launch)
     say(f"run {folder.path} goes on at round {resumed.first} of {resumed.rounds}")
@@ -171,10 +171,10 @@ def say_failure(failure: Any, then: str = "") -> None:
 def _drive(run: Any, trackers: list[Any], diagnose: int | None) -> int:
     """The exit code: 0, or 1 for a run that diverged."""
     from fedcm.errors import Diverged
-    from fedcm.executors.diagnosis import Diagnosis, cost_told
-    from fedcm.runs.progress import shown
+    from fedcm.executors.diagnosis import Diagnosis, report_cost
+    from fedcm.runs.progress import show_progress
     from fedcm.runs.running import drive
-    from fedcm.trackers.tracker import tracked
+    from fedcm.trackers.tracker import track
 
     how = f"go on with `fedcm resume {shlex.quote(str(run.folder.path))}`"
     run.diagnosis = None if diagnose is None else Diagnosis(diagnose)
@@ -182,9 +182,9 @@ def _drive(run: Any, trackers: list[Any], diagnose: int | None) -> int:
         say(f"--diagnose {diagnose} comes to no round of this run, which ends after {run.rounds}")
     with going_on_by(how):
         try:
-            rounds = drive(run) if diagnose is None else cost_told(drive(run), diagnose, say)
-            rounds = shown(rounds, run.rounds, run.first, run.folder.name)
-            for _ in tracked(rounds, run.folder, run.first, trackers):
+            rounds = drive(run) if diagnose is None else report_cost(drive(run), diagnose, say)
+            rounds = show_progress(rounds, run.rounds, run.first, run.folder.name)
+            for _ in track(rounds, run.folder, run.first, trackers):
                 pass
         except Diverged as reason:
             say(f"fedcm: training diverged: {reason}; what was saved before it stays. A smaller client.lr helps most.")
@@ -203,16 +203,16 @@ def sharing_the_work(data_dir: Path | None, how: str) -> Iterator[tuple[Callable
         going_on_by(how),
         sharing(data_dir, stopping) as launch,
     ):
-        when_parent_is_gone(lambda: os.kill(os.getpid(), signal.SIGTERM))  # a series was killed: save, and end too
+        on_parent_exit(lambda: os.kill(os.getpid(), signal.SIGTERM))  # a series was killed: save, and end too
         yield stopping, launch
 
 
 def crew_size(workers: int | None, launch: Any, device: str) -> int:
     """How many processes to share the work with on this machine; torchrun's are there already."""
-    from fedcm.system.device import processes_for
+    from fedcm.system.device import count_default_workers
 
     if launch is None:
-        return workers if workers is not None else processes_for(device)
+        return workers if workers is not None else count_default_workers(device)
     if workers not in (None, launch.group.size):
         raise UserError(
             f"--workers must be left out under torchrun, which started {launch.group.size} processes, got {workers}; "

@@ -61,7 +61,7 @@ def rates(
     others = [row for row in rows if row.experiment.steps != "averaging"]
     groups = {"theory-rates": others, "theory-clients": clients}
     pictures = [path for name, own in groups.items() if own for path in draw(own, folder, name)]
-    by_horizon = [one for one in compared if one.fedcm.config.experiment.varied == "T"]
+    by_horizon = [one for one in compared if one.fedcm.experiment.varied == "T"]
     if by_horizon:
         pictures += draw_ratios(by_horizon, folder, "theory-momentum")
     if as_json:

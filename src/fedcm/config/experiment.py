@@ -9,16 +9,16 @@ import tomli_w
 from pydantic import AfterValidator, Field, model_validator
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.algorithms.registry import algorithm_name, read_algorithm
-from fedcm.config.overrides import for_algorithm, override, read_table
-from fedcm.config.schema import Section, read_choice, read_section
+from fedcm.algorithms.registry import algorithm_name, find_algorithm
+from fedcm.config.overrides import apply_overrides, read_table, select_algorithm
+from fedcm.config.schema import Section, read_choice, read_dataclass, read_section
 from fedcm.core.algorithm import Algorithm, messages
-from fedcm.core.contract import violations
+from fedcm.core.contract import find_violations
 from fedcm.core.participation import PARTICIPATION
 from fedcm.data import SOURCES
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError, suggest
-from fedcm.models import refuse_unknown_model
+from fedcm.models import reject_unknown_model
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -26,12 +26,12 @@ Link = Literal["exact", "float16", "bfloat16"]  # a vector as it is, or rounded 
 Table = dict[str, Any]
 
 
-class Data(Section):
+class DataSection(Section):
     # a known name, an .npz, a folder with one .npz a client, or package.module:function
     source: Annotated[str, Field(min_length=1)] = "digits"
 
 
-class Client(Section):
+class ClientSection(Section):
     epochs: Count | None = None  # passes over the client's data in a round; 1 unless steps are given
     steps: Count | None = None  # instead of epochs: exactly so many steps
     batch_size: Count = 50
@@ -42,28 +42,28 @@ class Client(Section):
     clip: Rate | None = None  # greatest norm of the client's own gradient
 
     @model_validator(mode="after")
-    def _one_measure(self) -> "Client":
+    def _one_measure(self) -> "ClientSection":
         if self.steps is not None and self.epochs is not None:
             raise ValueError("steps and epochs exclude each other; give one of them")
         return self
 
 
-class Server(Section):
+class ServerSection(Section):
     lr: Rate = 1.0  # 1.0 = plain averaging
     weights: Literal["clients", "examples"] = "clients"  # what counts equally in the mean
 
 
-class Evaluation(Section):
+class EvaluationSection(Section):
     every: Count = 10  # rounds; the last round is always evaluated
     targets: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default=[0.5, 0.6, 0.7, 0.8, 0.9])  # accuracies to reach
 
 
-class Checkpoints(Section):
+class CheckpointSection(Section):
     every: Count = 10  # rounds
     keep: Count = 3  # the newest so many
 
 
-class Engine(Section):
+class EngineSection(Section):
     """What is "auto" is found by trying, before the first round, and stands in the run's own experiment."""
 
     stack: Annotated[Any, AfterValidator(lambda given: _stack(given))] = "auto"  # clients that train at once
@@ -80,7 +80,7 @@ def _stack(given: Any) -> Any:
     return given
 
 
-class Federation(Section):
+class FederationSection(Section):
     """How rounds go between real sites; a simulation passes over it."""
 
     sites: list[str] = Field(default=[])  # who takes part; whoever is connected at the start unless given
@@ -99,7 +99,7 @@ class Federation(Section):
     std: list[Rate] | None = None
 
     @model_validator(mode="after")
-    def _both_or_neither(self) -> "Federation":
+    def _both_or_neither(self) -> "FederationSection":
         if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
             raise ValueError("mean and std go together, a number a channel each")
         if len(set(self.sites)) < len(self.sites):
@@ -107,14 +107,14 @@ class Federation(Section):
         return self
 
 
-class Cell(Section):
+class CellSection(Section):
     """Where a run stands in a table: it changes nothing about the run."""
 
     labels: dict[str, str] = Field(default={})  # such as setting = "II"
     published: Annotated[float, Field(ge=0, le=100)] | None = None  # the accuracy in percent that a paper gives for it
 
 
-class Model(Section):
+class ModelSection(Section):
     name: str
     options: Table = Field(default={})
 
@@ -125,36 +125,36 @@ class Experiment(Section):
     name: Annotated[str, Field(pattern=r"^\w[\w .+=-]*$", max_length=100)]  # also part of file names
     rounds: Count
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    data: Data = Data()
+    data: DataSection = DataSection()
     split: Any
     participation: Any
-    model: Model
+    model: ModelSection
     algorithm: Any
-    client: Client = Client()
-    server: Server = Server()
-    evaluation: Evaluation = Evaluation()
-    checkpoints: Checkpoints = Checkpoints()
-    engine: Engine = Engine()
-    federation: Federation = Federation()
-    cell: Cell = Cell()
+    client: ClientSection = ClientSection()
+    server: ServerSection = ServerSection()
+    evaluation: EvaluationSection = EvaluationSection()
+    checkpoints: CheckpointSection = CheckpointSection()
+    engine: EngineSection = EngineSection()
+    federation: FederationSection = FederationSection()
+    cell: CellSection = CellSection()
 
 
 SECTIONS: dict[str, type[Section]] = {
-    "data": Data,
-    "client": Client,
-    "server": Server,
-    "evaluation": Evaluation,
-    "checkpoints": Checkpoints,
-    "engine": Engine,
-    "federation": Federation,
-    "cell": Cell,
+    "data": DataSection,
+    "client": ClientSection,
+    "server": ServerSection,
+    "evaluation": EvaluationSection,
+    "checkpoints": CheckpointSection,
+    "engine": EngineSection,
+    "federation": FederationSection,
+    "cell": CellSection,
 }
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _CHOICES = ("split", "participation", "model", "algorithm")
 _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
 
 
-def load(path: Path, settings: Iterable[str] = (), algorithm: str | None = None) -> Experiment:
+def load_experiment(path: Path, settings: Iterable[str] = (), algorithm: str | None = None) -> Experiment:
     """The experiment of a TOML file with settings put over it; its `[for.NAME]` tables are checked too."""
     table = read_table(path)
     if "grid" in table:
@@ -162,13 +162,13 @@ def load(path: Path, settings: Iterable[str] = (), algorithm: str | None = None)
     for name in table["for"] if isinstance(table.get("for"), dict) else ():
         if name in ALGORITHMS:
             try:
-                read(for_algorithm(table, name))
+                read_experiment(select_algorithm(table, name))
             except UserError as refusal:
                 raise UserError(f"[for.{name}]: {refusal}") from None
-    return read(override(table, settings, algorithm))
+    return read_experiment(apply_overrides(table, settings, algorithm))
 
 
-def read(table: Mapping[str, Any]) -> Experiment:
+def read_experiment(table: Mapping[str, Any]) -> Experiment:
     """The experiment that a table describes, every default filled in."""
     for key in table:
         if key not in _KEYS:
@@ -176,7 +176,7 @@ def read(table: Mapping[str, Any]) -> Experiment:
     fields: Table = {key: table[key] for key in ("name", "rounds", "seed") if key in table}
     for key, kind in SECTIONS.items():
         fields[key] = read_section(kind, table.get(key, {}), key)
-    fields["data"] = Data(source=_in_full(fields["data"].source))
+    fields["data"] = DataSection(source=_in_full(fields["data"].source))
     fields["split"] = read_choice(SPLITS, table.get("split", {"kind": "natural"}), "kind", "split")
     fields["participation"] = read_choice(
         PARTICIPATION, table.get("participation", {"kind": "everyone"}), "kind", "participation"
@@ -184,13 +184,13 @@ def read(table: Mapping[str, Any]) -> Experiment:
     fields["model"] = _read_model(table.get("model"))
     fields["algorithm"] = _sound(read_algorithm(table.get("algorithm")))
     experiment = read_section(Experiment, fields)
-    _refuse_vanishing_rate(experiment)
-    refuse_unequal_weights(experiment.algorithm, experiment.server)
-    _refuse_rounded_states(experiment)
+    _reject_vanishing_rate(experiment)
+    reject_unequal_weights(experiment.algorithm, experiment.server)
+    _reject_rounded_states(experiment)
     return experiment
 
 
-def resolved(experiment: Experiment) -> Table:
+def to_table(experiment: Experiment) -> Table:
     """The experiment as a table that reads back as the same experiment."""
     table: Table = {"name": experiment.name, "rounds": experiment.rounds, "seed": experiment.seed}
     table |= {key: getattr(experiment, key).model_dump(exclude_none=True) for key in SECTIONS}
@@ -206,27 +206,36 @@ def resolved(experiment: Experiment) -> Table:
 
 def to_toml(experiment: Experiment) -> str:
     try:
-        return tomli_w.dumps(resolved(experiment))
+        return tomli_w.dumps(to_table(experiment))
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"every setting must be a value that TOML has: {error}") from None
 
 
+def read_algorithm(table: Any) -> Algorithm[Any, Any, Any, Any]:
+    """Build the algorithm that an `[algorithm]` table describes."""
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+        raise UserError(f"algorithm.name must be given: one of {', '.join(ALGORITHMS)}, or 'package.module:Class'")
+    name = table["name"]
+    kind = find_algorithm(name)
+    return read_dataclass(kind, {key: value for key, value in table.items() if key != "name"}, "algorithm", name)
+
+
 def _sound(algorithm: Algorithm[Any, Any, Any, Any]) -> Algorithm[Any, Any, Any, Any]:
     """An algorithm of the user's own is checked before it runs; the bundled ones are by their tests."""
-    if type(algorithm) not in ALGORITHMS.values() and (broken := violations(algorithm)):
+    if type(algorithm) not in ALGORITHMS.values() and (broken := find_violations(algorithm)):
         name = algorithm_name(algorithm)
         raise UserError(f"the algorithm {name!r} breaks the contract: {broken[0]}; `fedcm check {name}` tells all")
     return algorithm
 
 
-def _read_model(table: Any) -> Model:
+def _read_model(table: Any) -> ModelSection:
     if not isinstance(table, Mapping) or "name" not in table:
         raise UserError(
             "model.name must be given: a bundled model (`fedcm models` lists them), or 'package.module:factory'"
         )
     options = {key: value for key, value in table.items() if key != "name"}
-    model = read_section(Model, {"name": table["name"], "options": options}, "model")
-    refuse_unknown_model(model.name)  # now, rather than when the data have been read
+    model = read_section(ModelSection, {"name": table["name"], "options": options}, "model")
+    reject_unknown_model(model.name)  # now, rather than when the data have been read
     return model
 
 
@@ -239,7 +248,7 @@ def _in_full(source: str) -> str:
         return source
 
 
-def refuse_unequal_weights(algorithm: Algorithm[Any, Any, Any, Any], server: Server) -> None:
+def reject_unequal_weights(algorithm: Algorithm[Any, Any, Any, Any], server: ServerSection) -> None:
     if server.weights == "examples" and getattr(messages(type(algorithm)).kept, "_fields", ()):
         raise UserError(
             f"{algorithm_name(algorithm)!r} must weigh clients equally, because its server tracks the plain mean of "
@@ -247,7 +256,7 @@ def refuse_unequal_weights(algorithm: Algorithm[Any, Any, Any, Any], server: Ser
         )
 
 
-def _refuse_rounded_states(experiment: Experiment) -> None:
+def _reject_rounded_states(experiment: Experiment) -> None:
     if experiment.federation.uplink != "exact" and getattr(messages(type(experiment.algorithm)).kept, "_fields", ()):
         raise UserError(
             f"reports of {algorithm_name(experiment.algorithm)!r} must come up as they are, because its server tracks "
@@ -255,7 +264,7 @@ def _refuse_rounded_states(experiment: Experiment) -> None:
         )
 
 
-def _refuse_vanishing_rate(experiment: Experiment) -> None:
+def _reject_vanishing_rate(experiment: Experiment) -> None:
     client, last = experiment.client, experiment.rounds - 1
     if client.lr * client.lr_decay**last < _LEAST_RATE:
         raise UserError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.schema import toml_file
+from fedcm.config.schema import read_toml
 from fedcm.config.toml_values import read_value, read_values, write_value
 from fedcm.core.participation import PARTICIPATION
 from fedcm.data.partition import SPLITS
@@ -18,12 +18,12 @@ Table = dict[str, Any]
 
 def read_table(path: Path) -> Table:
     """The experiment's TOML file as it stands."""
-    table = toml_file(path, "experiment")
+    table = read_toml(path, "experiment")
     table.setdefault("name", path.stem)
     return table
 
 
-def override(table: Table, settings: Iterable[str], algorithm: str | None = None) -> Table:
+def apply_overrides(table: Table, settings: Iterable[str], algorithm: str | None = None) -> Table:
     """The table for this algorithm (`--set algorithm.name=…`, or else its own), then `path=value` settings put in.
 
     A value is TOML, or else a plain string.
@@ -35,13 +35,13 @@ def override(table: Table, settings: Iterable[str], algorithm: str | None = None
     for keys, value in changes:
         if keys == ["algorithm", "name"]:
             algorithm = value
-    table = for_algorithm(table, algorithm)
+    table = select_algorithm(table, algorithm)
     for keys, value in changes:
-        put(table, keys, value)
+        set_value(table, keys, value)
     return table
 
 
-def put(table: Table, keys: list[str], value: Any) -> None:
+def set_value(table: Table, keys: list[str], value: Any) -> None:
     """One setting into the table, in place."""
     _make_room(table, keys, value)
     inner = table
@@ -52,16 +52,16 @@ def put(table: Table, keys: list[str], value: Any) -> None:
     inner[keys[-1]] = value
 
 
-def put_all(table: Table, changes: Mapping[str, Any], under: tuple[str, ...] = ()) -> None:
+def merge_table(table: Table, changes: Mapping[str, Any], under: tuple[str, ...] = ()) -> None:
     """A table of settings into the table, in place; those that choose a kind first, since the others belong to it."""
     for key in sorted(changes, key=lambda key: key not in ("kind", "name")):
         if isinstance(changes[key], Mapping):
-            put_all(table, changes[key], (*under, key))
+            merge_table(table, changes[key], (*under, key))
         else:
-            put(table, [*under, key], changes[key])
+            set_value(table, [*under, key], changes[key])
 
 
-def for_algorithm(table: Table, name: str | None = None) -> Table:
+def select_algorithm(table: Table, name: str | None = None) -> Table:
     """The table with this algorithm (its own unless given), and what `[for.NAME]` says of any setting.
 
     Another algorithm than the table's own has its defaults, not the settings that stand there for the own one.
@@ -113,7 +113,7 @@ def _parsed(setting: str) -> tuple[list[str], Any]:
         raise UserError(f"--set takes path=value: {refusal}") from None
 
 
-def parsed_values(setting: str) -> tuple[list[str], list[Any]]:
+def parse_values(setting: str) -> tuple[list[str], list[Any]]:
     """Of `path=value,value`: the path's keys, and the values, which differ.
 
     >>> parsed_values("model.hidden=[64, 32], [128]")

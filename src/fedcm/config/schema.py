@@ -12,12 +12,12 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fedcm.errors import UserError, suggest
-from fedcm.system.faults import describe, located
+from fedcm.system.faults import describe_error, format_location
 
 Record = TypeVar("Record")
 
 
-def toml_file(path: Path, what: str) -> dict[str, Any]:
+def read_toml(path: Path, what: str) -> dict[str, Any]:
     """The table in a TOML file; `what` says what it is the file of."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) 
     try:
         return kind(**values)
     except Exception as error:  # the user's own code, in __post_init__; or functions that are missing
-        said = f"{error}{located(error)}" if isinstance(error, ValueError) else describe(error)
+        said = f"{error}{format_location(error)}" if isinstance(error, ValueError) else describe_error(error)
         raise UserError(f"{where} {name!r}: {said}") from error
 
 

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm, LocalRun, Round, messages
-from fedcm.system.faults import describe
+from fedcm.system.faults import describe_error
 
 _P, _CLIENTS, _STEPS, _LR = 7, 3, (2, 5, 3), 0.1
 _ROUND = Round(index=3, client_lr=_LR, server_lr=0.9, cohort=_CLIENTS, population=11, steps=10 / 3)
 
 
-def violations(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
+def find_violations(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
     """Sentences, one for each part of the contract that is broken; none for a sound algorithm.
 
     >>> from fedcm.algorithms import FedCM
@@ -36,7 +36,7 @@ def violations(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
         try:
             found += check(algorithm)
         except Exception as error:
-            found.append(f"{check.__name__.strip('_').replace('_', ' ')}: {describe(error)}")
+            found.append(f"{check.__name__.strip('_').replace('_', ' ')}: {describe_error(error)}")
     return found
 
 

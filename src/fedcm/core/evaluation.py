@@ -13,8 +13,8 @@ from fedcm.core.model_mode import eval_mode
 from fedcm.core.problem import Problem
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
-from fedcm.rng import Purpose, torch_seed
-from fedcm.system.faults import noting
+from fedcm.rng import Purpose, make_torch_seed
+from fedcm.system.faults import note_on_error
 
 PIECE = 500  # examples; part of the result's last bits, so a constant
 
@@ -33,21 +33,21 @@ class Score(NamedTuple):
     accuracy: float | None
 
 
-def pieces(data: FederatedData) -> range:
+def list_pieces(data: FederatedData) -> range:
     return range(0, data.test_size, PIECE)
 
 
 @contextmanager
-def evaluating(problem: Problem, params: Vector, start: int = 0) -> Iterator[nn.Module]:
+def evaluation_mode(problem: Problem, params: Vector, start: int = 0) -> Iterator[nn.Module]:
     """The model, told that it is evaluated; whatever chance it takes is the same for the same start, every time."""
     with eval_mode(problem.bind(params)) as model, torch.no_grad(), torch.random.fork_rng(devices=[]):
-        problem.reseed(torch_seed(0, Purpose.EVALUATION, client=start))
+        problem.reseed(make_torch_seed(0, Purpose.EVALUATION, client=start))
         with problem.arithmetic():
             yield model
 
 
-def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
-    with evaluating(problem, params, start) as model:
+def tally_piece(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
+    with evaluation_mode(problem, params, start) as model:
         features, labels = data.test(start, min(start + PIECE, data.test_size))
         return tally_examples(problem, model, Examples(features, labels))
 
@@ -55,9 +55,9 @@ def tally(problem: Problem, params: Vector, data: FederatedData, start: int) -> 
 def tally_examples(problem: Problem, model: nn.Module, examples: Examples) -> Tally:
     """The result on these examples, of a model that is being evaluated."""
     features, labels = examples
-    with noting("in the model"):
+    with note_on_error("in the model"):
         outputs = model(features)
-    with noting("in the loss"):
+    with note_on_error("in the loss"):
         loss = problem.loss(outputs, labels).item() * len(labels)
     correct = None if labels.is_floating_point() else _count_correct(outputs, labels)
     return Tally(len(labels), loss, labels.numel(), correct)
@@ -73,7 +73,7 @@ def _count_correct(outputs: Any, labels: Tensor) -> int | None:
     return int((outputs.argmax(1) == labels).sum()) if labels.shape[1:] == outputs.shape[2:] else None
 
 
-def score(tallies: Iterable[Tally]) -> Score:
+def combine_tallies(tallies: Iterable[Tally]) -> Score:
     """Exact whatever the order of the pieces."""
     tallies = list(tallies)
     examples = sum(t.examples for t in tallies)

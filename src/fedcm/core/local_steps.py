@@ -24,7 +24,7 @@ class ClientResult(NamedTuple):
     loss: float  # mean over the steps, each before its step
 
 
-def work(
+def run_local_steps(
     algorithm: Algorithm[Any, Any, Any, Any],
     problem: Problem,
     sent: Any,

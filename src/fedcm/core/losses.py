@@ -31,7 +31,7 @@ def example_losses(loss: Loss) -> Loss | None:
     return _PER_EXAMPLE.get(loss)
 
 
-def look_one_hot(labels: Tensor) -> bool:
+def is_one_hot(labels: Tensor) -> bool:
     """Whether every row of labels (n, D > 1) is a single 1 among 0s."""
     if labels.dim() != 2 or labels.shape[1] < 2:
         return False

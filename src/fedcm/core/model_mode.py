@@ -39,7 +39,7 @@ def uses_batch_statistics(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
-def refuse_updated_statistics(model: nn.Module) -> None:
+def reject_updated_statistics(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if updates_statistics(module):
             raise UserError(

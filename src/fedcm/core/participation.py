@@ -5,7 +5,7 @@ from typing import Protocol, final
 
 import numpy as np
 
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 
 
 class Participation(Protocol):
@@ -30,7 +30,7 @@ class Independent:
             raise ValueError(f"probability must be above 0 and at most 1, got {self.probability}")
 
     def cohort(self, population: int, seed: int, round: int) -> np.ndarray:
-        draw = generator(seed, Purpose.COHORT, round)
+        draw = make_generator(seed, Purpose.COHORT, round)
         return _without_replacement(draw, population, int(draw.binomial(population, self.probability)))
 
 
@@ -46,7 +46,9 @@ class FixedSize:
             raise ValueError(f"clients must be at least 1, got {self.clients}")
 
     def cohort(self, population: int, seed: int, round: int) -> np.ndarray:
-        return _without_replacement(generator(seed, Purpose.COHORT, round), population, min(self.clients, population))
+        return _without_replacement(
+            make_generator(seed, Purpose.COHORT, round), population, min(self.clients, population)
+        )
 
 
 @final

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 from fedcm.core.algorithm import Vector
 from fedcm.core.losses import Loss, cross_entropy
-from fedcm.core.model_mode import refuse_updated_statistics
+from fedcm.core.model_mode import reject_updated_statistics
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
-from fedcm.system.faults import note
+from fedcm.system.faults import add_note
 
 _PIECE = 500  # examples at a time where all of a client's data count
 
@@ -48,8 +48,8 @@ class Problem:
         clip: float | None = None,
         autocast: bool = False,
     ) -> None:
-        refuse_lazy(model)
-        refuse_updated_statistics(model)
+        reject_lazy(model)
+        reject_updated_statistics(model)
         self.model = model
         self.loss = loss
         self.weight_decay = weight_decay  # λ in the loss
@@ -141,7 +141,7 @@ class Problem:
                 doing = "in the backward pass"
                 pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
         except Exception as error:
-            note(error, doing)
+            add_note(error, doing)
             raise
         return torch.cat([piece.reshape(-1) for piece in pieces]), loss.detach()
 
@@ -173,7 +173,7 @@ class BatchGradient:
         return self.problem.own(gradient, params)
 
 
-def refuse_lazy(model: nn.Module) -> None:
+def reject_lazy(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters(recurse=False)):
             raise UserError(

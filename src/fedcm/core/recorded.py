@@ -21,7 +21,7 @@ _SHAPES = 16  # recorded at most
 
 
 @final
-class Replayed:
+class RecordedFunction:
     """
     >>> doubled = Replayed(lambda x: (x + x,), often=1)
     >>> doubled(torch.ones(2)), doubled(torch.ones(2))

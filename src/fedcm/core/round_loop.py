@@ -17,7 +17,7 @@ from fedcm.core.executor import Executor, RoundResult
 from fedcm.core.participation import Participation
 from fedcm.core.schedule import Schedule
 from fedcm.errors import Diverged
-from fedcm.system.faults import note
+from fedcm.system.faults import add_note
 from fedcm.system.threads import one_thread
 
 Metrics = dict[str, Any]
@@ -27,7 +27,7 @@ _NAMED = 1000  # a larger cohort is told by its size alone; who it was follows f
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What a training is, beside its algorithm and its clients."""
 
     rounds: int
@@ -45,29 +45,29 @@ class Plan:
 
 @final
 @dataclass(frozen=True)
-class RoundDone:
+class FinishedRound:
     index: int
     server: Any  # the algorithm's server state after the round
     metrics: Metrics  # the line for metrics.jsonl
 
 
-def training(
-    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: Plan, server: Any, first: int = 0
-) -> Iterator[RoundDone]:
+def run_rounds(
+    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, first: int = 0
+) -> Iterator[FinishedRound]:
     """Rounds `first`, …, from a server state on."""
     for index in range(first, plan.rounds):
         started = time.perf_counter()
         try:
             with one_thread():
-                server, metrics = one_round(algorithm, executor, plan, server, index)
+                server, metrics = run_round(algorithm, executor, plan, server, index)
         except Exception as error:
-            note(error, f"round {index} failed")
+            add_note(error, f"round {index} failed")
             raise
-        yield RoundDone(index, server, metrics | {"seconds": round_seconds(started)})
+        yield FinishedRound(index, server, metrics | {"seconds": round_seconds(started)})
 
 
-def one_round(
-    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: Plan, server: Any, index: int
+def run_round(
+    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, index: int
 ) -> tuple[Any, Metrics]:
     cohort = plan.participation.cohort(plan.population, plan.seed, index)
     client_lr = plan.schedule.client(index)

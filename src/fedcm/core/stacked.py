@@ -14,11 +14,11 @@ from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Vector
 from fedcm.core.losses import Loss, example_losses
 from fedcm.core.model_mode import uses_batch_statistics
 from fedcm.core.problem import Problem
-from fedcm.core.recorded import Replayed
+from fedcm.core.recorded import RecordedFunction
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import Pick
 from fedcm.errors import UserError
-from fedcm.system.faults import describe
+from fedcm.system.faults import describe_error
 
 _SAME = 0.05  # of a gradient's norm: far above rounding, bfloat16's too, and far below what mixing examples does
 
@@ -37,14 +37,14 @@ class StackedProblem:
     """The same problem as a function of a stack of vectors."""
 
     def __init__(self, problem: Problem) -> None:
-        refuse_unstackable(problem)
+        reject_unstackable(problem)
         self._losses = _example_losses(problem)
         self.problem = problem
         named = [(name, p) for name, p in problem.model.named_parameters() if p.requires_grad]
         self._names = [name for name, _ in named]
         self._shapes = [p.shape for _, p in named]
         self._sizes = [p.numel() for _, p in named]
-        self._gradient = Replayed(vmap(grad_and_value(self._loss)))
+        self._gradient = RecordedFunction(vmap(grad_and_value(self._loss)))
 
     def _loss(self, params: Vector, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         pieces = zip(self._names, params.split(self._sizes), self._shapes, strict=True)
@@ -59,7 +59,7 @@ class StackedProblem:
         return self.problem.own(gradient, params), loss
 
 
-def work_stacked(
+def run_stacked_steps(
     algorithm: Algorithm[Any, Any, Any, Any],
     stacked: StackedProblem,
     sent: Any,
@@ -137,7 +137,7 @@ def _example_losses(problem: Problem) -> Loss:
     return losses
 
 
-def refuse_unstackable(problem: Problem) -> None:
+def reject_unstackable(problem: Problem) -> None:
     """Refuse a loss or a model with which several clients cannot step at once."""
     _example_losses(problem)
     for name, module in problem.model.named_modules():
@@ -150,7 +150,7 @@ def refuse_unstackable(problem: Problem) -> None:
             )
 
 
-def refuse_other_in_stack(problem: Problem, data: Examples) -> None:
+def reject_other_in_stack(problem: Problem, data: Examples) -> None:
     """Refuse a model that takes another step in a stack than alone: tried on two clients of unequal sizes.
 
     Whatever a model of the user's own does across the examples of a batch shows here."""
@@ -171,7 +171,9 @@ def refuse_other_in_stack(problem: Problem, data: Examples) -> None:
     except Exception as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"the model {name} cannot be stacked; set engine.stack = 1 ({describe(error)})") from error
+        raise UserError(
+            f"the model {name} cannot be stacked; set engine.stack = 1 ({describe_error(error)})"
+        ) from error
     largest = torch.stack(alone).norm(dim=1)
     if not ((stacked - torch.stack(alone)).norm(dim=1) <= _SAME * largest + 1e-6).all():
         raise UserError(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcm.data.dataset import Examples
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 
 
 @final
@@ -47,13 +47,13 @@ class LocalWork:
 
     def batches(self, data: Examples, seed: int, round: int, client: int) -> Iterator[Examples]:
         for index in self.indices(data.size, seed, round, client, data.labels.device):
-            yield Examples(at(data.features, index), data.labels.index_select(0, index))
+            yield Examples(take(data.features, index), data.labels.index_select(0, index))
 
     def indices(
         self, examples: int, seed: int, round: int, client: int, device: torch.device | None = None
     ) -> Iterator[Tensor]:
         """The minibatches as indices into the client's examples."""
-        draw = generator(seed, Purpose.BATCHES, round, client)
+        draw = make_generator(seed, Purpose.BATCHES, round, client)
         remaining = self.count(examples)
         while remaining:
             order = torch.from_numpy(draw.permutation(examples)).to(device)
@@ -66,7 +66,7 @@ class LocalWork:
         0 for padding, where a batch or a client's round is shorter than the others."""
         wide, passes = min(self.batch_size, int(sizes.max())), []
         for size, client in zip(sizes.tolist(), clients, strict=True):
-            draw, steps = generator(seed, Purpose.BATCHES, round, client), self.count(size)
+            draw, steps = make_generator(seed, Purpose.BATCHES, round, client), self.count(size)
             a_pass = -(-size // self.batch_size)
             rows = np.full((-(-steps // a_pass), a_pass * wide), -1)
             for row in rows:
@@ -80,7 +80,7 @@ class LocalWork:
         return torch.from_numpy(np.maximum(index, 0)), torch.from_numpy(weights)
 
 
-def at(features: Tensor, index: Tensor) -> Tensor:
+def take(features: Tensor, index: Tensor) -> Tensor:
     """The rows at `index`; images in channels_last stay so, and are copied a whole image at a time."""
     if features.dim() == 4 and features.is_contiguous(memory_format=torch.channels_last):
         return features.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)

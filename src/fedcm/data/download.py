@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedcm.data.checksum import file_md5
 from fedcm.errors import UserError
-from fedcm.system.files import flush
+from fedcm.system.files import fsync_file
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where the server tells
 
@@ -38,7 +38,7 @@ def download(url: str, target: Path, *, md5: str, progress: Progress | None = No
         for _ in range(2):  # what was left by an earlier run may be of another file: once more from nothing
             _fetch(url, part, progress)
             if file_md5(part) == md5:
-                flush(part)
+                fsync_file(part)
                 return part.replace(target)
             part.unlink()
     except urllib.error.HTTPError as error:

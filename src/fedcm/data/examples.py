@@ -18,7 +18,7 @@ from fedcm.errors import UserError
 _MOST_CLASSES = 1_000_000  # a larger label is an identity number, not a class
 
 
-def examples(
+def make_examples(
     features: np.ndarray, labels: np.ndarray, where: str, *, channel_last: bool = True, copy: bool = True
 ) -> Examples:
     """Features (n, ...) and labels (n, ...), checked; `where` begins each refusal. Labels keep their shape.
@@ -31,7 +31,7 @@ def examples(
     return Examples(x, y)
 
 
-def dataset(name: str, train: Examples, test: Examples | None = None, **split: Any) -> Dataset:
+def make_dataset(name: str, train: Examples, test: Examples | None = None, **split: Any) -> Dataset:
     """A user's examples as a whole; what a split brings (`owners`, `client_names`) goes through."""
     if test is not None:
         same_kind(train, test, f"{name}: the training set", "the test set")

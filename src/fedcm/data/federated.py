@@ -148,10 +148,10 @@ class ArrayData:
         return self._ready(Examples(train.features.index_select(0, index), train.labels.index_select(0, index)))
 
     def _ready(self, examples: Examples) -> Examples:
-        return made_ready(examples, self.dataset.normalisation, self.dtype, self.device, self.layout)
+        return prepare_examples(examples, self.dataset.normalisation, self.dtype, self.device, self.layout)
 
 
-def made_ready(
+def prepare_examples(
     examples: Examples,
     normalisation: Normalisation | None,
     dtype: torch.dtype,

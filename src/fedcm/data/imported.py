@@ -19,11 +19,11 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
 
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
-from fedcm.data.examples import dataset, examples
+from fedcm.data.examples import make_dataset, make_examples
 from fedcm.data.random_items import ReadItem, warn_if_random
-from fedcm.data.sources.arrays import joined
+from fedcm.data.sources.arrays import join_clients
 from fedcm.errors import UserError
-from fedcm.system.faults import describe
+from fedcm.system.faults import describe_error
 from fedcm.system.imports import import_path
 
 
@@ -38,7 +38,7 @@ def load(path: str) -> Dataset | ClientsOnDemand:
     except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path}() must give data, got {describe(error)}") from error
+        raise UserError(f"{path}() must give data, got {describe_error(error)}") from error
 
 
 def from_given(given: Any, *, name: str = "data") -> Dataset:
@@ -50,7 +50,7 @@ def from_given(given: Any, *, name: str = "data") -> Dataset:
     if isinstance(given, Examples) or _is_pair(given) or _is_torch_dataset(given):
         train = as_examples(given, where=name)
         warn_if_random(name, [(item_reader(given), train)])
-        return dataset(name, train)
+        return make_dataset(name, train)
     if isinstance(given, tuple) and len(given) == 2:
         first, test = given
         if isinstance(first, list):
@@ -59,7 +59,7 @@ def from_given(given: Any, *, name: str = "data") -> Dataset:
         train = as_examples(first, where=f"{name}, the training set")
         warn_if_random(f"{name}, the training set", [(item_reader(first), train)])
         warn_if_test_is_random(name, test, held_out)
-        return dataset(name, train, held_out)
+        return make_dataset(name, train, held_out)
     raise UserError(
         f"{name} must give a fedcm Dataset, (train, test), a list of clients, (clients, test) or ClientsOnDemand, "
         f"got {_described(given)}"
@@ -84,7 +84,7 @@ def from_clients(
     held_out = None if test is None else as_examples(test, where=f"{name}, the test set")
     warn_if_random(name, [(item_reader(client), part) for client, part in zip(clients, parts, strict=True)])
     warn_if_test_is_random(name, test, held_out)
-    return joined(name, parts, names, held_out)
+    return join_clients(name, parts, names, held_out)
 
 
 def warn_if_test_is_random(name: str, test: Any, held_out: Examples | None) -> None:
@@ -99,7 +99,9 @@ def as_examples(given: Any, *, where: str = "data") -> Examples:
     if isinstance(given, tuple) and _is_pair(given):
         features, labels = given
         # a tensor is channel-first by torch's custom; an array may be either
-        return examples(_array(features), _array(labels), where, channel_last=not isinstance(features, torch.Tensor))
+        return make_examples(
+            _array(features), _array(labels), where, channel_last=not isinstance(features, torch.Tensor)
+        )
     if _is_torch_dataset(given):
         return _collected(given, where)
     raise UserError(
@@ -115,7 +117,7 @@ def item_reader(given: Any) -> ReadItem | None:
 
     def read(index: int) -> Examples:
         item = _item(given, index, "an item read again")
-        return examples(item.x[None], item.y[None], "an item read again", channel_last=not item.tensor)
+        return make_examples(item.x[None], item.y[None], "an item read again", channel_last=not item.tensor)
 
     return read
 
@@ -134,7 +136,7 @@ def _collected(given: Any, where: str) -> Examples:
                 f"x {item.x.shape}, y {item.y.shape} at index {index}"
             )
     features, labels = np.stack([item.x for item in items]), np.stack([item.y for item in items])
-    return examples(features, labels, where, channel_last=not all(item.tensor for item in items))
+    return make_examples(features, labels, where, channel_last=not all(item.tensor for item in items))
 
 
 class _Item(NamedTuple):
@@ -147,7 +149,7 @@ def _item(given: Any, index: int, where: str) -> _Item:
     try:
         example = given[index]
     except Exception as error:  # the user's own code: anything can come out of it
-        raise UserError(f"{where}: item {index} could not be read: {describe(error)}") from error
+        raise UserError(f"{where}: item {index} could not be read: {describe_error(error)}") from error
     if not isinstance(example, tuple | list) or len(example) != 2:
         raise UserError(f"{where}: an example must be a pair (x, y), got {_described(example)} at index {index}")
     x, y = example

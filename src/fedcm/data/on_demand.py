@@ -17,14 +17,14 @@ from torch.nn.utils.rnn import pad_sequence
 from fedcm.data.checksum import sha256
 from fedcm.data.dataset import ClientsOnDemand, Examples, is_count
 from fedcm.data.examples import same_kind
-from fedcm.data.federated import Pick, made_ready
+from fedcm.data.federated import Pick, prepare_examples
 from fedcm.data.imported import as_examples, warn_if_test_is_random
 from fedcm.errors import UserError
-from fedcm.system.faults import describe
+from fedcm.system.faults import describe_error
 
 
 @final
-class MadeData:
+class OnDemandData:
     """`ClientsOnDemand` as executors see them; each client is checked when it is made."""
 
     def __init__(self, clients: ClientsOnDemand, name: str = "clients") -> None:
@@ -45,7 +45,7 @@ class MadeData:
         self._held_out = None if clients.test is None else as_examples(clients.test, where=f"{name}, the test set")
         if self._held_out is not None:
             same_kind(self._first, self._held_out, f"{name}: client 0", "the test set")
-            self._refuse_unknown_class(self._held_out, "the test set")
+            self._reject_unknown_class(self._held_out, "the test set")
             warn_if_test_is_random(name, clients.test, self._held_out)
 
     @property
@@ -64,7 +64,7 @@ class MadeData:
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self._first.features.shape[1:])
 
-    def ready_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "MadeData":
+    def ready_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "OnDemandData":
         other = copy.copy(self)
         other.dtype, other.device, other.layout = dtype, device, layout
         return other
@@ -87,7 +87,7 @@ class MadeData:
         made = self._made(client)
         if client:
             same_kind(self._first, made, f"{self.name}: client 0", f"client {client}")
-        return made_ready(made, self.source.normalisation, self.dtype, self.device, self.layout)
+        return prepare_examples(made, self.source.normalisation, self.dtype, self.device, self.layout)
 
     def stacked(self, clients: Sequence[int]) -> Pick:
         """Makes each once."""
@@ -99,7 +99,7 @@ class MadeData:
     def test(self, start: int, stop: int) -> Examples:
         assert self._held_out is not None
         piece = Examples(self._held_out.features[start:stop], self._held_out.labels[start:stop])
-        return made_ready(piece, self.source.normalisation, self.dtype, self.device, self.layout)
+        return prepare_examples(piece, self.source.normalisation, self.dtype, self.device, self.layout)
 
     def _size(self, client: int) -> int:
         size = self.source.size(client) if callable(self.source.size) else self.source.size
@@ -114,16 +114,16 @@ class MadeData:
         except Exception as error:  # the user's own code: anything can come out of it
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{self.name}: client {client} could not be made: {describe(error)}") from error
+            raise UserError(f"{self.name}: client {client} could not be made: {describe_error(error)}") from error
 
     def _made(self, client: int) -> Examples:
         made = as_examples(self.source.client(client), where=f"{self.name}, client {client}")
         if made.size != (size := self._size(client)):
             raise UserError(f"{self.name}: client {client} must hold the {size} examples of its size, got {made.size}")
-        self._refuse_unknown_class(made, f"client {client}")
+        self._reject_unknown_class(made, f"client {client}")
         return made
 
-    def _refuse_unknown_class(self, made: Examples, who: str) -> None:
+    def _reject_unknown_class(self, made: Examples, who: str) -> None:
         floats = made.labels.is_floating_point()
         if floats != (self.classes is None):
             raise UserError(

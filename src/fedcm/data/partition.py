@@ -145,7 +145,7 @@ SPLITS: dict[str, type[Split]] = {
 }
 
 
-def by_owner(owners: np.ndarray) -> Parts:
+def split_by_owner(owners: np.ndarray) -> Parts:
     """The parts of a natural split."""
     order = np.argsort(owners, kind="stable")
     return np.split(order, np.cumsum(np.bincount(owners))[:-1])

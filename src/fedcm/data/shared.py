@@ -31,15 +31,15 @@ def share(data: FederatedData) -> Descriptors:
                 np.save(file, array, allow_pickle=False)
         contents = os.memfd_create("fedcm-contents")
     except OSError:  # no memory for a copy: each process loads its own
-        close(tuple(written.values()))
+        close_shared(tuple(written.values()))
         return ()
     with open(contents, "wb", closefd=False) as file:
         file.write(json.dumps(_description(data.dataset) | {"arrays": written}).encode())
-    data.dataset = shared(contents)
+    data.dataset = open_shared(contents)
     return contents, *written.values()
 
 
-def shared(contents: int) -> Dataset:
+def open_shared(contents: int) -> Dataset:
     """The dataset that another process, or this one, shares by these contents."""
     with open(_path(contents), "rb") as file:  # noqa: PTH123
         said: dict[str, Any] = json.load(file)
@@ -62,7 +62,7 @@ def shared(contents: int) -> Dataset:
     )
 
 
-def close(descriptors: Descriptors) -> None:
+def close_shared(descriptors: Descriptors) -> None:
     """What is mapped stays mapped."""
     for descriptor in descriptors:
         with contextlib.suppress(OSError):

@@ -11,14 +11,14 @@ import torch
 
 from fedcm.core.algorithm import Algorithm, Round, messages
 from fedcm.core.exact_mean import ExactMean, OutOfRange
-from fedcm.core.local_steps import ClientResult, work
+from fedcm.core.local_steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
-from fedcm.core.stacked import StackedProblem, StackResult, refuse_unstackable, work_stacked
+from fedcm.core.stacked import StackedProblem, StackResult, reject_unstackable, run_stacked_steps
 from fedcm.data.batches import LocalWork
 from fedcm.data.federated import FederatedData
 from fedcm.errors import Diverged
-from fedcm.executors.client_states import States
-from fedcm.rng import Purpose, torch_seed
+from fedcm.executors.client_states import ClientStates
+from fedcm.rng import Purpose, make_torch_seed
 
 
 @final
@@ -35,7 +35,7 @@ class ClientRunner:
 
     def __post_init__(self) -> None:
         if self.stack > 1:
-            refuse_unstackable(self.problem)
+            reject_unstackable(self.problem)
 
     @cached_property
     def _stacked(self) -> StackedProblem:
@@ -46,7 +46,13 @@ class ClientRunner:
         return [list(range(start, min(start + self.stack, len(cohort)))) for start in range(0, len(cohort), self.stack)]
 
     def run_unit(
-        self, clients: Sequence[int], sent: Any, states: States, round: Round, mean: ExactMean[Any], weights: np.ndarray
+        self,
+        clients: Sequence[int],
+        sent: Any,
+        states: ClientStates,
+        round: Round,
+        mean: ExactMean[Any],
+        weights: np.ndarray,
     ) -> np.ndarray:
         """A stack of clients, or one: their reports go into the mean, what they keep to the states.
 
@@ -72,7 +78,7 @@ class ClientRunner:
 
     def _run_stack(self, clients: Sequence[int], sent: Any, before: Sequence[Any], round: Round) -> StackResult:
         sizes = self.data.sizes(np.asarray(clients))
-        return work_stacked(
+        return run_stacked_steps(
             self.algorithm,
             self._stacked,
             sent,
@@ -86,9 +92,9 @@ class ClientRunner:
 
     def run(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
         """One client's local steps."""
-        self.problem.reseed(torch_seed(self.seed, Purpose.MODEL, round.index, client))
+        self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
         data = self.data.client(client)
-        return work(
+        return run_local_steps(
             self.algorithm,
             self.problem,
             sent,

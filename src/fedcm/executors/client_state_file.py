@@ -24,7 +24,7 @@ _CLIENTS, _SLOTS, _CHECKSUMS, _NAMED = "@clients", "@slots", "@checksums", "@nam
 
 
 @final
-class FileStates:
+class ClientStatesInFile:
     def __init__(
         self,
         algorithm: Algorithm[Any, Any, Any, Any],

@@ -7,7 +7,7 @@ import numpy as np
 from fedcm.core.algorithm import Algorithm, Vector, messages
 
 
-class States(Protocol):
+class ClientStates(Protocol):
     """A round's new states come one by one and count from `commit` on: all of them, or after an error none."""
 
     def prepare(self, cohort: np.ndarray, round: int) -> None:
@@ -26,7 +26,7 @@ class States(Protocol):
 
 
 @final
-class MemoryStates:
+class ClientStatesInMemory:
     """In this process's memory, one state a client."""
 
     def __init__(self, algorithm: Algorithm[Any, Any, Any, Any], params: Vector) -> None:

@@ -32,9 +32,9 @@ from torch import Tensor
 from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
-from fedcm.executors.client_states import States
+from fedcm.executors.client_states import ClientStates
 from fedcm.executors.estimates import compute_noise_share, estimate_square_of_mean, estimate_variance
-from fedcm.rng import Purpose, generator, torch_seed
+from fedcm.rng import Purpose, make_generator, make_torch_seed
 from fedcm.system.threads import one_thread
 
 MOST = 1000  # clients whose whole gradients are taken
@@ -58,7 +58,7 @@ class Diagnosis:
 
 def diagnose(
     runner: ClientRunner,
-    states: States,
+    states: ClientStates,
     server: Any,
     next_round: Round,
     most: int = MOST,
@@ -88,7 +88,7 @@ def _going_on(clients: np.ndarray, stop_requested: Callable[[], bool]) -> Iterat
         yield client
 
 
-def cost_told(rounds: Iterator[dict[str, Any]], every: int, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+def report_cost(rounds: Iterator[dict[str, Any]], every: int, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """The same rounds; what their diagnoses cost is said after the first of them and at the end, if there are any."""
     trained = spent = 0.0
     count = 0
@@ -136,7 +136,7 @@ def _whole_gradients(runner: ClientRunner, params: Vector, clients: Iterator[int
 
 def _reseed(runner: ClientRunner, index: int, client: int) -> None:
     """Whatever chance a model takes, dropout say, is the same for the same client in the same diagnosis."""
-    runner.problem.reseed(torch_seed(runner.seed, Purpose.DIAGNOSIS, index, client))
+    runner.problem.reseed(make_torch_seed(runner.seed, Purpose.DIAGNOSIS, index, client))
 
 
 def _dissimilarity(whole: _Whole, population: int) -> dict[str, float]:
@@ -161,7 +161,7 @@ def _spread(losses: list[float], population: int) -> dict[str, float]:
 
 
 def _rehearsed(
-    runner: ClientRunner, states: States, server: Any, round: Round, gradient: Tensor, clients: Iterator[int]
+    runner: ClientRunner, states: ClientStates, server: Any, round: Round, gradient: Tensor, clients: Iterator[int]
 ) -> dict[str, float]:
     sent = runner.algorithm.broadcast(server)
     drifts, cosines, noises, round_noises = [], [], [], []
@@ -236,7 +236,7 @@ def _square(vector: Tensor) -> float:
 def _drawn(seed: int, round: Round, population: int, count: int, again: int = 0) -> np.ndarray:
     if population <= count:
         return np.arange(population)
-    draw = generator(seed, Purpose.DIAGNOSIS, round.index, again)
+    draw = make_generator(seed, Purpose.DIAGNOSIS, round.index, again)
     return np.sort(draw.choice(population, count, replace=False, shuffle=False))
 
 
@@ -244,7 +244,7 @@ def _steps_drawn(seed: int, round: Round, client: int, steps: int) -> np.ndarray
     """The local steps whose minibatches count for a client's noise."""
     if steps <= _BATCHES:
         return np.arange(steps)
-    draw = generator(seed, Purpose.DIAGNOSIS, round.index, 2 + client)  # 0 and 1 are `_drawn`'s
+    draw = make_generator(seed, Purpose.DIAGNOSIS, round.index, 2 + client)  # 0 and 1 are `_drawn`'s
     return draw.choice(steps, _BATCHES, replace=False, shuffle=False)
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from fedcm.core.algorithm import Round, Vector
-from fedcm.core.evaluation import Score, Tally, pieces, score, tally
+from fedcm.core.evaluation import Score, Tally, combine_tallies, list_pieces, tally_piece
 from fedcm.core.executor import RoundResult
 from fedcm.errors import Diverged, Stopped, WorkerFailed
 from fedcm.executors.client_runner import ClientRunner
-from fedcm.executors.client_states import States
-from fedcm.executors.local import empty_round, summed_up
-from fedcm.executors.process_group import Group, Trouble, shares
+from fedcm.executors.client_states import ClientStates
+from fedcm.executors.local import empty_round, summarise_round
+from fedcm.executors.process_group import ProcessGroup, Trouble, divide_work
 from fedcm.system.faults import describe_with_trace, is_disk_error
 
 
@@ -25,8 +25,8 @@ class DistributedExecutor:
     def __init__(
         self,
         runner: ClientRunner,
-        states: States,
-        group: Group,
+        states: ClientStates,
+        group: ProcessGroup,
         stop_requested: Callable[[], bool] = lambda: False,
         at_work_on: Callable[[int, int], None] = lambda round, client: None,
     ) -> None:
@@ -40,7 +40,7 @@ class DistributedExecutor:
         mean, weights = self.runner.mean(sent.params, len(cohort)), self.runner.weights(cohort)
         facts = torch.zeros((len(cohort), 3), dtype=torch.float64)  # steps, loss, checksum of what the client keeps
         units, steps = self.runner.units(cohort), self.runner.steps(cohort)
-        mine = shares([steps[unit].sum() for unit in units], self.group.size)[self.group.rank]
+        mine = divide_work([steps[unit].sum() for unit in units], self.group.size)[self.group.rank]
         self.states.prepare(cohort, round.index)
         trouble, said, client = Trouble.NONE, "", -1
         try:
@@ -75,18 +75,18 @@ class DistributedExecutor:
         if not len(cohort):
             return empty_round(cohort)
         self.states.commit(cohort, facts[:, 2].tolist())
-        return summed_up(mean, weights, facts.numpy(), cohort)
+        return summarise_round(mean, weights, facts.numpy(), cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
         problem, data = self.runner.problem, self.runner.data
         if not data.test_size:
             return None
-        starts = pieces(data)
+        starts = list_pieces(data)
         table = torch.zeros((len(starts), 4), dtype=torch.float64)
         trouble, said = Trouble.NONE, ""
         try:
             for position in range(self.group.rank, len(starts), self.group.size):
-                done = tally(problem, params, data, starts[position])
+                done = tally_piece(problem, params, data, starts[position])
                 row = [done.examples, done.loss, done.labels, -1 if done.correct is None else done.correct]
                 table[position] = torch.tensor(row, dtype=torch.float64)
         except WorkerFailed:  # of another
@@ -95,7 +95,7 @@ class DistributedExecutor:
             trouble = Trouble.FAILED
             said = describe_with_trace(error, f"the evaluation failed on worker {self.group.rank}")
         self.group.add_up(trouble, said, table, [])
-        return score(
+        return combine_tallies(
             Tally(int(examples), loss, int(labels), None if correct < 0 else int(correct))
             for examples, loss, labels, correct in table.tolist()
         )

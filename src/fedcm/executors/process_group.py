@@ -32,13 +32,13 @@ class Trouble(IntEnum):
     FAILED = 5  # the gravest is told
 
 
-def as_failure(error: Exception, otherwise: str) -> WorkerFailed:
+def to_worker_failure(error: Exception, otherwise: str) -> WorkerFailed:
     """Of an error in a user's own code most often; `otherwise` says what failed, where the error does not know."""
     return WorkerFailed(describe_with_trace(error, otherwise))
 
 
 @final
-class Group:
+class ProcessGroup:
     def __init__(self, rank: int, size: int, store: Any) -> None:
         try:
             dist.init_process_group(_backend(size), store=store, rank=rank, world_size=size, timeout=_PATIENCE)
@@ -160,7 +160,7 @@ def _raise(trouble: Trouble, said: str) -> NoReturn:
     raise WorkerFailed(said)
 
 
-def shares(steps: Any, size: int) -> list[list[int]]:
+def divide_work(steps: Any, size: int) -> list[list[int]]:
     """Who does which of the cohort's positions: the longest first, each to whoever has least; a pure function.
 
     >>> shares([5, 1, 1, 3], size=2)

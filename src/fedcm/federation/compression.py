@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.config.experiment import Federation, Link
+from fedcm.config.experiment import FederationSection, Link
 from fedcm.federation.frames import Arrays
 
 
@@ -38,7 +38,7 @@ def wire_type(link: Link, dtype: torch.dtype) -> np.dtype:
     return packed(torch.empty(0, dtype=dtype), link).dtype
 
 
-def packed_broadcast(sent: Any, settings: Federation) -> Arrays:
+def packed_broadcast(sent: Any, settings: FederationSection) -> Arrays:
     """The fields of what an algorithm sends down."""
     return {
         name: packed(vector, settings.downlink if name == "params" else settings.momentum)
@@ -46,7 +46,9 @@ def packed_broadcast(sent: Any, settings: Federation) -> Arrays:
     }
 
 
-def unpacked_broadcast(kind: type, arrays: Mapping[str, np.ndarray], settings: Federation, dtype: torch.dtype) -> Any:
+def unpacked_broadcast(
+    kind: type, arrays: Mapping[str, np.ndarray], settings: FederationSection, dtype: torch.dtype
+) -> Any:
     return kind(
         **{
             name: unpacked(array, settings.downlink if name == "params" else settings.momentum, dtype)
@@ -55,7 +57,7 @@ def unpacked_broadcast(kind: type, arrays: Mapping[str, np.ndarray], settings: F
     )
 
 
-def packed_report(report: Any, settings: Federation) -> Arrays:
+def packed_report(report: Any, settings: FederationSection) -> Arrays:
     return {name: packed(vector, settings.uplink) for name, vector in zip(report._fields, report, strict=True)}
 
 

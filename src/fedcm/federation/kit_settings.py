@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import get_args
 
-from fedcm.config.schema import Record, read_section, toml_file
+from fedcm.config.schema import Record, read_section, read_toml
 from fedcm.errors import UserError
 
 
 def read_settings(kind: type[Record], file: Path) -> Record:
     """A `Section` of sections; one that is wrong is named with its file."""
     try:
-        table = toml_file(file, "settings")
+        table = read_toml(file, "settings")
         for key, field in kind.model_fields.items():  # pyright: ignore[reportAttributeAccessIssue]
             if key in table:
                 section = next(iter(get_args(field.annotation)), field.annotation)  # also of one that may be left out

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, final
 import tomli_w
 from pydantic import AfterValidator, Field
 
-from fedcm.config.schema import Section, read_section, toml_file
+from fedcm.config.schema import Section, read_section, read_toml
 from fedcm.errors import UserError, suggest
 
 Kind = Literal["server", "site", "admin"]
@@ -63,7 +63,7 @@ Address = Annotated[str, AfterValidator(_address)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class Server(Section):
+class PlannedServer(Section):
     host: Host
     port: Port
     admin_port: Port | None = None  # port + 1; may be the port itself
@@ -89,13 +89,13 @@ class Party:
         return Path("server") if self.kind == "server" else Path(f"{self.kind}s") / self.name
 
 
-class Plan(Section):
+class FederationPlan(Section):
     name: Name
     organisation: Annotated[str, AfterValidator(_word)] | None = None  # the name's, unless given
     sites: Annotated[list[Name], Field(min_length=1)]
     admins: Annotated[list[Address], Field(min_length=1)]  # the role lead: submit, view, stop, fetch
     viewers: list[Address] = Field(default=[])  # the role member: view
-    server: Server
+    server: PlannedServer
 
     @property
     def org(self) -> str:
@@ -118,33 +118,33 @@ class Plan(Section):
         return known[name]
 
 
-def read_plan(path: Path) -> Plan:
-    return plan_from(toml_file(path, "plan"), path)
+def read_plan(path: Path) -> FederationPlan:
+    return plan_from(read_toml(path, "plan"), path)
 
 
-def plan_from(table: Mapping[str, Any], path: Path) -> Plan:
+def plan_from(table: Mapping[str, Any], path: Path) -> FederationPlan:
     """A plan from the table that a file holds."""
     try:
-        _refuse_unknown(Plan, table)
+        _reject_unknown(FederationPlan, table)
         if "server" in table:
             if isinstance(table["server"], Mapping):
-                _refuse_unknown(Server, table["server"], "server.")
-            table = {**table, "server": read_section(Server, table["server"], "server")}
-        plan = read_section(Plan, table)
-        _refuse_confusion(plan)
+                _reject_unknown(PlannedServer, table["server"], "server.")
+            table = {**table, "server": read_section(PlannedServer, table["server"], "server")}
+        plan = read_section(FederationPlan, table)
+        _reject_confusion(plan)
     except UserError as refusal:
         raise UserError(f"{str(path)!r}: {refusal}") from None
     return plan
 
 
-def _refuse_unknown(kind: type[Section], table: Mapping[str, Any], where: str = "") -> None:
+def _reject_unknown(kind: type[Section], table: Mapping[str, Any], where: str = "") -> None:
     """Said before a key is missed that stands there misspelt."""
     for key in table:
         if key not in kind.model_fields:
             raise UserError(f"there is no setting {where + key!r}; {suggest(key, kind.model_fields)}")
 
 
-def _refuse_confusion(plan: Plan) -> None:
+def _reject_confusion(plan: FederationPlan) -> None:
     for what, names in (("sites", plan.sites), ("admins and viewers", [*plan.admins, *plan.viewers])):
         lower = [name.lower() for name in names]
         for name in names:
@@ -160,9 +160,9 @@ def _refuse_confusion(plan: Plan) -> None:
         raise UserError("server.admin_port must be given where server.port is 65535, because port + 1 is none")
 
 
-def plan_table(plan: Plan) -> dict[str, Any]:
+def plan_table(plan: FederationPlan) -> dict[str, Any]:
     return plan.model_dump(exclude_defaults=True)
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: FederationPlan) -> str:
     return tomli_w.dumps(plan_table(plan))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedcm.errors import UserError
 from fedcm.federation.kit import Kit, read_kit
-from fedcm.system.locks import is_held
+from fedcm.system.locks import is_locked
 
 LOCK = ".lock"
 _WAIT_FOR_LAST = 2.0  # seconds for a predecessor that is being ended
@@ -40,7 +40,7 @@ def ready_kit(path: Path, kind: str) -> Kit:
 
 def is_served(kit: Path) -> bool:
     """Is a command running on this kit?"""
-    return is_held(kit / LOCK)
+    return is_locked(kit / LOCK)
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def taken_ports(kit: Kit) -> list[int]:
     return [port for port in dict.fromkeys((kit.port, kit.admin_port or kit.port)) if _is_taken(port)]
 
 
-def refuse_taken_ports(kit: Kit) -> None:
+def reject_taken_ports(kit: Kit) -> None:
     if kit.kind == "server" and (taken := taken_ports(kit)):
         raise UserError(
             f"a server must have its ports for itself, and at {' and '.join(map(str, taken))} another process listens; "

@@ -50,7 +50,7 @@ def load_settings(kit: Path) -> SiteSettings:
     return read_settings(SiteSettings, file)
 
 
-def refuse_forbidden(experiment: Mapping[str, Any], limits: Limits) -> None:
+def reject_forbidden(experiment: Mapping[str, Any], limits: Limits) -> None:
     """What an experiment's table asks for must be what this site allows.
 
     Said before the table is read as an experiment, because reading one imports the code that it names.
@@ -61,10 +61,10 @@ def refuse_forbidden(experiment: Mapping[str, Any], limits: Limits) -> None:
             f"this site allows the experiments {', '.join(limits.experiments) or 'none'}, got {name!r}; its operator "
             f"can add it to limits.experiments in {FILE}"
         )
-    refuse_foreign_code(experiment, limits.code, "this site", FILE)
+    reject_foreign_code(experiment, limits.code, "this site", FILE)
 
 
-def refuse_foreign_code(experiment: Mapping[str, Any], allowed: list[str], who: str, file: str) -> None:
+def reject_foreign_code(experiment: Mapping[str, Any], allowed: list[str], who: str, file: str) -> None:
     """Bundled models and algorithms run, and what the operator has named: no admin can have anything else run."""
     for what, bundled in (("model", MODELS), ("algorithm", ALGORITHMS)):
         table = experiment.get(what)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedcm.errors import UserError
 from fedcm.runs.checkpoint import save_tensors
-from fedcm.system.files import replacing
+from fedcm.system.files import atomic_write
 
 NEVER = -1  # no round of this site has counted yet
 SPARE = 3  # counted states that stay: the server may go back to an older checkpoint
@@ -41,7 +41,7 @@ class SiteStates:
     def keep(self, round: int, kept: Any) -> None:
         if not self.unseen._fields:
             return
-        with replacing(self._file(round)) as temporary:
+        with atomic_write(self._file(round)) as temporary:
             save_tensors(dict(zip(kept._fields, kept, strict=True)), temporary)
 
     def _read(self, round: int) -> Any:

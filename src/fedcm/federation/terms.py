@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field, model_validator
 
-from fedcm.config.experiment import Federation
+from fedcm.config.experiment import FederationSection
 from fedcm.config.schema import Section, read_section
 from fedcm.data.dataset import Dataset, Normalisation
 from fedcm.data.examples import byte_sums, normalisation_from
@@ -75,7 +75,7 @@ class Terms(Section):
         return None if self.mean is None or self.std is None else Normalisation(tuple(self.mean), tuple(self.std))
 
 
-def agree(said: Mapping[str, Description], settings: Federation) -> tuple[Terms, dict[str, str]]:
+def agree(said: Mapping[str, Description], settings: FederationSection) -> tuple[Terms, dict[str, str]]:
     """The terms of most of those who have described themselves; and of the others, why they cannot take part."""
     kinds: dict[tuple[Any, ...], list[str]] = {}
     for name in sorted(said):
@@ -96,13 +96,13 @@ def agree(said: Mapping[str, Description], settings: Federation) -> tuple[Terms,
     terms, why = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std), {}
     for name, own in said.items():
         try:
-            refuse_stranger(name, own, terms)
+            reject_stranger(name, own, terms)
         except UserError as refusal:
             why[name] = str(refusal)
     return terms, why
 
 
-def refuse_stranger(name: str, own: Description, terms: Terms) -> None:
+def reject_stranger(name: str, own: Description, terms: Terms) -> None:
     """Refuse examples that the run's model could not take."""
     for what, mine, theirs in (
         ("shape", own.shape, terms.shape),

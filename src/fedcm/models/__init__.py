@@ -12,7 +12,7 @@ from fedcm.models.cnn import cnn, lenet
 from fedcm.models.linear import linear
 from fedcm.models.mlp import mlp
 from fedcm.models.resnet import resnet8, resnet18, resnet18_imagenet_stem
-from fedcm.system.faults import describe
+from fedcm.system.faults import describe_error
 from fedcm.system.imports import import_path
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -34,7 +34,7 @@ def build_model(
     A factory of the user's is called with the experiment's options, and with `input_shape` and `classes` where it has
     parameters of these names. `classes` is the number of outputs: for a regression, of numbers per example.
     """
-    refuse_unknown_model(name)
+    reject_unknown_model(name)
     factory = MODELS[name] if name in MODELS else import_path(name)
     if not callable(factory):
         raise UserError(f"the model {name!r} must be a function or class that returns an nn.Module, got {factory!r}")
@@ -55,12 +55,12 @@ def build_model(
         except (Exception, SystemExit) as error:  # the user's own code: anything can come out of it
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"the model {name!r} could not be made: {describe(error)}") from error
+            raise UserError(f"the model {name!r} could not be made: {describe_error(error)}") from error
     if not isinstance(model, nn.Module):
         raise UserError(f"the model {name!r} must return an nn.Module, got {type(model).__name__}")
     return model
 
 
-def refuse_unknown_model(name: str) -> None:
+def reject_unknown_model(name: str) -> None:
     if name not in MODELS and ":" not in name:
         raise UserError(f"there is no model {name!r}; {suggest(name, MODELS)}; your own is 'package.module:factory'")

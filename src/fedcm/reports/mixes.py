@@ -9,11 +9,11 @@ import numpy as np
 from fedcm.config.schema import read_choice
 from fedcm.data import SOURCES, load
 from fedcm.data.checksum import sha256
-from fedcm.data.partition import SPLITS, Natural, by_owner, label_counts
+from fedcm.data.partition import SPLITS, Natural, label_counts, split_by_owner
 from fedcm.errors import UserError
 from fedcm.reports.digest import Mix
 from fedcm.reports.figures.label_mix import spread
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 
 _SHOWN = 60  # clients in a small picture
 _NUMBERS = 2000  # in a digest
@@ -45,9 +45,9 @@ class Mixes:
         labels = dataset.train.labels.numpy()
         split = read_choice(SPLITS, table["split"], "kind", "split")
         if isinstance(split, Natural) and dataset.owners is not None:
-            parts = by_owner(dataset.owners)
+            parts = split_by_owner(dataset.owners)
         else:
-            parts = split.parts(labels, generator(table["seed"], Purpose.SPLIT))
+            parts = split.parts(labels, make_generator(table["seed"], Purpose.SPLIT))
         sizes = np.array([len(part) for part in parts])
         if sha256(np.concatenate(parts).astype("<i8"), sizes.astype("<i8")) != checksum:
             return None

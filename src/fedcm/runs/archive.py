@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 
-from fedcm.system.files import flush_folder, write_text
+from fedcm.system.files import fsync_folder, write_text
 
 _FOLDER = "archive"
 _NOTE = "ARCHIVE.txt"  # tells the folder from any other of this name
@@ -34,7 +34,7 @@ def move_to_archive(run: Path, archive: Path) -> Path:
     place = next(folder for folder in _numbered(archive / run.name) if not folder.exists())
     run.rename(place)
     try:
-        flush_folder(archive)
+        fsync_folder(archive)
     except BaseException:
         place.rename(run)
         raise

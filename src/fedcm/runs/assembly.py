@@ -9,18 +9,18 @@ import numpy as np
 
 from fedcm.config.experiment import Experiment
 from fedcm.core.algorithm import Algorithm
-from fedcm.core.losses import look_one_hot
+from fedcm.core.losses import is_one_hot
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan
+from fedcm.core.round_loop import TrainingPlan
 from fedcm.data import find
 from fedcm.data.dataset import ClientsOnDemand, Dataset
 from fedcm.data.federated import ArrayData, FederatedData
-from fedcm.data.on_demand import MadeData
-from fedcm.data.partition import IID, Natural, Parts, by_owner
+from fedcm.data.on_demand import OnDemandData
+from fedcm.data.partition import IID, Natural, Parts, split_by_owner
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.models import build_model
-from fedcm.rng import Purpose, generator, torch_seed
+from fedcm.rng import Purpose, make_generator, make_torch_seed
 from fedcm.runs.wiring import wire
 
 
@@ -31,7 +31,7 @@ class Assembly:
     algorithm: Algorithm[Any, Any, Any, Any]
     problem: Problem
     runner: ClientRunner
-    plan: Plan
+    plan: TrainingPlan
     measured: dict[str, float]  # what the engine's choices rest on: milliseconds a step of one client
 
     @cached_property
@@ -47,7 +47,7 @@ def assemble(experiment: Experiment, data_dir: Path | None = None, dataset: Data
 
 def assemble_on(experiment: Experiment, data: FederatedData) -> Assembly:
     """On data that are dealt out already."""
-    seed = torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
+    seed = make_torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
     wired = wire(
         experiment.algorithm,
         build_model(experiment.model.name, data.input_shape, _count_outputs(data), experiment.model.options, seed),
@@ -78,15 +78,15 @@ def federated(experiment: Experiment, source: Dataset | ClientsOnDemand) -> Fede
             "clients on demand bring their own split, so split.kind must be 'natural', got "
             f"{type(experiment.split).__name__}; leave [split] out"
         )
-    return MadeData(source, experiment.data.source)
+    return OnDemandData(source, experiment.data.source)
 
 
 def split(experiment: Experiment, dataset: Dataset) -> Parts:
     """Who holds which training examples."""
     if isinstance(experiment.split, Natural) and dataset.owners is not None:
-        return by_owner(dataset.owners)
+        return split_by_owner(dataset.owners)
     labels = dataset.train.labels.numpy()
-    hint = "; for one-hot labels give their argmax" if look_one_hot(dataset.train.labels) else ""
+    hint = "; for one-hot labels give their argmax" if is_one_hot(dataset.train.labels) else ""
     if dataset.classes is None:
         if not isinstance(experiment.split, IID | Natural):
             raise UserError(
@@ -99,4 +99,4 @@ def split(experiment: Experiment, dataset: Dataset) -> Parts:
             "a split by label needs one label per example, got labels of shape "
             f"{tuple(dataset.train.labels.shape)}; use split.kind = 'iid' or 'natural'{hint}"
         )
-    return experiment.split.parts(labels.reshape(len(labels), -1)[:, 0], generator(experiment.seed, Purpose.SPLIT))
+    return experiment.split.parts(labels.reshape(len(labels), -1)[:, 0], make_generator(experiment.seed, Purpose.SPLIT))

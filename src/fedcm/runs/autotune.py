@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fedcm.config.experiment import Engine
+from fedcm.config.experiment import EngineSection
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan
-from fedcm.core.stacked import StackedProblem, refuse_other_in_stack
-from fedcm.data.batches import LocalWork, at
+from fedcm.core.round_loop import TrainingPlan
+from fedcm.core.stacked import StackedProblem, reject_other_in_stack
+from fedcm.data.batches import LocalWork, take
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import UserError
-from fedcm.system.device import processes_for
-from fedcm.system.faults import located
+from fedcm.system.device import count_default_workers
+from fedcm.system.faults import format_location
 from fedcm.system.threads import one_thread
 
 _PAYS = 0.9  # of the usual way's time, at most
@@ -31,12 +31,14 @@ _STACKS = (4, 16, 64, 256)
 _LONG = 1200.0  # seconds of steps a process, from which on a minute of compiling may pay
 
 
-class Settled(NamedTuple):
-    engine: Engine
+class AutotuneResult(NamedTuple):
+    engine: EngineSection
     measured: dict[str, float]  # milliseconds a step of one client, by what was tried
 
 
-def settled(engine: Engine, problem: Problem, data: FederatedData, local_work: LocalWork, plan: Plan) -> Settled:
+def tune_engine(
+    engine: EngineSection, problem: Problem, data: FederatedData, local_work: LocalWork, plan: TrainingPlan
+) -> AutotuneResult:
     """`engine` with every "auto" replaced."""
     measured: dict[str, float] = {}
     if "auto" in (engine.layout, engine.stack, engine.compile):
@@ -44,18 +46,18 @@ def settled(engine: Engine, problem: Problem, data: FederatedData, local_work: L
             engine = _tried(engine, problem, data, local_work, plan, measured)
     if engine.stack != 1 and engine.compile == "on":
         raise UserError(f"only clients one by one can be compiled; set engine.stack = 1, got {engine.stack}")
-    return Settled(engine, measured)
+    return AutotuneResult(engine, measured)
 
 
 def _tried(
-    engine: Engine,
+    engine: EngineSection,
     problem: Problem,
     data: FederatedData,
     local_work: LocalWork,
-    plan: Plan,
+    plan: TrainingPlan,
     measured: dict[str, float],
-) -> Engine:
-    processes, cohort = processes_for(engine.device), _mean_cohort(plan)
+) -> EngineSection:
+    processes, cohort = count_default_workers(engine.device), _mean_cohort(plan)
     if engine.layout == "auto":
         engine = engine.model_copy(update={"layout": _layout(problem, data, local_work, measured)})
     first = data.ready_for(problem.dtype, problem.device, engine.layout).client(0)
@@ -72,7 +74,7 @@ def _tried(
     return engine
 
 
-def _mean_cohort(plan: Plan) -> float:
+def _mean_cohort(plan: TrainingPlan) -> float:
     return float(np.mean([len(plan.participation.cohort(plan.population, plan.seed, round)) for round in range(5)]))
 
 
@@ -93,7 +95,7 @@ def _stack(
     if most < 2 or (alone > _TINY and problem.device.type == "cpu"):
         return 1
     try:
-        refuse_other_in_stack(problem, first)
+        reject_other_in_stack(problem, first)
         stacked = StackedProblem(problem)
         best, shortest = 1, _PAYS * alone
         for size in sorted({min(size, most) for size in _STACKS}):
@@ -121,18 +123,19 @@ def _compiling_pays(problem: Problem, batch: Examples, alone: float, measured: d
     return compiled < _PAYS * alone
 
 
-def compile_or_refuse(problem: Problem, batch_size: int, data: Examples) -> None:
+def compile_model(problem: Problem, batch_size: int, data: Examples) -> None:
     """Now, so that no round waits for the compiler; with examples repeated to a full batch, where there are too few."""
     index = torch.arange(batch_size, device=data.labels.device) % data.size
     try:
         problem.compile_for(batch_size)
         with one_thread(), torch.random.fork_rng(devices=[]):
-            problem.gradient(Examples(at(data.features, index), data.labels[index]))(problem.initial())
+            problem.gradient(Examples(take(data.features, index), data.labels[index]))(problem.initial())
     except Exception as error:
         what = str(error).strip().splitlines()
         raise UserError(
             f"torch.compile must be able to take the model {type(problem.model).__name__}, and failed: "
-            f'{type(error).__name__}{": " + what[0] if what else ""}{located(error)}; set engine.compile = "off"'
+            f"{type(error).__name__}{': ' + what[0] if what else ''}{format_location(error)}; "
+            'set engine.compile = "off"'
         ) from error
 
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fedcm.system.files import replacing, write_text
+from fedcm.system.files import atomic_write, write_text
 
 FORMAT = 1
 
@@ -36,7 +36,7 @@ def write(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     }
     tensors |= {f"client.{name}": field for name, field in checkpoint.client_states.items()}
     target = folder / f"round-{checkpoint.next_round:06d}.safetensors"
-    with replacing(target) as temporary:
+    with atomic_write(target) as temporary:
         save_tensors(tensors, temporary, {"next_round": str(checkpoint.next_round)})
         digest = sha256(temporary)
     note = {"format": FORMAT, "sha256": digest}

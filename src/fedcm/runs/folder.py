@@ -28,9 +28,9 @@ from typing import Any, final
 from fedcm.errors import UserError, suggest
 from fedcm.runs.archive import move_to_archive, remove_if_empty
 from fedcm.runs.checkpoint import save_tensors
-from fedcm.system.files import flush, flush_folder, replacing, write_text
-from fedcm.system.locks import is_held
-from fedcm.system.processor import processor
+from fedcm.system.files import atomic_write, fsync_file, fsync_folder, write_text
+from fedcm.system.locks import is_locked
+from fedcm.system.processor import describe_cpu
 
 _LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
 
@@ -80,7 +80,7 @@ class RunFolder:
                     before = move_to_archive(path, archive)
             making.rename(path)  # fails where a folder with anything in it is
             placed = True
-            flush_folder(path.parent)
+            fsync_folder(path.parent)
         except BaseException as error:
             folder.unlock()
             if placed:
@@ -100,8 +100,8 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         folder = cls(path)
-        if not (there_is(path) and folder.experiment.is_file()):
-            near = runs_in(path) if there_is(path) else runs_in(path.parent)
+        if not (folder_exists(path) and folder.experiment.is_file()):
+            near = list_runs(path) if folder_exists(path) else list_runs(path.parent)
             raise UserError(f"there is no run {str(path)!r}; {suggest(str(path), [str(run.path) for run in near])}")
         return folder
 
@@ -129,7 +129,7 @@ class RunFolder:
             self.unlock()
 
     def is_locked(self) -> bool:
-        return is_held(self.path / ".lock")
+        return is_locked(self.path / ".lock")
 
     def read_metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
         """The first so many lines, or all; a last one that was cut off is passed over."""
@@ -174,7 +174,7 @@ class RunFolder:
             raise
 
     def flush_metrics(self) -> None:
-        flush(self.metrics)
+        fsync_file(self.metrics)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         write_text(self.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
@@ -189,7 +189,7 @@ class RunFolder:
         return summary if whole else None
 
     def write_model(self, tensors: dict[str, Any]) -> None:
-        with replacing(self.model) as temporary:
+        with atomic_write(self.model) as temporary:
             save_tensors(tensors, temporary)
 
     def is_of(self, job: str) -> bool:
@@ -209,7 +209,7 @@ class RunFolder:
             raise UserError(f"{str(self.provenance)!r} cannot be read ({error}); {self._begin_anew}") from None
 
 
-def runs_in(folder: Path, *, nested: bool = False) -> list[RunFolder]:
+def list_runs(folder: Path, *, nested: bool = False) -> list[RunFolder]:
     """The runs in a folder, and if so asked in the folders in it, oldest first."""
     files = [*folder.glob("*/experiment.toml"), *(folder.glob("*/*/experiment.toml") if nested else ())]
     found: list[tuple[float, str, RunFolder]] = []
@@ -220,7 +220,7 @@ def runs_in(folder: Path, *, nested: bool = False) -> list[RunFolder]:
     return [run for _, _, run in sorted(found, key=lambda one: one[:2])]
 
 
-def there_is(path: Path) -> bool:
+def folder_exists(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:
@@ -233,12 +233,12 @@ def free_name(folder: Path, name: str) -> str:
     return next(candidate for candidate in names if not (folder / candidate).exists())
 
 
-def begun_by(job: str, folder: Path) -> RunFolder | None:
+def find_run_of_job(job: str, folder: Path) -> RunFolder | None:
     """The run among those in a folder that a job of several attempts began, if it came to that."""
-    return next((run for run in runs_in(folder) if run.is_of(job)), None)
+    return next((run for run in list_runs(folder) if run.is_of(job)), None)
 
 
-def provenance(
+def make_provenance(
     checksums: dict[str, str],
     experiment_sha256: str,
     milliseconds_a_step: dict[str, float],
@@ -246,9 +246,9 @@ def provenance(
     constants_sha256: str | None = None,
 ) -> dict[str, Any]:
     return {
-        "versions": versions(),
+        "versions": read_versions(),
         "platform": platform.platform(),
-        "cpu": processor(),
+        "cpu": describe_cpu(),
         "experiment_sha256": experiment_sha256,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(Path(part).name if k == 0 else part for k, part in enumerate(sys.argv)),
@@ -259,7 +259,7 @@ def provenance(
     }
 
 
-def versions() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: _version(name) for name in _LIBRARIES}}
 
 

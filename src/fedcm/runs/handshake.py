@@ -20,20 +20,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedcm.config.experiment import read, to_toml
+from fedcm.config.experiment import read_experiment, to_toml
 from fedcm.core.algorithm import messages
 from fedcm.data.dataset import Dataset
 from fedcm.errors import UserError
-from fedcm.executors.process_group import Group, Trouble
+from fedcm.executors.process_group import ProcessGroup, Trouble
 from fedcm.runs.assembly import Assembly, assemble
-from fedcm.runs.folder import versions
+from fedcm.runs.folder import read_versions
 from fedcm.system.faults import describe_with_trace
 
 _SAME = ("fedcm", "torch", "numpy")  # whose versions enter the bits
 _SEEN_WITHIN = 5.0  # seconds: a file system over a network may show a new file late
 
 
-def offer(group: Group, assembly: Assembly, place: Path) -> None:
+def offer(group: ProcessGroup, assembly: Assembly, place: Path) -> None:
     """The first process's: `place` is the folder that the run's own folder is in or will be in."""
     with _sign(place, wanted=_keeps(assembly)) as sign:
         terms = {"experiment": to_toml(assembly.experiment), "sign": sign, **_must_agree(assembly)}
@@ -42,7 +42,7 @@ def offer(group: Group, assembly: Assembly, place: Path) -> None:
         group.agree()
 
 
-def accept(group: Group, data_dir: Path | None, dataset: Dataset | None = None) -> Assembly | None:
+def accept(group: ProcessGroup, data_dir: Path | None, dataset: Dataset | None = None) -> Assembly | None:
     """The others': the offered experiment put together from this machine's data, or from a dataset that is there
     already; None when no run is to come."""
     group.agree()
@@ -52,9 +52,9 @@ def accept(group: Group, data_dir: Path | None, dataset: Dataset | None = None) 
     terms, here = json.loads(text), f"worker {group.rank} on {socket.gethostname()}"
     trouble, said, assembly = Trouble.NONE, "", None
     try:
-        assembly = assemble(read(tomllib.loads(terms["experiment"])), data_dir, dataset)
-        _refuse_differences(terms, _must_agree(assembly))
-        _refuse_unseen(terms["sign"])
+        assembly = assemble(read_experiment(tomllib.loads(terms["experiment"])), data_dir, dataset)
+        _reject_differences(terms, _must_agree(assembly))
+        _reject_unseen(terms["sign"])
     except (UserError, OSError) as refusal:
         trouble, said = Trouble.REFUSED, f"{here}: {refusal}"
     except Exception as error:  # of the user's own model, data or algorithm
@@ -70,7 +70,7 @@ class Start(NamedTuple):
     states: dict[str, Tensor]
 
 
-def start(group: Group, begins: Start) -> None:
+def start(group: ProcessGroup, begins: Start) -> None:
     """The first process's."""
     group.agree()
     group.text_from_first(str(begins.path.absolute()))
@@ -80,7 +80,7 @@ def start(group: Group, begins: Start) -> None:
     group.tensors_from_first(begins.states)
 
 
-def started(group: Group, assembly: Assembly) -> Start:
+def started(group: ProcessGroup, assembly: Assembly) -> Start:
     """The others'."""
     group.agree()
     path = Path(group.text_from_first(""))
@@ -90,26 +90,26 @@ def started(group: Group, assembly: Assembly) -> Start:
     return Start(path, first, server, group.tensors_from_first(None))
 
 
-def end(group: Group) -> None:
+def end(group: ProcessGroup) -> None:
     """The first process's: no run is to come."""
     group.agree()
     group.text_from_first("")
 
 
-def refuse(group: Group, sentence: str) -> None:
+def refuse(group: ProcessGroup, sentence: str) -> None:
     """The first process's, instead of an offer or a start: raised in all of them, this one too."""
     group.agree(Trouble.REFUSED, sentence)
 
 
 def _must_agree(assembly: Assembly) -> dict[str, Any]:
-    here = versions()
+    here = read_versions()
     same = {library: here[library] for library in _SAME}
     problem = assembly.problem
     model = {"parameters": problem.size, "constants": problem.constants_sha256()}
     return {"data": assembly.checksums, "versions": same, **model}
 
 
-def _refuse_differences(terms: dict[str, Any], mine: dict[str, Any]) -> None:
+def _reject_differences(terms: dict[str, Any], mine: dict[str, Any]) -> None:
     for part, digest in terms["data"].items():
         if mine["data"].get(part) != digest:
             raise UserError(
@@ -153,7 +153,7 @@ def _sign(place: Path, *, wanted: bool) -> Iterator[str]:
         sign.unlink(missing_ok=True)
 
 
-def _refuse_unseen(sign: str) -> None:
+def _reject_unseen(sign: str) -> None:
     deadline = time.monotonic() + _SEEN_WITHIN
     while sign and not Path(sign).exists():
         if time.monotonic() > deadline:

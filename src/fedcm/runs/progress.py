@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 _PLAIN_EVERY = 10.0  # seconds between plain lines at most
 
 
-def shown(
+def show_progress(
     rounds: Iterator[Any], total: int, first: int = 0, title: str = "training", hidden: bool = False
 ) -> Iterator[Any]:
     """The same rounds, shown on stderr as they pass; items are metrics, or carry them as `.metrics`."""
@@ -23,7 +23,7 @@ def shown(
     yield from display(rounds, total, first, title, console)
 
 
-def bar_of_rounds(console: Console, *, transient: bool = False) -> Progress:
+def make_progress_bar(console: Console, *, transient: bool = False) -> Progress:
     """On a terminal alone; a task has a field `said`."""
     return Progress(
         TextColumn("[bold]{task.description}"),
@@ -40,7 +40,7 @@ def bar_of_rounds(console: Console, *, transient: bool = False) -> Progress:
 
 
 def _live(rounds: Iterator[Any], total: int, first: int, title: str, console: Console) -> Iterator[Any]:
-    with bar_of_rounds(console) as bar:
+    with make_progress_bar(console) as bar:
         task = bar.add_task(title, total=total, completed=first, said="")
         said = _Line(first)
         for item in rounds:

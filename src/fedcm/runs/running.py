@@ -11,20 +11,20 @@ from torch import Tensor
 from fedcm.algorithms.registry import algorithm_name
 from fedcm.core.algorithm import Round
 from fedcm.core.executor import Executor
-from fedcm.core.round_loop import Metrics, RoundDone, training
+from fedcm.core.round_loop import FinishedRound, Metrics, run_rounds
 from fedcm.data.dataset import Dataset
 from fedcm.errors import Diverged, Stopped, UserError, WorkerFailed, WriteFailed
 from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.distributed import DistributedExecutor
 from fedcm.executors.local import LocalExecutor
-from fedcm.executors.process_group import Group, as_failure
+from fedcm.executors.process_group import ProcessGroup, to_worker_failure
 from fedcm.runs import checkpoint, handshake
 from fedcm.runs.checkpoint import Checkpoint
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.handshake import Start
 from fedcm.runs.starting import Asked, Run, file_states
 from fedcm.runs.summary import params_sha256, summarise
-from fedcm.system.faults import note, place_of
+from fedcm.system.faults import add_note, find_user_code
 
 AtWorkOn = Callable[[int, int], None]
 
@@ -56,13 +56,13 @@ def drive(run: Run, executor: Executor | None = None) -> Generator[Metrics, None
     except WorkerFailed as failure:
         raise WorkerFailed(run.crew.why(str(failure)) if run.crew is not None else str(failure)) from None
     except OSError as error:  # a full disk, most often
-        if place_of(error) is not None:  # in the user's own code
-            raise as_failure(error, "the run failed") from error
+        if find_user_code(error) is not None:  # in the user's own code
+            raise to_worker_failure(error, "the run failed") from error
         raise WriteFailed(str(error)) from error
     except (Diverged, UserError, Stopped):
         raise
     except Exception as error:
-        raise as_failure(error, "the run failed") from error
+        raise to_worker_failure(error, "the run failed") from error
     finally:
         if run.crew is not None:
             if group is not None:
@@ -72,7 +72,7 @@ def drive(run: Run, executor: Executor | None = None) -> Generator[Metrics, None
 
 
 def follow(
-    group: Group,
+    group: ProcessGroup,
     data_dir: Path | None,
     stop_requested: Asked,
     at_work_on: AtWorkOn = lambda round, client: None,
@@ -88,12 +88,12 @@ def follow(
     executor = DistributedExecutor(assembly.runner, states, group, stop_requested, at_work_on)
     try:
         with suppress(Stopped, Diverged):  # the first process tells
-            for _ in training(assembly.algorithm, executor, assembly.plan, start.server, start.first):
+            for _ in run_rounds(assembly.algorithm, executor, assembly.plan, start.server, start.first):
                 pass
     except (UserError, WriteFailed, WorkerFailed):
         raise
     except Exception as error:  # of the user's algorithm, say; the first process may not come to it
-        failure = as_failure(error, "the run failed")
+        failure = to_worker_failure(error, "the run failed")
         group.alarm(f"worker {group.rank}: {failure}")
         raise failure from error
     return True
@@ -103,7 +103,7 @@ def _rounds(run: Run, executor: Executor) -> Iterator[Metrics]:
     assembly, settings = run.assembly, run.assembly.experiment.checkpoints
     saved = run.first
     try:
-        for done in training(assembly.algorithm, executor, assembly.plan, run.server, run.first):
+        for done in run_rounds(assembly.algorithm, executor, assembly.plan, run.server, run.first):
             metrics = done.metrics | _diagnosed(run, done)
             run.folder.append(metrics)
             run.server, run.first = done.server, done.index + 1
@@ -120,7 +120,7 @@ def _rounds(run: Run, executor: Executor) -> Iterator[Metrics]:
         raise
 
 
-def _diagnosed(run: Run, done: RoundDone) -> Metrics:
+def _diagnosed(run: Run, done: FinishedRound) -> Metrics:
     if run.diagnosis is None or not run.diagnosis.due(done.index):
         return {}
     plan, following = run.assembly.plan, done.index + 1
@@ -130,7 +130,7 @@ def _diagnosed(run: Run, done: RoundDone) -> Metrics:
     except Stopped:  # the next round is told to stop; this one is done
         return {}
     except Exception as error:
-        note(error, f"the diagnosis after round {done.index} failed")
+        add_note(error, f"the diagnosis after round {done.index} failed")
         raise
     return {"diagnosis": found}
 

@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm
-from fedcm.core.evaluation import PIECE, evaluating, tally_examples
+from fedcm.core.evaluation import PIECE, evaluation_mode, tally_examples
 from fedcm.core.losses import example_losses
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import Plan
+from fedcm.core.round_loop import TrainingPlan
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import UserError
-from fedcm.system.faults import describe, describe_failure
+from fedcm.system.faults import describe_error, describe_failure
 
 _LOOKED_AT = 10_000  # clients whose sizes are asked for at most
 
 
-def rehearse(problem: Problem, data: Examples, classes: int | None) -> None:
+def smoke_test(problem: Problem, data: Examples, classes: int | None) -> None:
     """Refuse a model that cannot take these data, cannot learn from them, or changes more than its parameters.
 
     A loss that cannot take the model's outputs is refused too."""
@@ -46,7 +46,7 @@ def rehearse(problem: Problem, data: Examples, classes: int | None) -> None:
             )
 
 
-def refuse_failing_algorithm(algorithm: Algorithm[Any, Any, Any, Any], problem: Problem) -> None:
+def reject_failing_algorithm(algorithm: Algorithm[Any, Any, Any, Any], problem: Problem) -> None:
     """Try what an algorithm does before the first step, on this model's parameters."""
     params = problem.initial()
     try:
@@ -55,11 +55,11 @@ def refuse_failing_algorithm(algorithm: Algorithm[Any, Any, Any, Any], problem: 
     except Exception as error:
         raise UserError(
             f"the algorithm {type(algorithm).__name__} failed on the {problem.size} parameters of the model: "
-            f"{describe(error)}"
+            f"{describe_error(error)}"
         ) from error
 
 
-def refuse_unusable_cohorts(plan: Plan) -> None:
+def reject_unusable_cohorts(plan: TrainingPlan) -> None:
     """Try a participation of the user's own on round 0."""
     if type(plan.participation) in PARTICIPATION.values():
         return
@@ -67,7 +67,9 @@ def refuse_unusable_cohorts(plan: Plan) -> None:
     try:
         given = plan.participation.cohort(plan.population, plan.seed, 0)
     except Exception as error:
-        raise UserError(f"the participation {name} failed to draw the clients of round 0: {describe(error)}") from error
+        raise UserError(
+            f"the participation {name} failed to draw the clients of round 0: {describe_error(error)}"
+        ) from error
     cohort = given if isinstance(given, np.ndarray) and given.ndim == 1 else None
     if cohort is None or cohort.dtype.kind not in "iu" or not _rises(cohort, plan.population):
         raise UserError(
@@ -81,7 +83,7 @@ def _rises(cohort: np.ndarray, population: int) -> bool:
     return not len(signed) or bool(signed[0] >= 0 and signed[-1] < population and (np.diff(signed) > 0).all())
 
 
-def refuse_lone_examples(problem: Problem, first: Examples, data: FederatedData, local_work: LocalWork) -> None:
+def reject_lone_examples(problem: Problem, first: Examples, data: FederatedData, local_work: LocalWork) -> None:
     """Refuse batches of one example where the model cannot take one; batch norm cannot, with statistics of each batch.
 
     `first` are the examples of client 0."""
@@ -96,16 +98,17 @@ def refuse_lone_examples(problem: Problem, first: Examples, data: FederatedData,
                 raise UserError(
                     f"the model {name} must take a batch of one example, because client {alone[0]} has "
                     f"{sizes[alone[0]]} and client.batch_size is {local_work.batch_size}, and failed on it; choose "
-                    f"another batch size ({describe(error)})"
+                    f"another batch size ({describe_error(error)})"
                 ) from error
         if data.test_size % PIECE == 1:
             try:
-                with evaluating(problem, problem.initial()) as model:
+                with evaluation_mode(problem, problem.initial()) as model:
                     model(one.features)
             except Exception as error:
                 raise UserError(
                     f"the model {name} must take a single example in evaluation, because the {data.test_size} test "
-                    f"examples are evaluated {PIECE} at a time, and failed on it; leave one out ({describe(error)})"
+                    f"examples are evaluated {PIECE} at a time, and failed on it; leave one out "
+                    f"({describe_error(error)})"
                 ) from error
 
 
@@ -124,7 +127,8 @@ def _try_model(problem: Problem, some: Examples) -> Any:
         hint = "" if some.features.is_floating_point() else " (integers are token ids: give amounts as floats)"
         name = type(problem.model).__name__
         raise UserError(
-            f"the model {name} must take examples of {kind}{hint}, and failed on {_count(some)}: {describe(error)}"
+            f"the model {name} must take examples of {kind}{hint}, and failed on {_count(some)}: "
+            f"{describe_error(error)}"
         ) from error
 
 
@@ -139,15 +143,15 @@ def _try_loss(problem: Problem, outputs: Any, some: Examples, classes: int | Non
             needed = _write_needed_outputs(classes, some.labels)
             raise UserError(
                 f"the model {type(problem.model).__name__} must give {needed}, and gave {_described(outputs)} for "
-                f"{_count(some)}, on which {name} failed: {describe(error)}"
+                f"{_count(some)}, on which {name} failed: {describe_error(error)}"
             ) from error
         raise UserError(
             f"the loss {name} failed on {_count(some)} (outputs: {_described(outputs)}; labels: "
-            f"{_described(some.labels)}): {describe(error)}"
+            f"{_described(some.labels)}): {describe_error(error)}"
         ) from error
     if not (isinstance(found, Tensor) and found.numel() == 1):
         raise UserError(f"the loss {name} must give one number, a tensor of one element, got {_described(found)}")
-    _refuse_broadcast(problem, name, outputs, some.labels)
+    _reject_broadcast(problem, name, outputs, some.labels)
 
 
 def _write_needed_outputs(classes: int | None, labels: Tensor) -> str:
@@ -160,7 +164,7 @@ def _write_needed_outputs(classes: int | None, labels: Tensor) -> str:
     return f"outputs (classes, …) for labels {own}"
 
 
-def _refuse_broadcast(problem: Problem, name: str, outputs: Any, labels: Tensor) -> None:
+def _reject_broadcast(problem: Problem, name: str, outputs: Any, labels: Tensor) -> None:
     """Refuse a loss that subtracts labels (b,) from outputs (b, 1), or the reverse: it would compare every output with
     every label.
 
@@ -192,13 +196,13 @@ def _try_gradient(problem: Problem, some: Examples) -> None:
     except Exception as error:
         raise UserError(
             "the loss must have a gradient with respect to the parameters of the model "
-            f"{type(problem.model).__name__}, and the backward pass failed on {_count(some)}: {describe(error)}"
+            f"{type(problem.model).__name__}, and the backward pass failed on {_count(some)}: {describe_error(error)}"
         ) from error
 
 
 def _try_evaluation(problem: Problem, some: Examples) -> None:
     try:
-        with evaluating(problem, problem.initial()) as model:
+        with evaluation_mode(problem, problem.initial()) as model:
             tally_examples(problem, model, some)
     except Exception as error:
         raise UserError(describe_failure(error, f"the evaluation failed on {_count(some)}")) from error

@@ -11,18 +11,18 @@ from typing import Any, final
 import torch
 
 from fedcm.algorithms.registry import algorithm_name
-from fedcm.config.experiment import Experiment, read, resolved, to_toml
+from fedcm.config.experiment import Experiment, read_experiment, to_table, to_toml
 from fedcm.config.overrides import read_table
 from fedcm.data.shared import share
 from fedcm.errors import UserError
-from fedcm.executors.client_state_file import FileStates
+from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.executors.diagnosis import Diagnosis
-from fedcm.executors.process_group import Group
+from fedcm.executors.process_group import ProcessGroup
 from fedcm.runs import checkpoint, handshake
 from fedcm.runs.assembly import Assembly, assemble
-from fedcm.runs.folder import RunExistsError, RunFolder, free_name, provenance, versions
+from fedcm.runs.folder import RunExistsError, RunFolder, free_name, make_provenance, read_versions
 from fedcm.runs.torchrun import Launch
-from fedcm.runs.worker_pool import Crew
+from fedcm.runs.worker_pool import WorkerPool
 
 Say = Callable[[str], None]
 Asked = Callable[[], bool]  # has somebody asked to stop?
@@ -36,12 +36,12 @@ class Run:
 
     folder: RunFolder
     assembly: Assembly
-    states: FileStates
+    states: ClientStatesInFile
     server: Any
     first: int
     stop_requested: Asked
-    crew: Crew | None = None
-    group: Group | None = None  # of processes that were there before the run; they have agreed to it
+    crew: WorkerPool | None = None
+    group: ProcessGroup | None = None  # of processes that were there before the run; they have agreed to it
     diagnosis: Diagnosis | None = None  # what is measured beside the rounds, if it is
 
     @property
@@ -67,14 +67,14 @@ def begin(
     It is shared out over so many workers on this machine, or over the processes of a launch.
     """
     if name is not None:
-        refuse_unusable_name(name)
+        reject_unusable_name(name)
     assembly = put_together(experiment, data_dir)
     if launch is not None:
         handshake.offer(launch.group, assembly, runs_dir)
     job = launch.job if launch is not None else None
     experiment = assembly.experiment
     server = assembly.algorithm.init_server(assembly.problem.initial())
-    origin = provenance(
+    origin = make_provenance(
         assembly.checksums, fingerprint(experiment), assembly.measured, job, assembly.problem.constants_sha256()
     )
     texts = to_toml(experiment), origin
@@ -117,21 +117,21 @@ def _shared(run: Run, data_dir: Path | None, workers: int, launch: Launch | None
     if launch is not None:
         run.group = launch.group
     elif workers > 1:
-        run.crew = Crew(run.folder.path, workers, data_dir, share(run.assembly.runner.data))
+        run.crew = WorkerPool(run.folder.path, workers, data_dir, share(run.assembly.runner.data))
     return run
 
 
 def _resumed(
     folder: RunFolder, data_dir: Path | None, say: Say, stop_requested: Asked, put_together: PutTogether
 ) -> Run:
-    experiment, began = read(read_table(folder.experiment)), folder.read_provenance()
+    experiment, began = read_experiment(read_table(folder.experiment)), folder.read_provenance()
     if began.get("experiment_sha256") != fingerprint(experiment):
         raise UserError(
             f"{str(folder.experiment)!r} must be as the run began with it (but for rounds, targets and checkpoints), "
             "and was changed; start a new run with it"
         )
     before = began.get("versions", {})
-    for library, version in versions().items():
+    for library, version in read_versions().items():
         if before.get(library) != version:
             say(f"the run began with {library} {before.get(library)} and goes on with {version}: its bits may differ")
     assembly = put_together(experiment, data_dir)
@@ -163,16 +163,18 @@ def _resumed(
     return Run(folder, assembly, states, found.server, found.next_round, stop_requested)
 
 
-def file_states(assembly: Assembly, folder: RunFolder) -> FileStates:
+def file_states(assembly: Assembly, folder: RunFolder) -> ClientStatesInFile:
     settings = assembly.experiment.checkpoints
     rounds_named = settings.every * (settings.keep + 1)
     rounded = torch.bfloat16 if assembly.experiment.engine.client_states == "bfloat16" else None
-    return FileStates(assembly.algorithm, assembly.problem.initial(), folder.client_states, rounds_named, rounded)
+    return ClientStatesInFile(
+        assembly.algorithm, assembly.problem.initial(), folder.client_states, rounds_named, rounded
+    )
 
 
 def fingerprint(experiment: Experiment) -> str:
     """sha256 of all settings that the rounds already done depend on: a run may be made longer."""
-    table = resolved(experiment)
+    table = to_table(experiment)
     for key in ("name", "rounds", "checkpoints", "data", "cell"):  # data have checksums of their own
         del table[key]
     del table["evaluation"]["targets"]
@@ -182,7 +184,7 @@ def fingerprint(experiment: Experiment) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def refuse_unusable_name(name: str) -> None:
+def reject_unusable_name(name: str) -> None:
     if not (re.fullmatch(r"\w[\w.+=-]*", name) and len(name.encode()) <= 200):
         raise UserError(f"a run's name must be up to 200 letters, digits and . _ + = -, got {name!r}")
 

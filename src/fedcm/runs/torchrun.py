@@ -17,7 +17,7 @@ from typing import Any, final
 from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from fedcm.errors import Stopped, WorkerFailed
-from fedcm.executors.process_group import Group
+from fedcm.executors.process_group import ProcessGroup
 
 _VARIABLES = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _START = timedelta(minutes=5)
@@ -28,7 +28,7 @@ Asked = Callable[[], bool]
 @final
 @dataclass(frozen=True)
 class Launch:
-    group: Group
+    group: ProcessGroup
     job: str  # the same after a restart, another one in every torchrun
 
 
@@ -53,7 +53,7 @@ def join(stop_requested: Asked) -> Launch:
         if isinstance(error, WorkerFailed):
             raise
         raise WorkerFailed(f"torchrun's store cannot be reached ({str(error).splitlines()[0]})") from None
-    return Launch(Group(rank, size, PrefixStore(attempt, store)), job)
+    return Launch(ProcessGroup(rank, size, PrefixStore(attempt, store)), job)
 
 
 def _store(rank: int, size: int) -> TCPStore:

@@ -13,7 +13,7 @@ from fedcm.runs.torchrun import Launch, follows, join, launched
 from fedcm.runs.worker_pool import given_data, noting
 from fedcm.runs.worker_pool import join as join_crew
 from fedcm.system.memory import keep_freed_memory
-from fedcm.system.notices import leave_to_first_worker
+from fedcm.system.notices import silence_in_worker
 
 Asked = Callable[[], bool]
 
@@ -51,7 +51,7 @@ def _led_by_first(data_dir: Path | None, stop_requested: Asked) -> int:
 
 
 def _followed(data_dir: Path | None, stop_requested: Asked) -> int:
-    leave_to_first_worker()
+    silence_in_worker()
     group = None
     try:
         with redirect_stdout(sys.stderr):  # what a user's own code prints
@@ -73,7 +73,7 @@ def _followed(data_dir: Path | None, stop_requested: Asked) -> int:
 def serve(run: Path, data_dir: Path | None, stop_requested: Asked) -> None:
     """A crew's worker: one run, and whatever goes wrong is told by the first process."""
     keep_freed_memory()
-    leave_to_first_worker()
+    silence_in_worker()
     group = None
     try:
         group = join_crew()

@@ -15,10 +15,10 @@ from typing import final
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from fedcm.data.dataset import Dataset
-from fedcm.data.shared import Descriptors, close, shared
+from fedcm.data.shared import Descriptors, close_shared, open_shared
 from fedcm.errors import WorkerFailed
-from fedcm.executors.process_group import ALARM, Group
-from fedcm.system.processes import for_children, when_parent_is_gone
+from fedcm.executors.process_group import ALARM, ProcessGroup
+from fedcm.system.processes import child_environment, on_parent_exit
 
 _PORT, _RANK, _SIZE = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE"
 _DATA = "FEDCM_SHARED_DATA"
@@ -27,7 +27,7 @@ _WAKE = signal.SIGUSR1
 
 
 @final
-class Crew:
+class WorkerPool:
     """`size` processes in all, this one included."""
 
     def __init__(self, run: Path, size: int, data_dir: Path | None, data: Descriptors = ()) -> None:
@@ -46,19 +46,19 @@ class Crew:
             )
             for rank in range(1, size)
         }
-        close(data)
+        close_shared(data)
         self.size = size
         self._cause = ""  # why the run cannot go on, once that is known
 
-    def gather(self) -> Group:
+    def gather(self) -> ProcessGroup:
         """Waits for all; one that dies on the way is told."""
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         while self._store.add("here", 0) < self.size - 1:
-            self._refuse_dead()
+            self._reject_dead()
             time.sleep(0.01)
-        return Group(0, self.size, self._store)
+        return ProcessGroup(0, self.size, self._store)
 
-    def _refuse_dead(self) -> None:
+    def _reject_dead(self) -> None:
         for rank, worker in self._workers.items():
             if worker.poll() is not None:
                 raise WorkerFailed(f"worker {rank} {_ending(worker.returncode)} before the first round")
@@ -125,21 +125,21 @@ class Crew:
                 _note(self.run, rank).unlink()
 
 
-def join() -> Group:
+def join() -> ProcessGroup:
     """In a worker that a crew started: the group that it belongs to."""
     rank, size, port = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT))
     # in the middle of a client too, which the group would notice only at the end of the round
-    when_parent_is_gone(lambda: os._exit(1))
+    on_parent_exit(lambda: os._exit(1))
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=_START)
     store.add("here", 1)
-    return Group(rank, size, store)
+    return ProcessGroup(rank, size, store)
 
 
 def given_data() -> Dataset | None:
     """In a worker: the data that the first process shares, if it does."""
     contents = os.environ.get(_DATA)
-    return shared(int(contents)) if contents else None
+    return open_shared(int(contents)) if contents else None
 
 
 def noting(run: Path, rank: int) -> Callable[[int, int], None]:
@@ -171,4 +171,4 @@ def _ending(code: int) -> str:
 def _environment(rank: int, size: int, port: int) -> dict[str, str]:
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     numbers = {_PORT: port, _RANK: rank, _SIZE: size}
-    return os.environ | one_thread | for_children() | {name: str(number) for name, number in numbers.items()}
+    return os.environ | one_thread | child_environment() | {name: str(number) for name, number in numbers.items()}

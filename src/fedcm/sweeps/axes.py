@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
-from fedcm.config.experiment import Experiment, resolved
-from fedcm.config.overrides import Table, parsed_values
+from fedcm.config.experiment import Experiment, to_table
+from fedcm.config.overrides import Table, parse_values
 from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
 from fedcm.sweeps.labels import names_setting
 from fedcm.sweeps.run_names import swept_part
 
 
-class Found(NamedTuple):
+class SweptValue(NamedTuple):
     """What a run has of a swept setting."""
 
     path: str
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Swept:
+class SweptSetting:
     keys: tuple[str, ...]
     values: tuple[Any, ...]
 
@@ -40,8 +40,8 @@ class Swept:
             value = {key: value}
         return value
 
-    def found_in(self, experiment: Experiment, given: Any) -> Found:
-        there: Any = resolved(experiment)
+    def found_in(self, experiment: Experiment, given: Any) -> SweptValue:
+        there: Any = to_table(experiment)
         for key in self.keys:
             there = there.get(key) if isinstance(there, Mapping) else None
         value = _part(there, given)
@@ -49,15 +49,15 @@ class Swept:
             raise UserError(
                 f"--over takes a setting that the runs have, and with the other settings they have no {self.path!r}"
             )
-        return Found(self.path, write_value(value), "" if self.path == "seed" else swept_part(self.path, value))
+        return SweptValue(self.path, write_value(value), "" if self.path == "seed" else swept_part(self.path, value))
 
 
-def read_swept(over: Iterable[str]) -> list[Swept]:
+def read_swept(over: Iterable[str]) -> list[SweptSetting]:
     """Every setting once, with the values to be tried."""
-    found: dict[str, Swept] = {}
+    found: dict[str, SweptSetting] = {}
     for setting in over:
-        keys, values = parsed_values(setting)
-        swept = Swept(tuple(keys), tuple(values))
+        keys, values = parse_values(setting)
+        swept = SweptSetting(tuple(keys), tuple(values))
         if swept.path in found:
             raise UserError(f"--over takes every setting once, with all its values, and {swept.path!r} comes twice")
         if swept.path == "algorithm.name":
@@ -71,11 +71,11 @@ def read_swept(over: Iterable[str]) -> list[Swept]:
     return list(found.values())
 
 
-def refuse_equal(experiments: Mapping[str, Experiment]) -> None:
+def reject_equal_runs(experiments: Mapping[str, Experiment]) -> None:
     """Runs of a sweep with other names must be other experiments: one axis may hide what another one changes."""
     names: dict[str, str] = {}
     for name, experiment in experiments.items():
-        table = json.dumps({**resolved(experiment), "cell": None}, sort_keys=True, default=str)
+        table = json.dumps({**to_table(experiment), "cell": None}, sort_keys=True, default=str)
         if table in names:
             raise UserError(
                 f"the runs of a sweep must differ, and {names[table]!r} and {name!r} are the same experiment; --over "

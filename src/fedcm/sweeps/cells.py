@@ -21,7 +21,7 @@ def read_cells(run: Path) -> list[Cell]:
     return [cell for cell in cells if _is_whole(cell)] if isinstance(cells, list) else []
 
 
-def note_cell(run: Path, own: Cell, cell: Cell) -> None:
+def record_cell(run: Path, own: Cell, cell: Cell) -> None:
     """Add a cell to the run's own and to those noted before. A folder that cannot be written stays as it is."""
     cells = read_cells(run)
     if cell != own and cell not in cells:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedcm.config.experiment import Experiment, resolved
-from fedcm.core.evaluation import pieces, tally
+from fedcm.config.experiment import Experiment, to_table
+from fedcm.core.evaluation import list_pieces, tally_piece
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.runs.assembly import Assembly, assemble
-from fedcm.sweeps.run_parallel import Task
+from fedcm.sweeps.run_parallel import SweepTask
 from fedcm.system.threads import one_thread
 
 _ROUNDS = 100  # whose cohorts are drawn to know how many take part
@@ -25,7 +25,7 @@ _TRIALS = 3
 
 
 class Estimate(NamedTuple):
-    task: Task
+    task: SweepTask
     seconds_a_round: float  # on one core
     seconds: float  # for the rounds that are left, on one core
 
@@ -35,7 +35,7 @@ class _Speed(NamedTuple):
     piece: float  # seconds to evaluate one
 
 
-def planned(tasks: Sequence[Task], data_dir: Path | None) -> list[Estimate]:
+def estimate_tasks(tasks: Sequence[SweepTask], data_dir: Path | None) -> list[Estimate]:
     """An estimate for every task, in order; each kind of step is timed once."""
     speeds: dict[str, _Speed] = {}
     estimates: list[Estimate] = []
@@ -48,7 +48,7 @@ def planned(tasks: Sequence[Task], data_dir: Path | None) -> list[Estimate]:
         assembly = assemble(experiment, data_dir, datasets.get(experiment.data.source))
         data = assembly.runner.data
         datasets[experiment.data.source] = data.dataset if isinstance(data, ArrayData) else None
-        kind = str([resolved(experiment)[key] for key in ("model", "engine", "data")] + [experiment.client.batch_size])
+        kind = str([to_table(experiment)[key] for key in ("model", "engine", "data")] + [experiment.client.batch_size])
         if kind not in speeds:
             speeds[kind] = _measured(assembly)
         a_round = _seconds_a_round(assembly, speeds[kind])
@@ -68,7 +68,7 @@ def _measured(assembly: Assembly) -> _Speed:
     batch = Examples(*[part[:batch_size] for part in data.client(0)])
     with one_thread():
         step = _shortest(lambda: problem.gradient(batch)(problem.initial()))
-        piece = _shortest(lambda: tally(problem, problem.initial(), data, 0)) if data.test_size else 0.0
+        piece = _shortest(lambda: tally_piece(problem, problem.initial(), data, 0)) if data.test_size else 0.0
     return _Speed(step, piece)
 
 
@@ -78,7 +78,7 @@ def seconds_of_training(assembly: Assembly) -> float:
 
 
 def _seconds_a_round(assembly: Assembly, speed: _Speed) -> float:
-    evaluation = len(pieces(assembly.runner.data)) * speed.piece / assembly.plan.evaluate_every
+    evaluation = len(list_pieces(assembly.runner.data)) * speed.piece / assembly.plan.evaluate_every
     return _steps_a_round(assembly) * speed.step + evaluation
 
 

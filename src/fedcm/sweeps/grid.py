@@ -26,29 +26,29 @@ from typing import Any, final
 from pydantic import Field
 
 from fedcm.algorithms.registry import algorithm_name
-from fedcm.config.experiment import Experiment, read
-from fedcm.config.overrides import Table, for_algorithm, override, put_all, read_table
+from fedcm.config.experiment import Experiment, read_experiment
+from fedcm.config.overrides import Table, apply_overrides, merge_table, read_table, select_algorithm
 from fedcm.config.schema import Section, read_section
 from fedcm.errors import UserError, suggest
-from fedcm.sweeps.axes import Swept, read_swept, refuse_equal
+from fedcm.sweeps.axes import SweptSetting, read_swept, reject_equal_runs
 from fedcm.sweeps.run_names import run_name, variant_part
 
 Names = str | list[str]
 _WHY_TWICE = "two variants or algorithms are called so, or --set makes them the same"
 
 
-class Exceptional(Section):
+class GridException(Section):
     where: dict[str, Names]
     set: Table = Field(default={})
     seeds: int | None = Field(default=None, ge=1)  # at most so many here
     skip: bool = False
 
 
-class Grid(Section):
+class ExperimentGrid(Section):
     algorithms: list[str] = Field(default=[])
     seeds: int = Field(default=1, ge=1, le=1000)
     axes: dict[str, dict[str, Table]] = Field(default={})
-    exceptions: list[Exceptional] = Field(default=[])
+    exceptions: list[GridException] = Field(default=[])
     published: dict[str, dict[str, float]] = Field(default={})
 
 
@@ -59,7 +59,7 @@ class GridRun:
     experiment: Experiment
 
 
-def runs_of(
+def expand_grid(
     path: Path,
     settings: Sequence[str] = (),
     *,
@@ -70,12 +70,12 @@ def runs_of(
     """All runs that a file asks for, one seed of everything before the next. What is given here wins over the file:
     algorithms and how many seeds. `over` are settings to be swept as well, as `path=value,value`."""
     table = read_table(path)
-    grid = read_section(Grid, table.pop("grid", {}), "grid")
+    grid = read_section(ExperimentGrid, table.pop("grid", {}), "grid")
     if algorithms:
         grid = grid.model_copy(update={"algorithms": list(algorithms)})
     if seeds is not None:
         grid = grid.model_copy(update={"seeds": seeds, "exceptions": [_all_seeds(e) for e in grid.exceptions]})
-    _refuse_unknown_names(table, grid)
+    _reject_unknown_names(table, grid)
     swept = read_swept(over)
     if swept:  # what a paper published is of its own settings
         axes = {axis: grid.axes[axis] for axis in grid.axes if axis not in {setting.path for setting in swept}}
@@ -88,11 +88,11 @@ def runs_of(
         why = "two values mean the same, or --set or an exception fixes the setting" if swept else _WHY_TWICE
         raise UserError(f"the runs of a grid must differ in name, and {twice!r} comes twice: {why}")
     if swept:
-        refuse_equal({run.name: run.experiment for run in runs})
+        reject_equal_runs({run.name: run.experiment for run in runs})
     return runs
 
 
-def named_so(runs: Sequence[GridRun], part: str) -> list[GridRun]:
+def select_by_name(runs: Sequence[GridRun], part: str) -> list[GridRun]:
     """Those with this in their name."""
     chosen = [run for run in runs if part.lower() in run.name.lower()]
     if not chosen:
@@ -102,7 +102,9 @@ def named_so(runs: Sequence[GridRun], part: str) -> list[GridRun]:
     return chosen
 
 
-def _combined(table: Table, grid: Grid, settings: Sequence[str], swept: Sequence[Swept]) -> Iterator[GridRun]:
+def _combined(
+    table: Table, grid: ExperimentGrid, settings: Sequence[str], swept: Sequence[SweptSetting]
+) -> Iterator[GridRun]:
     algorithms: list[str | None] = [*grid.algorithms] or [None]
     for replicate in range(grid.seeds):
         for variants in itertools.product(*[grid.axes[axis] for axis in grid.axes]):
@@ -117,29 +119,29 @@ def _combined(table: Table, grid: Grid, settings: Sequence[str], swept: Sequence
 
 def _run(
     table: Table,
-    grid: Grid,
+    grid: ExperimentGrid,
     settings: Sequence[str],
     labels: dict[str, str],
-    changes: Sequence[tuple[Swept, Any]],
+    changes: Sequence[tuple[SweptSetting, Any]],
     algorithm: str | None,
     replicate: int,
 ) -> GridRun | None:
-    own = for_algorithm(table, algorithm)
+    own = select_algorithm(table, algorithm)
     name = _name_of_algorithm(own)
     for axis, variant in labels.items():
-        put_all(own, grid.axes[axis][variant])
+        merge_table(own, grid.axes[axis][variant])
     for setting, value in changes:
-        put_all(own, setting.as_table(value))
+        merge_table(own, setting.as_table(value))
     for exception in grid.exceptions:
         if _holds(exception.where, labels | {"algorithm": name}):
             if exception.skip or (exception.seeds is not None and replicate >= exception.seeds):
                 return None
-            put_all(own, exception.set)
-    own = override(own, settings)
+            merge_table(own, exception.set)
+    own = apply_overrides(own, settings)
     own["seed"] = _next_seed(own.get("seed", 0), replicate)
     published = grid.published.get(" ".join(labels.values()), {}).get(name)
     own["cell"] = {"labels": labels} | ({} if published is None else {"published": published})
-    experiment = read(own)
+    experiment = read_experiment(own)
     found = [setting.found_in(experiment, value) for setting, value in changes]
     cell = experiment.cell.model_copy(update={"labels": labels | {one.path: one.text for one in found}})
     experiment = experiment.model_copy(update={"cell": cell})
@@ -162,11 +164,11 @@ def _next_seed(first: Any, replicate: int) -> Any:
     return first + replicate if isinstance(first, int) and not isinstance(first, bool) else first
 
 
-def _all_seeds(exception: Exceptional) -> Exceptional:
+def _all_seeds(exception: GridException) -> GridException:
     return exception.model_copy(update={"seeds": None})
 
 
-def _refuse_unknown_names(table: Table, grid: Grid) -> None:
+def _reject_unknown_names(table: Table, grid: ExperimentGrid) -> None:
     known = {axis: list(variants) for axis, variants in grid.axes.items()}
     known["algorithm"] = grid.algorithms or [_name_of_algorithm(table)]
     for axis, variants in grid.axes.items():
@@ -176,12 +178,12 @@ def _refuse_unknown_names(table: Table, grid: Grid) -> None:
         for axis, names in exception.where.items():
             if axis not in known:
                 raise UserError(f"grid.exceptions: there is no axis {axis!r}; {suggest(axis, known)}")
-            _refuse_strangers([names] if isinstance(names, str) else names, known[axis], f"grid.exceptions, {axis}")
+            _reject_strangers([names] if isinstance(names, str) else names, known[axis], f"grid.exceptions, {axis}")
     columns = [" ".join(variants) for variants in itertools.product(*grid.axes.values())]
-    _refuse_strangers(grid.published, columns, "grid.published")
+    _reject_strangers(grid.published, columns, "grid.published")
 
 
-def _refuse_strangers(names: Iterable[str], known: Sequence[str], where: str) -> None:
+def _reject_strangers(names: Iterable[str], known: Sequence[str], where: str) -> None:
     for name in names:
         if name not in known:
             raise UserError(f"{where}: there is no {name!r}; {suggest(name, known)}")

@@ -13,16 +13,16 @@ WHAT = {
 _FOLDERS = {"full": "paper", "mini": "mini"}
 
 
-def grid_files(what: str, scale: str) -> list[Path]:
+def list_grid_files(what: str, scale: str) -> list[Path]:
     if what not in WHAT:
         raise UserError(f"there is nothing {what!r} to reproduce; {suggest(what, WHAT)}")
     if scale not in _FOLDERS:
         raise UserError(f"--scale must be mini or full, got {scale!r}")
-    folder = experiments_folder() / _FOLDERS[scale]
+    folder = find_experiments_folder() / _FOLDERS[scale]
     return [folder / f"{name}.toml" for name in WHAT[what]]
 
 
-def experiments_folder() -> Path:
+def find_experiments_folder() -> Path:
     here = Path(__file__).parents[1]
     for folder in (here / "experiments", here.parents[1] / "experiments"):
         if (folder / "paper").is_dir():

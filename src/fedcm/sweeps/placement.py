@@ -12,20 +12,20 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcm.config.experiment import Experiment, read, resolved
+from fedcm.config.experiment import Experiment, read_experiment, to_table
 from fedcm.config.overrides import Table, read_table
 from fedcm.errors import UserError
-from fedcm.runs.folder import RunFolder, runs_in
+from fedcm.runs.folder import RunFolder, list_runs
 from fedcm.sweeps.grid import GridRun
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     run: GridRun  # by the name that it has there
     folder: RunFolder
     remark: str = ""  # what the person should know of it
 
 
-def place_all(runs: Sequence[GridRun], runs_dir: Path) -> list[Place]:
+def place_all(runs: Sequence[GridRun], runs_dir: Path) -> list[RunPlace]:
     """A folder for each run, no two the same; first come those that are finished under their own name."""
     there = _There(runs_dir)
     own = [RunFolder(runs_dir / run.name) for run in runs]
@@ -34,11 +34,12 @@ def place_all(runs: Sequence[GridRun], runs_dir: Path) -> list[Place]:
     ]
     there.taken |= {folder.name.casefold() for folder, home in zip(own, at_home, strict=True) if home}
     return [
-        Place(run, folder) if home else there.place(run) for run, folder, home in zip(runs, own, at_home, strict=True)
+        RunPlace(run, folder) if home else there.place(run)
+        for run, folder, home in zip(runs, own, at_home, strict=True)
     ]
 
 
-def place_again(run: GridRun, runs_dir: Path, others: Sequence[str]) -> Place:
+def place_again(run: GridRun, runs_dir: Path, others: Sequence[str]) -> RunPlace:
     """Where another process was faster; `others` are the folders that runs of the same series have."""
     there = _There(runs_dir)
     there.taken |= {name.casefold() for name in others}
@@ -48,7 +49,7 @@ def place_again(run: GridRun, runs_dir: Path, others: Sequence[str]) -> Place:
 def describe_other(folder: RunFolder, experiment: Experiment) -> str:
     """In which settings what is in a folder differs from this experiment; empty where it is of this experiment."""
     try:
-        paths = _differing(resolved(read(read_table(folder.experiment))), experiment)
+        paths = _differing(to_table(read_experiment(read_table(folder.experiment))), experiment)
     except UserError:
         return "and cannot be read" if folder.experiment.is_file() else "and is no run"
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
@@ -62,11 +63,11 @@ class _There:
         self.runs_dir = runs_dir
         self.taken: set[str] = set()  # names that runs of the series have, without capitals: some disks know none
         self.by_kind: dict[str, list[RunFolder]] = {}
-        for folder in runs_in(runs_dir):
+        for folder in list_runs(runs_dir):
             self.by_kind.setdefault(_kind(_raw(folder)), []).append(folder)
         self._settings: dict[Path, Table | None] = {}
 
-    def place(self, run: GridRun) -> Place:
+    def place(self, run: GridRun) -> RunPlace:
         """By its own name, or else the newest run of this experiment, rather one that is over. A run by its own name
         that is not over, and may be damaged, gives way to one that is and was begun later."""
         place = self._by_name(run)
@@ -77,7 +78,7 @@ class _There:
             if better := over or ([] if there else others):
                 folder = max(better, key=_begun)
                 remark = f"{run.name} is the same experiment as {folder.path}, which is used for it"
-                place = Place(run, folder, remark)
+                place = RunPlace(run, folder, remark)
         self.taken.add(place.folder.name.casefold())
         return place
 
@@ -85,7 +86,7 @@ class _There:
         there = self._read(folder)
         return there is not None and not _differing(there, run.experiment)
 
-    def _by_name(self, run: GridRun) -> Place:
+    def _by_name(self, run: GridRun) -> RunPlace:
         """The first number that has this experiment, or that is free."""
         remark = ""
         for name in (run.name if k == 1 else f"{run.name}-{k}" for k in count(1)):
@@ -93,20 +94,22 @@ class _There:
             if name.casefold() in self.taken:
                 continue
             if self.is_same(folder, run):
-                return Place(GridRun(name, run.experiment), folder)
+                return RunPlace(GridRun(name, run.experiment), folder)
             if not os.path.lexists(folder.path):
-                return Place(GridRun(name, run.experiment), folder, remark and f"{remark}; the new run is {name}")
+                return RunPlace(GridRun(name, run.experiment), folder, remark and f"{remark}; the new run is {name}")
             remark = remark or f"{folder.path} stays as it is, {describe_other(folder, run.experiment)}"
         raise AssertionError("numbers do not end")
 
     def _elsewhere(self, run: GridRun) -> list[RunFolder]:
-        alike = self.by_kind.get(_kind(resolved(run.experiment)), [])
+        alike = self.by_kind.get(_kind(to_table(run.experiment)), [])
         return [one for one in alike if one.name.casefold() not in self.taken and self.is_same(one, run)]
 
     def _read(self, folder: RunFolder) -> Table | None:
         if folder.path not in self._settings:
             try:
-                there = resolved(read(read_table(folder.experiment))) if folder.experiment.is_file() else None
+                there = (
+                    to_table(read_experiment(read_table(folder.experiment))) if folder.experiment.is_file() else None
+                )
             except UserError:
                 there = None
             self._settings[folder.path] = there
@@ -116,7 +119,7 @@ class _There:
 def _differing(there: Table, experiment: Experiment) -> list[str]:
     """The settings that differ. Where one is "auto", the value chosen by the earlier run counts. 1 and 1.0
     are different values."""
-    here = resolved(experiment)
+    here = to_table(experiment)
     here["engine"] |= {key: there["engine"].get(key) for key, value in here["engine"].items() if value == "auto"}
     one, other = dict(_flat({**here, "cell": {}})), dict(_flat({**there, "cell": {}}))
     return [path for path in {**one, **other} if one.get(path) != other.get(path)]

@@ -6,10 +6,10 @@ from pathlib import Path
 from fedcm.errors import UserError
 from fedcm.runs.assembly import Assembly, assemble
 from fedcm.sweeps.estimate import without_trial
-from fedcm.sweeps.run_parallel import Task
+from fedcm.sweeps.run_parallel import SweepTask
 
 
-def refuse_what_cannot_begin(tasks: Sequence[Task], data_dir: Path | None) -> None:
+def reject_impossible_runs(tasks: Sequence[SweepTask], data_dir: Path | None) -> None:
     """Puts together one run of each kind of data and model."""
     kinds = set()
     for task in tasks:
@@ -18,10 +18,10 @@ def refuse_what_cannot_begin(tasks: Sequence[Task], data_dir: Path | None) -> No
         if task.state == "missing" and kind not in kinds:
             kinds.add(kind)
             built = assemble(without_trial(experiment), data_dir)
-            refuse_other_data(built, [other for other in tasks if other.run.experiment.data == experiment.data])
+            reject_other_data(built, [other for other in tasks if other.run.experiment.data == experiment.data])
 
 
-def refuse_other_data(built: Assembly, tasks: Sequence[Task]) -> None:
+def reject_other_data(built: Assembly, tasks: Sequence[SweepTask]) -> None:
     """Refuse to compare new runs with finished ones that had other data from the same source."""
     for task in tasks:
         for part, digest in _read_checksums(task).items():
@@ -33,7 +33,7 @@ def refuse_other_data(built: Assembly, tasks: Sequence[Task]) -> None:
                 )
 
 
-def _read_checksums(task: Task) -> dict[str, str]:
+def _read_checksums(task: SweepTask) -> dict[str, str]:
     """Of a finished run's data; nothing if they cannot be read."""
     try:
         return task.folder.read_provenance()["data_sha256"] if task.over else {}

@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any, final
 
 from fedcm.algorithms.registry import algorithm_name
-from fedcm.config.experiment import Experiment, read, to_toml
+from fedcm.config.experiment import Experiment, read_experiment, to_toml
 from fedcm.config.overrides import read_table
 from fedcm.errors import Stopped
 from fedcm.runs.folder import RunFolder
-from fedcm.sweeps.cells import note_cell
+from fedcm.sweeps.cells import record_cell
 from fedcm.sweeps.grid import GridRun
 from fedcm.sweeps.labels import write_label
 from fedcm.sweeps.placement import describe_other, place_again, place_all
-from fedcm.system.faults import debugging
-from fedcm.system.processes import for_children
+from fedcm.system.faults import is_debugging
+from fedcm.system.processes import child_environment
 
 _LOOK = 0.2  # seconds between looks at what the processes have done
 _REFUSED = 2  # the exit code
@@ -37,7 +37,7 @@ _REFUSED = 2  # the exit code
 
 @final
 @dataclass
-class Task:
+class SweepTask:
     """One run of the series, and how far it is."""
 
     run: GridRun
@@ -90,17 +90,17 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def tasks_of(runs: Sequence[GridRun], runs_dir: Path, *, archive: Path | None = None) -> list[Task]:
+def make_tasks(runs: Sequence[GridRun], runs_dir: Path, *, archive: Path | None = None) -> list[SweepTask]:
     """What there is to do. With an archive all begin anew, by their own names."""
     if archive is not None:
-        return [Task(run, RunFolder(runs_dir / run.name), archive) for run in runs]
-    tasks = [Task(place.run, place.folder, remark=place.remark) for place in place_all(runs, runs_dir)]
+        return [SweepTask(run, RunFolder(runs_dir / run.name), archive) for run in runs]
+    tasks = [SweepTask(place.run, place.folder, remark=place.remark) for place in place_all(runs, runs_dir)]
     for task in tasks:
         _read_folder(task)
     return tasks
 
 
-def _read_folder(task: Task) -> None:
+def _read_folder(task: SweepTask) -> None:
     """How far the task is by its folder alone."""
     summary = task.folder.read_summary()
     if summary is not None:
@@ -112,20 +112,20 @@ def _read_folder(task: Task) -> None:
         task.state = "missing"
 
 
-def note_cells(tasks: Sequence[Task]) -> None:
+def record_cells(tasks: Sequence[SweepTask]) -> None:
     """A run that was made for another cell belongs to this one too."""
     for task in tasks:
         if task.state != "missing" and task.archive is None:
-            there = read(read_table(task.folder.experiment))
-            note_cell(task.folder.path, cell_of(there), cell_of(task.run.experiment))
+            there = read_experiment(read_table(task.folder.experiment))
+            record_cell(task.folder.path, read_cell(there), read_cell(task.run.experiment))
 
 
-def cell_of(experiment: Experiment) -> dict[str, Any]:
+def read_cell(experiment: Experiment) -> dict[str, Any]:
     return experiment.cell.model_dump(exclude_none=True)
 
 
-def run_all(
-    tasks: Sequence[Task],
+def run_parallel(
+    tasks: Sequence[SweepTask],
     data_dir: Path | None,
     *,
     jobs: int,
@@ -133,11 +133,11 @@ def run_all(
     track: Sequence[str] = (),
     stop_requested: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda sentence: None,
-) -> Iterator[Task | None]:
+) -> Iterator[SweepTask | None]:
     """Run what is left, `jobs` at a time with so many workers each; gives each task that is over, and None between."""
     waiting, active = [task for task in tasks if not task.over], {}
 
-    def is_free(task: Task) -> bool:
+    def is_free(task: SweepTask) -> bool:
         return _is_free(task, [other.folder.name for other in tasks if other is not task], tell)
 
     with tempfile.TemporaryDirectory(prefix="fedcm-") as scratch:
@@ -169,7 +169,7 @@ def run_all(
             _stop([child for _, child in active.values()])
 
 
-def _is_free(task: Task, others: Sequence[str], tell: Callable[[str], None]) -> bool:
+def _is_free(task: SweepTask, others: Sequence[str], tell: Callable[[str], None]) -> bool:
     """May the task be begun? What another process has locked is told once; what it left by now is looked at."""
     if task.archive is None and task.folder.experiment.is_file() and describe_other(task.folder, task.run.experiment):
         place = place_again(task.run, task.folder.path.parent, others)
@@ -188,7 +188,7 @@ def _is_free(task: Task, others: Sequence[str], tell: Callable[[str], None]) -> 
     return True
 
 
-def _was_taken(task: Task, is_free: Callable[[Task], bool]) -> bool:
+def _was_taken(task: SweepTask, is_free: Callable[[SweepTask], bool]) -> bool:
     """Was another process first with a run by this name, of whatever experiment?"""
     before = task.folder.path
     return not is_free(task) or task.folder.path != before
@@ -200,7 +200,7 @@ class _Child:
     said: Path  # its stderr
 
 
-def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str], scratch: Path) -> _Child:
+def _start(task: SweepTask, data_dir: Path | None, workers: int, track: Sequence[str], scratch: Path) -> _Child:
     words = [sys.executable, "-m", "fedcm"]
     if task.state == "stopped":
         words += ["resume", str(task.folder.path)]
@@ -216,7 +216,7 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
     with said.open("wb") as file:
         process = subprocess.Popen(
             words,
-            env=os.environ | for_children(),
+            env=os.environ | child_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=file,
@@ -226,7 +226,7 @@ def _start(task: Task, data_dir: Path | None, workers: int, track: Sequence[str]
     return _Child(process, said)
 
 
-def _ended(task: Task, child: _Child, tell: Callable[[str], None]) -> None:
+def _ended(task: SweepTask, child: _Child, tell: Callable[[str], None]) -> None:
     summary = task.folder.read_summary() if task.is_begun else None
     if summary is not None and child.process.returncode in (0, 1):
         task.state, task.done = summary["outcome"], task.rounds
@@ -234,7 +234,7 @@ def _ended(task: Task, child: _Child, tell: Callable[[str], None]) -> None:
         return
     lines = child.said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     task.state = "failed"
-    if debugging():  # its traceback, among what it said
+    if is_debugging():  # its traceback, among what it said
         tell(f"{task.run.name} said:\n" + "\n".join(lines))
     task.why = (lines[-1] if lines else f"it left with code {child.process.returncode}").removeprefix("fedcm: ")
 
@@ -252,7 +252,7 @@ def _stop(children: Sequence[_Child]) -> None:
             child.process.wait()
 
 
-def short_names(tasks: Sequence[Task]) -> dict[str, str]:
+def shorten_names(tasks: Sequence[SweepTask]) -> dict[str, str]:
     """What to call the runs beside each other: the algorithm, with whatever else differs."""
     several = len({task.run.experiment.seed for task in tasks}) > 1
     names = {}

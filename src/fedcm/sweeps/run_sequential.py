@@ -4,21 +4,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fedcm.errors import Diverged
-from fedcm.runs.progress import say, shown
+from fedcm.runs.progress import say, show_progress
 from fedcm.runs.running import drive
 from fedcm.runs.starting import begin, resume
 from fedcm.runs.torchrun import Launch
-from fedcm.sweeps.run_parallel import Task
-from fedcm.trackers.tracker import Tracker, tracked
+from fedcm.sweeps.run_parallel import SweepTask
+from fedcm.trackers.tracker import Tracker, track
 
 
-def run_in_turn(
-    tasks: Sequence[Task],
+def run_sequential(
+    tasks: Sequence[SweepTask],
     data_dir: Path | None,
     launch: Launch,
     stop_requested: Callable[[], bool],
     trackers: Sequence[type[Tracker]] = (),
-) -> Iterator[Task]:
+) -> Iterator[SweepTask]:
     """Gives each task when it is over."""
     for position, task in enumerate(tasks, 1):
         title = f"{task.run.name} ({position} of {len(tasks)})"
@@ -31,8 +31,8 @@ def run_in_turn(
             where = task.folder.path.parent, task.run.name
             run = begin(task.run.experiment, *where, data_dir, stop_requested, archive=task.archive, launch=launch)
         try:
-            rounds = shown(drive(run), run.rounds, run.first, title)
-            for _ in tracked(rounds, run.folder, run.first, trackers):
+            rounds = show_progress(drive(run), run.rounds, run.first, title)
+            for _ in track(rounds, run.folder, run.first, trackers):
                 pass
             task.state = "finished"
         except Diverged as reason:

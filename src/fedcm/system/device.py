@@ -5,10 +5,10 @@ import os
 import torch
 
 from fedcm.errors import UserError
-from fedcm.system.threads import physical_cores
+from fedcm.system.threads import count_physical_cores
 
 
-def this_device(name: str) -> torch.device:
+def resolve_device(name: str) -> torch.device:
     """`name` is cpu, cuda or cuda:N."""
     if name == "cpu":
         return torch.device("cpu")
@@ -22,8 +22,8 @@ def this_device(name: str) -> torch.device:
     return torch.device("cuda", number)
 
 
-def processes_for(name: str) -> int:
+def count_default_workers(name: str) -> int:
     """How many processes keep this machine busy: one for each core, or for each CUDA device that may be used."""
     if name == "cpu":
-        return physical_cores()
+        return count_physical_cores()
     return 1 if ":" in name else max(torch.cuda.device_count(), 1)

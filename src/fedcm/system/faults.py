@@ -21,20 +21,20 @@ _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 _TYPED_IN = ("<stdin>", "<ipython", "<python-input", "<console>")  # files of interactive sessions
 
 
-class Place(NamedTuple):
+class CodeLocation(NamedTuple):
     file: str
     line: int
 
 
-def place_of(error: BaseException) -> Place | None:
+def find_user_code(error: BaseException) -> CodeLocation | None:
     """Where the user's own code failed: the last frame outside fedcm, torch, the standard library and other installed
     packages. If there is none, the last frame of another package that fedcm called; None if there is none either."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return Place(error.filename, error.lineno)
-    own: Place | None = None
-    called: Place | None = None
+        return CodeLocation(error.filename, error.lineno)
+    own: CodeLocation | None = None
+    called: CodeLocation | None = None
     for frame in traceback.extract_tb(error.__traceback__):
-        place = Place(frame.filename, frame.lineno or 0)
+        place = CodeLocation(frame.filename, frame.lineno or 0)
         if frame.filename.startswith(_OURS):
             called = None  # by which fedcm itself was called, such as the command line's library
         elif _is_theirs(frame.filename):
@@ -48,23 +48,23 @@ def is_disk_error(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _DISK
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The error in one line: its kind, what it says and where the user's own code failed.
 
     >>> describe(KeyError("x"))
     "KeyError: 'x'"
     """
     said = " ".join(str(error).split())
-    return f"{type(error).__name__}{': ' if said else ''}{said}{located(error)}"
+    return f"{type(error).__name__}{': ' if said else ''}{said}{format_location(error)}"
 
 
-def located(error: BaseException) -> str:
+def format_location(error: BaseException) -> str:
     """Where the user's own code failed, to put behind a sentence; empty where no such code took part."""
-    place = place_of(error)
+    place = find_user_code(error)
     return f" ({place.file}, line {place.line})" if place is not None else ""
 
 
-def without_places(sentence: str) -> str:
+def hide_paths(sentence: str) -> str:
     """The sentence without files and lines, for a reader who must not see the folders of this machine.
 
     >>> without_places("the model could not be made: KeyError: 'x' (/home/anna (work)/net.py, line 3)")
@@ -77,7 +77,7 @@ def without_places(sentence: str) -> str:
     return re.sub(r"(?<![\w./])(?:/|[A-Za-z]:\\)[^\s'\",;()]+", "…", sentence)
 
 
-def note(error: BaseException, what: str) -> None:
+def add_note(error: BaseException, what: str) -> None:
     """Remember what was being done when the error came: which part of a step, or what failed with it. Python's own
     traceback shows it too."""
     error.add_note(what)
@@ -85,12 +85,12 @@ def note(error: BaseException, what: str) -> None:
 
 
 @contextmanager
-def noting(what: str) -> Iterator[None]:
+def note_on_error(what: str) -> Iterator[None]:
     """Inside, an error gets this note."""
     try:
         yield
     except Exception as error:
-        note(error, what)
+        add_note(error, what)
         raise
 
 
@@ -99,22 +99,22 @@ def describe_failure(error: BaseException, otherwise: str) -> str:
     notes = [*getattr(error, _NOTES, ()), otherwise]
     first = next((k for k, what in enumerate(notes) if "failed" in what), len(notes) - 1)
     doing = ", ".join(reversed(notes[: first + 1]))
-    return f"{doing}: {describe(error)}"
+    return f"{doing}: {describe_error(error)}"
 
 
 def describe_with_trace(error: BaseException, otherwise: str) -> str:
     """`describe_failure`, and below it the traceback if the user asked for it: for another process to print."""
-    return "\n".join(part for part in (describe_failure(error, otherwise), trace_of(error)) if part)
+    return "\n".join(part for part in (describe_failure(error, otherwise), format_trace(error)) if part)
 
 
-def debugging() -> bool:
+def is_debugging() -> bool:
     """Whether the user asked for tracebacks, by `--debug`."""
     return os.environ.get(DEBUG, "") not in ("", "0")
 
 
-def trace_of(error: BaseException) -> str:
+def format_trace(error: BaseException) -> str:
     """The traceback where the user asked for it, with all errors that led to this one; else nothing."""
-    if not debugging():
+    if not is_debugging():
         return ""
     chain: list[BaseException] = []
     cause: BaseException | None = error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path in the same folder: it becomes `path` when the block ends well and is removed when it does not.
 
     The temporary name is hidden and keeps the suffix, so that whoever chooses a format by it chooses the right one.
@@ -21,9 +21,9 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())  # some writers make their files private
-        flush(temporary)
+        fsync_file(temporary)
         temporary.replace(path)
-        flush_folder(path.parent)
+        fsync_folder(path.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
@@ -32,7 +32,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(data)
 
 
@@ -40,7 +40,7 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def flush(path: Path) -> None:
+def fsync_file(path: Path) -> None:
     """Wait until the file's bytes are on the disk rather than in the system's memory."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
@@ -52,7 +52,7 @@ def _umask() -> int:
     return mask
 
 
-def flush_folder(folder: Path) -> None:
+def fsync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.errors import UserError, suggest
-from fedcm.system.faults import describe
+from fedcm.system.faults import describe_error
 
 
 def import_path(path: str) -> Any:
@@ -53,4 +53,4 @@ def _module(name: str, path: str) -> Any:
 
 
 def _failed(path: str, error: BaseException) -> UserError:
-    return UserError(f"{path!r} cannot be imported: {describe(error)}")
+    return UserError(f"{path!r} cannot be imported: {describe_error(error)}")

@@ -4,7 +4,7 @@ import fcntl
 from pathlib import Path
 
 
-def is_held(lock: Path) -> bool:
+def is_locked(lock: Path) -> bool:
     """Asks without leaving a trace."""
     try:
         with lock.open("rb") as file:

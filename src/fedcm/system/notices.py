@@ -35,7 +35,7 @@ def warn(sentence: str, kind: type[FedcmWarning]) -> None:
 
 
 @contextmanager
-def in_one_line() -> Iterator[None]:
+def print_warnings_in_one_line() -> Iterator[None]:
     """Inside, fedcm's warnings are printed on stderr, each in one line; other warnings as ever."""
     with warnings.catch_warnings():
         otherwise = warnings.showwarning
@@ -50,6 +50,6 @@ def in_one_line() -> Iterator[None]:
         yield
 
 
-def leave_to_first_worker() -> None:
+def silence_in_worker() -> None:
     """In a worker: the first one has said it."""
     warnings.simplefilter("ignore", FedcmWarning)

@@ -9,19 +9,19 @@ _PARENT = "FEDCM_PARENT"
 _LOOK = 0.5  # seconds between looks
 
 
-def for_children() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """For the environment of a process that is to end with this one."""
     return {_PARENT: str(os.getpid())}
 
 
-def when_parent_is_gone(act: Callable[[], object]) -> None:
+def on_parent_exit(act: Callable[[], object]) -> None:
     """Where a process of ours started this one; what anybody else started goes on alone."""
     parent = os.environ.pop(_PARENT, None)  # what this one starts has another parent
     if parent is not None:
-        when_gone(int(parent), act)
+        on_exit_of(int(parent), act)
 
 
-def when_gone(parent: int, act: Callable[[], object]) -> None:
+def on_exit_of(parent: int, act: Callable[[], object]) -> None:
     """Once this process is no longer the child of that one."""
 
     def watch() -> None:

@@ -8,7 +8,7 @@ import torch
 _CPUINFO = Path("/proc/cpuinfo")
 
 
-def processor(cpuinfo: Path = _CPUINFO) -> dict[str, str]:
+def describe_cpu(cpuinfo: Path = _CPUINFO) -> dict[str, str]:
     """The CPU's model, and the instructions that torch computes with on it."""
     return {"model": _model(cpuinfo), "capability": torch.backends.cpu.get_cpu_capability()}
 

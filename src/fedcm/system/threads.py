@@ -19,7 +19,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def physical_cores() -> int:
+def count_physical_cores() -> int:
     """Cores that this process may use, two threads of one core counted once."""
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
     siblings = set()

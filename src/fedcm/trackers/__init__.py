@@ -9,7 +9,7 @@ from fedcm.trackers.tracker import Tracker
 TRACKERS = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "WeightsAndBiases"}
 
 
-def named(words: Iterable[str]) -> list[type[Tracker]]:
+def load_trackers(words: Iterable[str]) -> list[type[Tracker]]:
     """The kinds of trackers that words or comma lists name, each once; refused where a package is not installed."""
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
     return [_kind(name) for name in dict.fromkeys(names)]

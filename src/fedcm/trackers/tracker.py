@@ -51,7 +51,7 @@ class Tracker(Protocol):
         ...
 
 
-def tracked(
+def track(
     rounds: Iterator[dict[str, Any]], folder: RunFolder, first: int, kinds: Sequence[type[Tracker]]
 ) -> Iterator[dict[str, Any]]:
     """The same rounds, from `first` on, told to a tracker of each kind as they pass."""
@@ -68,11 +68,11 @@ def tracked(
             log.end()
 
 
-def track_again(folder: RunFolder, kinds: Sequence[type[Tracker]]) -> None:
+def track_finished(folder: RunFolder, kinds: Sequence[type[Tracker]]) -> None:
     """A run that is over, for trackers that may not have seen it."""
     if kinds:
         with folder.locked():
-            for _ in tracked(iter(()), folder, len(folder.read_metrics()), kinds):
+            for _ in track(iter(()), folder, len(folder.read_metrics()), kinds):
                 pass
 
 

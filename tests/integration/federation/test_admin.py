@@ -9,7 +9,7 @@ import pytest
 from fleet import Fleet, bits, experiment_file, fedcm, lines, until
 from scenes import whole
 
-from fedcm.config.experiment import load
+from fedcm.config.experiment import load_experiment
 from fedcm.federation.provision.deal import deal
 
 pytestmark = pytest.mark.federation
@@ -31,7 +31,7 @@ def long(path: Path, rounds: int = 20) -> Path:
 @pytest.fixture(scope="module")
 def up(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     place = tmp_path_factory.mktemp("dealt")
-    shared.deal(deal(load(short(place / "short.toml")), SITES, place).files[0].parent, SITES)
+    shared.deal(deal(load_experiment(short(place / "short.toml")), SITES, place).files[0].parent, SITES)
     return shared.start(*SITES)
 
 

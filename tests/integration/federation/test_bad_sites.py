@@ -8,7 +8,7 @@ from typing import Any, final
 import pytest
 from fleet import Fleet, bits, experiment_file, lines
 
-from fedcm.config.experiment import load
+from fedcm.config.experiment import load_experiment
 from fedcm.federation.provision.deal import deal
 
 pytestmark = pytest.mark.federation
@@ -136,7 +136,7 @@ class Spoiled:
 def spoiled(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Spoiled:
     place = tmp_path_factory.mktemp("spoiled")
     (place / "sitecustomize.py").write_text(SPOILED)
-    dealt = deal(load(experiment_over(place / "dealt.toml", 1)), ["a", "b", BAD], place / "dealt")
+    dealt = deal(load_experiment(experiment_over(place / "dealt.toml", 1)), ["a", "b", BAD], place / "dealt")
     shared.deal(dealt.files[0].parent, ["a", "b", BAD])
     made = Spoiled(shared, place)
     shared.start("a", "b")

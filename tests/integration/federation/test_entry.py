@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from fleet import Fleet, Running, experiment_file, fedcm, until
 
-from fedcm.config.experiment import load
+from fedcm.config.experiment import load_experiment
 from fedcm.errors import UserError
 from fedcm.federation.admin.admin import admin_of
 from fedcm.federation.admin.job import write_job
@@ -55,7 +55,7 @@ def up(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """The server and one site; a module that only experiments with code of their own name is installed at both."""
     place = tmp_path_factory.mktemp("installed")
     (place / "own_models.py").write_text(MODULE)
-    dealt = deal(load(an_experiment(place)), ["a"], place / "dealt")
+    dealt = deal(load_experiment(an_experiment(place)), ["a"], place / "dealt")
     shared.deal(dealt.files[0].parent, ["a"])
     for start in (shared.start_server, lambda **more: shared.start_site("a", **more)):
         name = "server" if start == shared.start_server else "a"
@@ -318,8 +318,8 @@ def submitted(up: Fleet, tmp_path: Path) -> Iterator[Callable[[Change], str]]:
     with admin_of(read_kit(up.admin)) as admin:
 
         def submit(change: Change) -> str:
-            links = load(an_experiment(tmp_path)).federation.model_copy(update={"sites": ["a"]})
-            chosen = load(an_experiment(tmp_path)).model_copy(update={"federation": links})
+            links = load_experiment(an_experiment(tmp_path)).federation.model_copy(update={"sites": ["a"]})
+            chosen = load_experiment(an_experiment(tmp_path)).model_copy(update={"federation": links})
             job = write_job(tmp_path / "job", change.__name__, chosen, go_on=False)
             change(job, tmp_path / "marker")
             try:

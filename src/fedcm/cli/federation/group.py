@@ -28,10 +28,10 @@ def deal(
 
     Example: `fedcm federation deal experiments/demo.toml --set split.clients=3 -o dealt`
     """
-    from fedcm.config.experiment import load
+    from fedcm.config.experiment import load_experiment
     from fedcm.federation.provision.deal import deal as dealt
 
-    chosen = load(experiment, options.changes(settings, seed))
+    chosen = load_experiment(experiment, options.changes(settings, seed))
     files, same_bits = dealt(chosen, [name for name in sites.split(",") if name], output, data_dir)
     for file in files:
         print(file)

@@ -45,19 +45,19 @@ def run(
 
     Example: `fedcm federation run experiments/demo.toml --kit admins/lead@example.org --set rounds=20`
     """
-    from fedcm.config.experiment import load
+    from fedcm.config.experiment import load_experiment
     from fedcm.federation.admin.admin import admin_of
-    from fedcm.federation.admin.fetching import refuse_other_run
-    from fedcm.federation.admin.following import refuse_taken, submit
+    from fedcm.federation.admin.fetching import reject_other_run
+    from fedcm.federation.admin.following import reject_taken, submit
     from fedcm.federation.kit import read_kit
     from fedcm.federation.server.leading import at_server
-    from fedcm.runs.starting import default_name, refuse_unusable_name
+    from fedcm.runs.starting import default_name, reject_unusable_name
 
-    party, chosen = read_kit(kit), load(experiment, options.changes(settings, seed))
+    party, chosen = read_kit(kit), load_experiment(experiment, options.changes(settings, seed))
     name = name or default_name(chosen)
-    refuse_unusable_name(name)
+    reject_unusable_name(name)
     if not detach:
-        refuse_other_run(runs_dir / name)
+        reject_other_run(runs_dir / name)
     with admin_of(party) as admin:
         there = admin.connected()
         named = [site.strip() for site in (sites or "").split(",") if site.strip()]
@@ -68,7 +68,7 @@ def run(
             )
         for site in sorted(set(asked) - set(there)):
             say(f"{site} is not connected now; the run begins without it if the quorum is there")
-        refuse_taken(admin, name)
+        reject_taken(admin, name)
         federation = chosen.federation.model_copy(update={"sites": sorted(asked)})
         chosen = at_server(chosen.model_copy(update={"federation": federation}))
         job = submit(admin, name, chosen, go_on=False)
@@ -94,10 +94,10 @@ def resume(
     """
     import tomllib
 
-    from fedcm.config.experiment import read
-    from fedcm.config.overrides import override
+    from fedcm.config.experiment import read_experiment
+    from fedcm.config.overrides import apply_overrides
     from fedcm.federation.admin.admin import admin_of
-    from fedcm.federation.admin.fetching import refuse_other_run
+    from fedcm.federation.admin.fetching import reject_other_run
     from fedcm.federation.admin.following import submit
     from fedcm.federation.kit import read_kit
 
@@ -106,12 +106,12 @@ def resume(
             raise UserError(f"a run goes on as it began, but for {', '.join(_CHANGEABLE)}, got {setting!r}")
     party = read_kit(kit)
     if not detach:
-        refuse_other_run(runs_dir / run)
+        reject_other_run(runs_dir / run)
     with admin_of(party) as admin:
         before = admin.newest(run)
         if not before.over and admin.ask(before.id, "state") is not None:
             raise UserError(f"the run {run!r} goes on already; `fedcm federation status {run}`")
-        chosen = read(override(tomllib.loads(admin.experiment(before.id)), settings or ()))
+        chosen = read_experiment(apply_overrides(tomllib.loads(admin.experiment(before.id)), settings or ()))
         if not before.over:
             admin.abort(before.id)  # one that the engine lost would hold its place for ever
         job = submit(admin, run, chosen, go_on=True)

@@ -105,11 +105,11 @@ def approve(
     """
     from fedcm.federation.provision.authority import Authority
     from fedcm.federation.provision.provisioning import DAYS
-    from fedcm.federation.provision.request import read_request, refuse_unplanned
+    from fedcm.federation.provision.request import read_request, reject_unplanned
 
     signing = Authority.open(authority)
     asked = read_request(request)
-    party = refuse_unplanned(asked, signing.plan)
+    party = reject_unplanned(asked, signing.plan)
     say(
         f"{party.kind} {party.name} asks for a certificate of {asked.federation}, in the role {party.role}, for the key"
     )

@@ -9,7 +9,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from fedcm.runs.progress import bar_of_rounds
+from fedcm.runs.progress import make_progress_bar
 
 if TYPE_CHECKING:
     from fedcm.advise.advice import Advice, Probe, Setting
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @contextmanager
 def probing(total: int) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal; gives the function that moves it on."""
-    with bar_of_rounds(Console(stderr=True), transient=True) as progress:
+    with make_progress_bar(Console(stderr=True), transient=True) as progress:
         task = progress.add_task("probe", total=total, said="rounds")
         yield lambda rounds: progress.advance(task, rounds)
 

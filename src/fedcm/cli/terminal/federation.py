@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedcm.runs.progress import bar_of_rounds
+from fedcm.runs.progress import make_progress_bar
 
 
 def shown_run(passing: Iterator[Any], title: str, rounds: int) -> Any:
     """The outcome it ends with; items are `fedcm.federation.admin.following.Passing`."""
     console = Console(stderr=True)
     outcome = None
-    with bar_of_rounds(console) as bar:
+    with make_progress_bar(console) as bar:
         task = bar.add_task(escape(title), total=rounds, said="")
         for outcome, lines in passing:
             for line in lines:

@@ -20,7 +20,7 @@ from fedcm.reports.scores import (
     read_summary,
 )
 from fedcm.reports.words import amount
-from fedcm.sweeps.run_parallel import Task
+from fedcm.sweeps.run_parallel import SweepTask
 
 
 def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
@@ -56,10 +56,10 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
     print(f"{title}: last, mean and best of the evaluations; {meaning}{reached}")
 
 
-def series_table(tasks: Sequence[Task]) -> None:
+def series_table(tasks: Sequence[SweepTask]) -> None:
     """One row for the seeds of an algorithm in a cell: mean ± standard deviation; the best of a cell in bold. A column
     each for the grid's axes and the settings that were swept."""
-    rows: dict[tuple[tuple[str, ...], str], list[Task]] = {}
+    rows: dict[tuple[tuple[str, ...], str], list[SweepTask]] = {}
     axes = list(dict.fromkeys(axis for task in tasks for axis in task.run.experiment.cell.labels))
     for task in tasks:
         experiment = task.run.experiment
@@ -112,5 +112,5 @@ def _list_rounds(scores: Scores) -> str:
     return ", ".join(map(str, sorted(scores.averaged_rounds()))) or "–"
 
 
-def _summaries(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+def _summaries(tasks: Sequence[SweepTask]) -> list[dict[str, Any]]:
     return [summary for task in tasks if (summary := read_summary(task.folder))]

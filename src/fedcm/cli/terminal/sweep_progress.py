@@ -9,12 +9,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from fedcm.runs.progress import say
-from fedcm.sweeps.run_parallel import Task
+from fedcm.sweeps.run_parallel import SweepTask
 
 _PLAIN_EVERY = 30.0  # seconds between plain lines at most
 
 
-def shown_series(passing: Iterator[Task | None], tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
+def shown_series(passing: Iterator[SweepTask | None], tasks: Sequence[SweepTask], jobs: int) -> Iterator[SweepTask]:
     """The tasks that are over, as they come, with how far all are shown on stderr."""
     pace = _Pace(tasks, jobs)
     console = Console(stderr=True)
@@ -26,7 +26,9 @@ def shown_series(passing: Iterator[Task | None], tasks: Sequence[Task], jobs: in
         yield task
 
 
-def _live(passing: Iterator[Task | None], tasks: Sequence[Task], pace: "_Pace", console: Console) -> Iterator[Task]:
+def _live(
+    passing: Iterator[SweepTask | None], tasks: Sequence[SweepTask], pace: "_Pace", console: Console
+) -> Iterator[SweepTask]:
     # names with several settings in them go on in the next line rather than push everything else out of sight
     named = Column(overflow="fold", max_width=max(console.width // 2, 10))
     columns = (
@@ -53,7 +55,9 @@ def _live(passing: Iterator[Task | None], tasks: Sequence[Task], pace: "_Pace", 
                 yield over
 
 
-def _plain(passing: Iterator[Task | None], tasks: Sequence[Task], pace: "_Pace", console: Console) -> Iterator[Task]:
+def _plain(
+    passing: Iterator[SweepTask | None], tasks: Sequence[SweepTask], pace: "_Pace", console: Console
+) -> Iterator[SweepTask]:
     last = time.monotonic()
     for over in passing:
         left = pace.left()  # every time, since it is from these looks that the pace is known
@@ -70,7 +74,7 @@ def _plain(passing: Iterator[Task | None], tasks: Sequence[Task], pace: "_Pace",
 class _Pace:
     """The time left, from how long a round of runs with the same labels takes."""
 
-    def __init__(self, tasks: Sequence[Task], jobs: int) -> None:
+    def __init__(self, tasks: Sequence[SweepTask], jobs: int) -> None:
         self.tasks, self.jobs = tasks, jobs
         self._began: dict[str, tuple[float, int]] = {}  # when a run was first seen running, and its rounds then
         self._paces: dict[str, float] = {}  # seconds a round
@@ -89,7 +93,7 @@ class _Pace:
         return seconds / max(min(self.jobs, len(left)), 1)
 
 
-def _kind(task: Task) -> str:
+def _kind(task: SweepTask) -> str:
     return str(task.run.experiment.cell.labels)
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from fedcm.algorithms import ALGORITHMS
 from fedcm.algorithms.registry import algorithm_name
 from fedcm.cli.terminal.sweep_progress import spoken
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.core.algorithm import messages
 from fedcm.errors import UserError
@@ -50,7 +50,7 @@ def state_of(folder: RunFolder, runs_dir: Path) -> dict[str, Any]:
     state: dict[str, Any] = dict.fromkeys(("algorithm", "settings", "done", "rounds", *figures))
     state |= {"name": str(folder.path.relative_to(runs_dir)), "state": "damaged", "path": str(folder.path)}
     try:
-        experiment = read(read_table(folder.experiment))
+        experiment = read_experiment(read_table(folder.experiment))
         metrics = folder.read_metrics()
     except (UserError, OSError):
         return state

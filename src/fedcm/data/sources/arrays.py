@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from fedcm.data.dataset import Dataset, Examples
-from fedcm.data.examples import dataset, examples, same_kind
+from fedcm.data.examples import make_dataset, make_examples, same_kind
 from fedcm.errors import UserError
 
 _TEST = "test.npz"
@@ -29,7 +29,7 @@ def load_file(path: Path) -> Dataset:
     train = _pair(given, ("x", "y") if short else ("x_train", "y_train"), path)
     has_test = "x_test" in given or "y_test" in given
     test = _pair(given, ("x_test", "y_test"), path) if has_test else None
-    return dataset(path.stem, train, test)
+    return make_dataset(path.stem, train, test)
 
 
 def load_folder(folder: Path) -> Dataset:
@@ -40,10 +40,10 @@ def load_folder(folder: Path) -> Dataset:
     clients = [_pair(_read(file), ("x", "y"), file) for file in files]
     test_file = folder / _TEST
     test = _pair(_read(test_file), ("x", "y"), test_file) if test_file.exists() else None
-    return joined(folder.resolve().name, clients, [file.stem for file in files], test)
+    return join_clients(folder.resolve().name, clients, [file.stem for file in files], test)
 
 
-def joined(name: str, clients: Sequence[Examples], names: Sequence[str], test: Examples | None) -> Dataset:
+def join_clients(name: str, clients: Sequence[Examples], names: Sequence[str], test: Examples | None) -> Dataset:
     """The clients' examples one after the other, and whose each is."""
     for client, client_name in zip(clients[1:], names[1:], strict=True):
         same_kind(clients[0], client, f"{name}: the clients {names[0]}", client_name)
@@ -52,7 +52,7 @@ def joined(name: str, clients: Sequence[Examples], names: Sequence[str], test: E
         torch.cat([client.labels for client in clients]),
     )
     owners = np.repeat(np.arange(len(clients)), [client.size for client in clients])
-    return dataset(name, train, test, owners=owners, client_names=tuple(names))
+    return make_dataset(name, train, test, owners=owners, client_names=tuple(names))
 
 
 def _pair(given: dict[str, np.ndarray], keys: tuple[str, str], path: Path) -> Examples:
@@ -65,7 +65,7 @@ def _pair(given: dict[str, np.ndarray], keys: tuple[str, str], path: Path) -> Ex
                 f"got no {key!r} but {', '.join(given) or 'nothing'}"
                 + (f"; rename {near[0]!r} to {key!r}" if near else "")
             )
-    return examples(given[keys[0]], given[keys[1]], f"{str(path)!r} ({', '.join(keys)})", copy=False)
+    return make_examples(given[keys[0]], given[keys[1]], f"{str(path)!r} ({', '.join(keys)})", copy=False)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

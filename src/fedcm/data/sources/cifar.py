@@ -16,7 +16,7 @@ from fedcm.data.dataset import Dataset, Examples, Normalisation
 from fedcm.data.sources import cifar_official
 from fedcm.data.sources.cifar_official import Official, Raw
 from fedcm.errors import UserError
-from fedcm.system.files import replacing
+from fedcm.system.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def write(parts: dict[str, Raw], folder: Path, known: Cifar) -> None:
     try:
         for part, raw in parts.items():
             for field, array in raw._asdict().items():
-                with replacing(folder / f"{part}_{field}.npy") as temporary, temporary.open("wb") as file:
+                with atomic_write(folder / f"{part}_{field}.npy") as temporary, temporary.open("wb") as file:
                     np.save(file, array, allow_pickle=False)
     except OSError as error:
         raise UserError(f"{known.name} must be written to {folder}, got {error}") from error

@@ -36,7 +36,7 @@ def install_fetched(found: Path, place: Path) -> None:
     making.rename(place)
 
 
-def refuse_other_run(place: Path) -> None:
+def reject_other_run(place: Path) -> None:
     """What was fetched before is fetched again; a run of one's own is not to be replaced by it."""
     if place.exists() and not (place / "federation.log").is_file():
         raise UserError(

@@ -183,7 +183,7 @@ def outcome_of(admin: Admin, job: str) -> Outcome | None:
     return left_behind(admin, job)
 
 
-def refuse_taken(admin: Admin, run: str) -> None:
+def reject_taken(admin: Admin, run: str) -> None:
     """A name whose runs all failed before their first round may be used again."""
     for job in admin.jobs(run):
         outcome = outcome_of(admin, job.id)

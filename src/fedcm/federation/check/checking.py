@@ -31,7 +31,7 @@ def checked(path: Path, experiment: Path | None = None) -> Iterator[Finding]:
         raise UserError("a federation needs the extra packages; install them with `pip install 'fedcm[federation]'`")
     kit = read_kit(path.absolute())
     if experiment is not None:
-        _refuse_bad_experiment(kit, experiment)
+        _reject_bad_experiment(kit, experiment)
     yield from _files(kit)
     for about, look in (
         ("private key", look_at_key),
@@ -47,7 +47,7 @@ def checked(path: Path, experiment: Path | None = None) -> Iterator[Finding]:
         yield from found("test data", partial(_test_data, kit))
 
 
-def _refuse_bad_experiment(kit: Kit, experiment: Path) -> None:
+def _reject_bad_experiment(kit: Kit, experiment: Path) -> None:
     from fedcm.config.overrides import read_table
 
     if kit.kind != "site":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from fedcm.config.experiment import load
+from fedcm.config.experiment import load_experiment
 from fedcm.config.overrides import read_table
 from fedcm.config.schema import read_section
 from fedcm.core.participation import FixedSize
@@ -14,7 +14,7 @@ from fedcm.federation.check.finding import Finding, good, warning
 from fedcm.federation.kit import Kit
 from fedcm.federation.site.own_data import own_data
 from fedcm.federation.site_data import load_site_data
-from fedcm.federation.site_settings import SiteSettings, refuse_forbidden
+from fedcm.federation.site_settings import SiteSettings, reject_forbidden
 from fedcm.federation.terms import Description, agree, described
 from fedcm.runs.assembly import assemble_on
 from fedcm.sweeps.estimate import without_trial
@@ -35,8 +35,8 @@ def look_at_data(kit: Kit, settings: SiteSettings) -> Generator[Finding, None, D
 
 
 def try_experiment(kit: Kit, settings: SiteSettings, data: Dataset, path: Path) -> Iterator[Finding]:
-    refuse_forbidden(read_table(path), settings.limits)  # first: reading an experiment imports the code that it names
-    asked = without_trial(load(path))
+    reject_forbidden(read_table(path), settings.limits)  # first: reading an experiment imports the code that it names
+    asked = without_trial(load_experiment(path))
     experiment = asked.model_copy(
         update={"engine": asked.engine.model_copy(update={"device": settings.training.device, "compile": "off"})}
     )

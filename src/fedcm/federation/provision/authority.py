@@ -17,10 +17,10 @@ from typing import Any, final
 
 from fedcm.errors import UserError
 from fedcm.federation.certificate import Certificate, certificate_from, read_certificate
-from fedcm.federation.plan import Party, Plan, plan_text, read_plan
+from fedcm.federation.plan import FederationPlan, Party, plan_text, read_plan
 from fedcm.federation.provision.certificate_tool import run_tool
 from fedcm.federation.provision.invitation import Invitation
-from fedcm.federation.provision.request import Request, refuse_unplanned
+from fedcm.federation.provision.request import Request, reject_unplanned
 from fedcm.federation.provision.signed import member_of
 from fedcm.system.files import write_text
 
@@ -48,7 +48,7 @@ class Authority:
         self._profile = folder / "profile.yml"
 
     @classmethod
-    def create(cls, folder: Path, plan: Plan) -> "Authority":
+    def create(cls, folder: Path, plan: FederationPlan) -> "Authority":
         authority = cls(folder)
         folder.mkdir(mode=0o700)
         write_text(authority._plan, plan_text(plan))
@@ -70,7 +70,7 @@ class Authority:
         return authority
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> FederationPlan:
         return read_plan(self._plan)
 
     @property
@@ -85,7 +85,7 @@ class Authority:
         """The answer to a request, which holds the certificate, at `signed`; an older answer to the same party, as
         there is when a certificate is renewed, is replaced, and nothing else."""
         plan = self.plan
-        party = refuse_unplanned(request, plan)
+        party = reject_unplanned(request, plan)
         if signed.exists() and not _answers(signed, party):
             raise UserError(f"{str(signed)!r} is there already; give another place with -o")
         write_text(self._profile, _profile(plan))
@@ -136,7 +136,7 @@ class Authority:
             file.write(json.dumps(line) + "\n")
 
 
-def _profile(plan: Plan) -> str:
+def _profile(plan: FederationPlan) -> str:
     """JSON is YAML."""
     server = {
         "host": plan.server.host,

@@ -13,14 +13,14 @@ from fedcm.errors import UserError
 _SECONDS = 120  # it takes one
 
 
-def refuse_without_engine() -> None:
+def reject_without_engine() -> None:
     if find_spec("nvflare") is None:
         raise UserError("a federation needs NVIDIA FLARE: install it with `pip install 'fedcm[federation]'`")
 
 
 def run_tool(*words: str | Path, home: Path) -> None:
     """`home` is a private folder: there it keeps its records and temporary files, instead of in the user's own."""
-    refuse_without_engine()
+    reject_without_engine()
     environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home)}
     command = [sys.executable, "-P", "-m", "nvflare.cli", "--format", "json", *map(str, words)]
     try:

@@ -17,7 +17,7 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData, ready
 from fedcm.errors import UserError
 from fedcm.runs.assembly import federated
-from fedcm.system.files import replacing
+from fedcm.system.files import atomic_write
 
 
 class Dealt(NamedTuple):
@@ -45,7 +45,7 @@ def _write(path: Path, examples: Examples, data: Dataset) -> Path:
     features = examples.features
     if not _found_again(data):
         features = ready(features, data.normalisation, torch.float32, "contiguous")
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         np.savez(temporary, x=features.numpy(), y=examples.labels.numpy())
     return path
 

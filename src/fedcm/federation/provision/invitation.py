@@ -10,9 +10,9 @@ from typing import final
 
 import tomli_w
 
-from fedcm.config.schema import toml_file
+from fedcm.config.schema import read_toml
 from fedcm.errors import UserError
-from fedcm.federation.plan import Plan, plan_from, plan_table
+from fedcm.federation.plan import FederationPlan, plan_from, plan_table
 
 FILE = "invitation.toml"
 _FINGERPRINT = "root_fingerprint"
@@ -21,7 +21,7 @@ _FINGERPRINT = "root_fingerprint"
 @final
 @dataclass(frozen=True)
 class Invitation:
-    plan: Plan
+    plan: FederationPlan
     root: str  # the fingerprint of the root certificate
 
     def text(self) -> str:
@@ -29,7 +29,7 @@ class Invitation:
 
 
 def read_invitation(path: Path) -> Invitation:
-    table = toml_file(path, "invitation")
+    table = read_toml(path, "invitation")
     root = table.pop(_FINGERPRINT, None)
     if not (isinstance(root, str) and re.fullmatch(r"SHA256(:[0-9A-F]{2}){32}", root)):
         raise UserError(

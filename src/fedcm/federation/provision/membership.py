@@ -8,7 +8,7 @@ from typing import Any
 
 from fedcm.errors import UserError
 from fedcm.federation.kit import REQUEST, Kit, read_kit
-from fedcm.federation.plan import Party, Plan
+from fedcm.federation.plan import FederationPlan, Party
 from fedcm.federation.provision.certificate_tool import run_tool
 from fedcm.federation.provision.invitation import FILE as INVITATION
 from fedcm.federation.provision.invitation import Invitation, read_invitation
@@ -100,7 +100,7 @@ def _told(folder: Path) -> dict[str, Any]:
         ) from None
 
 
-def _participant(party: Party, plan: Plan) -> dict[str, Any]:
+def _participant(party: Party, plan: FederationPlan) -> dict[str, Any]:
     """In the words of the engine's tool."""
     server = plan.server
     details: dict[str, dict[str, Any]] = {

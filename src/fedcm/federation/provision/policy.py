@@ -6,7 +6,7 @@ So none of the engine's defaults stays, and the default of the policy allows not
 
 from typing import Any
 
-from fedcm.federation.plan import Party, Plan
+from fedcm.federation.plan import FederationPlan, Party
 
 # what a job may name, and nothing else: the list holds for jobs alone, never for the engine's own parts below
 SERVER_CLASSES = ("fedcm.federation.server.controller.FederatedTraining",)
@@ -39,7 +39,7 @@ _RESOURCES = "nvflare.app_common.resource"
 Table = dict[str, Any]
 
 
-def files(party: Party, plan: Plan) -> dict[str, Table]:
+def files(party: Party, plan: FederationPlan) -> dict[str, Table]:
     """By name, what belongs into a kit's `local/`."""
     if party.kind == "admin":
         return {"resources.json": _admin_resources()}
@@ -51,7 +51,7 @@ def files(party: Party, plan: Plan) -> dict[str, Table]:
     }
 
 
-def _server_resources(plan: Plan) -> Table:
+def _server_resources(plan: FederationPlan) -> Table:
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",

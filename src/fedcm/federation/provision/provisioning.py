@@ -8,10 +8,10 @@ from pathlib import Path
 
 from fedcm.errors import UserError, suggest
 from fedcm.federation.kit import REQUEST, read_kit
-from fedcm.federation.plan import Party, Plan
+from fedcm.federation.plan import FederationPlan, Party
 from fedcm.federation.provision import authority as authorities
 from fedcm.federation.provision.authority import Authority, Issued
-from fedcm.federation.provision.certificate_tool import refuse_without_engine
+from fedcm.federation.provision.certificate_tool import reject_without_engine
 from fedcm.federation.provision.invitation import FILE as INVITATION
 from fedcm.federation.provision.membership import ask, join
 from fedcm.federation.provision.request import read_request
@@ -21,9 +21,9 @@ DAYS = 360
 _AT_ONCE = 4  # calls of the engine's tool, a process of one core each
 
 
-def create(plan: Plan, folder: Path, days: int = DAYS, *, only_authority: bool = False) -> list[Issued]:
+def create(plan: FederationPlan, folder: Path, days: int = DAYS, *, only_authority: bool = False) -> list[Issued]:
     """The folder appears whole or not at all; one with anything in it is refused."""
-    refuse_without_engine()
+    reject_without_engine()
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from fedcm.errors import UserError
 from fedcm.federation.certificate import fingerprint_of_key
-from fedcm.federation.plan import Party, Plan
+from fedcm.federation.plan import FederationPlan, Party
 from fedcm.federation.provision.archive import LARGEST, member
 
 KINDS = {"site": "site", "server": "server", "user": "admin"}  # the engine's word, and ours
@@ -55,7 +55,7 @@ def read_request(path: Path) -> Request:
         ) from None
 
 
-def refuse_unplanned(request: Request, plan: Plan) -> Party:
+def reject_unplanned(request: Request, plan: FederationPlan) -> Party:
     """The plan says who may have which certificate, whatever the request says."""
     if request.federation != plan.name:
         raise UserError(f"this is the federation {plan.name!r}, and the request is for {request.federation!r}")

@@ -20,7 +20,7 @@ from typing import final
 
 from fedcm.errors import UserError
 from fedcm.federation.kit import Kit
-from fedcm.federation.readiness import only_one, ready_kit, refuse_taken_ports
+from fedcm.federation.readiness import only_one, ready_kit, reject_taken_ports
 from fedcm.federation.serve.engine_log import EngineLog
 
 Say = Callable[[str], None]
@@ -50,7 +50,7 @@ def serve(path: Path, kind: str, say: Say, patience: Patience = UNHURRIED) -> in
     """Runs the kit's engine; the exit code when its end was asked for."""
     kit = ready_kit(path, kind)
     with only_one(kit.path) as lock:
-        refuse_taken_ports(kit)
+        reject_taken_ports(kit)
         return Supervision(kit, engine_command(kit), say, patience, lock).run()
 
 

@@ -38,7 +38,7 @@ class Channel(Protocol):
         """The sites that take part now."""
         ...
 
-    def refuse_to_go_on(self) -> None:
+    def reject_to_go_on(self) -> None:
         """Raises `Stopped` of `fedcm.core.executor` when nobody waits for the run any more."""
         ...
 

@@ -18,7 +18,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.errors import Diverged, Stopped
 from fedcm.federation.frames import Arrays
 from fedcm.federation.outcome import LOG, RESULT, Outcome
@@ -26,8 +26,8 @@ from fedcm.federation.server.channel import Answer, Deadline
 from fedcm.federation.server.leading import RUNS, Begun, lead
 from fedcm.federation.server.server_settings import FILE as SETTINGS
 from fedcm.federation.server.server_settings import load_server_settings
-from fedcm.federation.site_settings import refuse_foreign_code
-from fedcm.runs.starting import refuse_unusable_name
+from fedcm.federation.site_settings import reject_foreign_code
+from fedcm.runs.starting import reject_unusable_name
 from fedcm.system.files import write_text
 
 ASK = "fedcm"  # the topic under which an admin asks about a run
@@ -50,7 +50,7 @@ class FederatedTraining(Controller):
         """`run` is its name in the server's kit, `experiment` its TOML with every site named; `go_on` says whether it
         may be there already."""
         super().__init__(task_check_period=task_check_period)
-        refuse_unusable_name(run)  # files are named after it, and a job can be made by hand
+        reject_unusable_name(run)  # files are named after it, and a job can be made by hand
         self.run = run
         self.experiment = experiment
         self.go_on = go_on
@@ -70,8 +70,8 @@ class FederatedTraining(Controller):
         try:
             table = tomllib.loads(self.experiment)
             allowed = load_server_settings(self.kit).limits.code
-            refuse_foreign_code(table, allowed, "this server", SETTINGS)  # reading one imports what it names
-            experiment = read(table)
+            reject_foreign_code(table, allowed, "this server", SETTINGS)  # reading one imports what it names
+            experiment = read_experiment(table)
             self._now(state="running", rounds=experiment.rounds, sites=sorted(experiment.federation.sites))
             begun = Begun(self.kit, self.run, _submitter(fl_ctx), go_on=self.go_on)
             for metrics in lead(begun, experiment, channel, self._say, lambda: bool(self._asked), self._has_it):
@@ -166,7 +166,7 @@ class _Tasks:
         gone = self.controller.get_client_disconnect_time
         return {client.name for client in engine.get_clients() if gone(client.name) is None}
 
-    def refuse_to_go_on(self) -> None:
+    def reject_to_go_on(self) -> None:
         if self.aborted():
             raise Stopped("the engine ended the job")
 
@@ -195,7 +195,7 @@ class _Tasks:
 
     def _next(self, answers: "queue.SimpleQueue[Answer]", standing: Task, deadline: Deadline) -> Answer | None:
         while True:
-            self.refuse_to_go_on()
+            self.reject_to_go_on()
             left = deadline.left if standing.completion_status is None else 0.0  # nobody is left who could answer
             try:
                 return answers.get(timeout=min(max(left, 0.001), _LOOK))

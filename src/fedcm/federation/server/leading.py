@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcm.config.experiment import Checkpoints, Data, Engine, Experiment
+from fedcm.config.experiment import CheckpointSection, DataSection, EngineSection, Experiment
 from fedcm.core.round_loop import Metrics
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
@@ -52,7 +52,7 @@ def lead(
     """
     held_out = load_test_data(begun.kit, load_server_settings(begun.kit))
     if (begun.path / NOTED).is_file():  # written last: without it nothing of the run has happened
-        noted = _refuse_another(begun, experiment)
+        noted = _reject_another(begun, experiment)
         together = _on(noted, held_out, {})
         run = resume(begun.path, None, say, stop_requested, put_together=together)
         say(f"run {begun.name} goes on at round {run.first} of {run.rounds}")
@@ -74,7 +74,7 @@ def lead(
     yield from drive(run, executor)
 
 
-def _refuse_another(begun: Begun, experiment: Experiment) -> Noted:
+def _reject_another(begun: Begun, experiment: Experiment) -> Noted:
     """A run goes on for whoever began it, as it began: sites train by what the job says, the server by its folder."""
     if not begun.go_on:
         raise UserError(
@@ -100,9 +100,9 @@ def at_server(experiment: Experiment) -> Experiment:
     fixed = {"stack": 1, "compile": "off", "layout": "channels_last" if engine.layout == "auto" else engine.layout}
     return experiment.model_copy(
         update={
-            "data": Data(source=AT_SITES),
-            "engine": Engine.model_validate(engine.model_dump() | fixed | {"device": "cpu"}),
-            "checkpoints": Checkpoints(every=1, keep=min(experiment.checkpoints.keep, SPARE)),
+            "data": DataSection(source=AT_SITES),
+            "engine": EngineSection.model_validate(engine.model_dump() | fixed | {"device": "cpu"}),
+            "checkpoints": CheckpointSection(every=1, keep=min(experiment.checkpoints.keep, SPARE)),
         }
     )
 

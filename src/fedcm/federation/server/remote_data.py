@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedcm.data.dataset import Examples
-from fedcm.data.federated import Pick, made_ready
+from fedcm.data.federated import Pick, prepare_examples
 from fedcm.errors import UserError
 from fedcm.federation.terms import Terms
 
@@ -68,4 +68,4 @@ class RemoteData:
         return self._ready(Examples(self.held_out.features[start:stop], self.held_out.labels[start:stop]))
 
     def _ready(self, examples: Examples) -> Examples:
-        return made_ready(examples, self.terms.normalisation, self.dtype, self.device, self.layout)
+        return prepare_examples(examples, self.terms.normalisation, self.dtype, self.device, self.layout)

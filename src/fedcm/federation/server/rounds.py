@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from fedcm.config.experiment import Federation
+from fedcm.config.experiment import FederationSection
 from fedcm.config.schema import read_section
 from fedcm.core.algorithm import Round, Vector, messages
 from fedcm.core.evaluation import Score
@@ -19,7 +19,7 @@ from fedcm.core.exact_mean import ExactMean, OutOfRange
 from fedcm.core.executor import RoundResult
 from fedcm.errors import Stopped, UserError
 from fedcm.executors.client_runner import ClientRunner
-from fedcm.executors.local import empty_round, evaluated, summed_up
+from fedcm.executors.local import empty_round, evaluate_model, summarise_round
 from fedcm.federation.compression import packed_broadcast, size_in_bytes
 from fedcm.federation.quorum import quorum_of
 from fedcm.federation.server.channel import Answer, Channel, Deadline
@@ -27,7 +27,7 @@ from fedcm.federation.server.health import Health
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.replies import BadReply, Expected, check
 from fedcm.federation.site_states import NEVER
-from fedcm.federation.terms import Description, Noted, refuse_stranger
+from fedcm.federation.terms import Description, Noted, reject_stranger
 
 Say = Callable[[str], None]
 
@@ -46,7 +46,7 @@ class FederationExecutor:
     data: RemoteData
     channel: Channel
     noted: Noted  # the run's sites and terms
-    settings: Federation
+    settings: FederationSection
     counted: dict[str, int]  # the last round of each site that counted and is on the disk
     say: Say
     stop_requested: Callable[[], bool]
@@ -57,7 +57,7 @@ class FederationExecutor:
         self.health = Health(self.settings.drop_after, self.settings.retry_after, self.say)
 
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
-        self._refuse_to_go_on()
+        self._reject_to_go_on()
         if not len(cohort):
             return empty_round(cohort)
         drawn = [self.noted.sites[client] for client in cohort.tolist()]
@@ -90,7 +90,7 @@ class FederationExecutor:
         return self._result(gathering, needed, len(asked), round, told | {"local_seconds": gathering.seconds})
 
     def evaluate(self, params: Vector) -> Score | None:
-        return evaluated(self.runner, params)
+        return evaluate_model(self.runner, params)
 
     def _patience(self, outstanding: set[str], passed: float) -> float:
         """Seconds for those who have not answered: for such as missed before, as long again as the others took."""
@@ -132,8 +132,8 @@ class FederationExecutor:
         link, bound = self.settings.uplink, self.settings.norm_bound
         return Expected(self.noted.id, round.index, kind, params.numel(), params.dtype, link, bound)
 
-    def _refuse_to_go_on(self) -> None:
-        self.channel.refuse_to_go_on()
+    def _reject_to_go_on(self) -> None:
+        self.channel.reject_to_go_on()
         if self.stop_requested():
             raise Stopped("an admin asked to stop")
 
@@ -145,7 +145,7 @@ class FederationExecutor:
             absent = {site: "it is not connected" for site in asked if site not in there}
             if len(asked) - len(absent) >= needed or deadline.left <= 0:
                 return absent
-            self._refuse_to_go_on()
+            self._reject_to_go_on()
             time.sleep(min(_LOOK, deadline.left))
 
     def _introduce(self, sites: Sequence[str], needed: int) -> dict[str, str]:
@@ -157,7 +157,7 @@ class FederationExecutor:
         found, why = introduced(self.channel, new, self.settings, max(needed - (len(sites) - len(new)), 0))
         for site, own in found.items():
             try:
-                refuse_stranger(site, own, self.noted.terms)
+                reject_stranger(site, own, self.noted.terms)
                 self.data.known_sizes[self._client(site)] = own.examples
             except UserError as refusal:
                 why[site] = str(refusal)
@@ -165,7 +165,7 @@ class FederationExecutor:
 
 
 def introduced(
-    channel: Channel, sites: Sequence[str], settings: Federation, needed: int
+    channel: Channel, sites: Sequence[str], settings: FederationSection, needed: int
 ) -> tuple[dict[str, Description], dict[str, str]]:
     """What sites say of their data, and of those that cannot take part, why; with so many the others are not waited
     for longer than in a round."""
@@ -217,4 +217,4 @@ class _Gathering:
     def result(self) -> RoundResult:
         clients = np.array(self.clients)
         weights = np.array([self.weights[client] for client in self.clients])
-        return summed_up(self.mean, weights, np.array([self.facts[client] for client in self.clients]), clients)
+        return summarise_round(self.mean, weights, np.array([self.facts[client] for client in self.clients]), clients)

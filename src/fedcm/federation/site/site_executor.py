@@ -15,7 +15,7 @@ from nvflare.apis.signal import Signal
 
 from fedcm.federation.frames import Arrays
 from fedcm.federation.site.training_process import Stopped, TrainingProcess
-from fedcm.system.faults import without_places
+from fedcm.system.faults import hide_paths
 
 
 @final
@@ -43,7 +43,7 @@ class SiteExecutor(Executor):
             return _message({"refused": "the run was stopped"}, {})
         except Exception as error:  # one that left this function would end the job for everybody
             self.log_exception(fl_ctx, "a task failed")
-            return _message({"refused": without_places(f"{type(error).__name__}: {error}")}, {})
+            return _message({"refused": hide_paths(f"{type(error).__name__}: {error}")}, {})
 
     def _training_of(self, name: str, fl_ctx: FLContext) -> TrainingProcess:
         if self._training is None:

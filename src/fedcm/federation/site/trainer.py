@@ -20,7 +20,7 @@ from typing import Any, final
 
 import torch
 
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.schema import read_section
 from fedcm.core.algorithm import Round, messages
 from fedcm.errors import UserError
@@ -28,15 +28,15 @@ from fedcm.federation.compression import packed_report, size_in_bytes, unpacked_
 from fedcm.federation.frames import Arrays, receive, send
 from fedcm.federation.site.own_data import own_data
 from fedcm.federation.site_data import load_site_data
-from fedcm.federation.site_settings import load_settings, refuse_forbidden
+from fedcm.federation.site_settings import load_settings, reject_forbidden
 from fedcm.federation.site_states import SiteStates
 from fedcm.federation.terms import Terms, described
 from fedcm.runs.assembly import Assembly, assemble_on
-from fedcm.runs.folder import versions
-from fedcm.system.faults import without_places
+from fedcm.runs.folder import read_versions
+from fedcm.system.faults import hide_paths
 from fedcm.system.memory import keep_freed_memory
-from fedcm.system.notices import in_one_line
-from fedcm.system.processes import when_gone
+from fedcm.system.notices import print_warnings_in_one_line
+from fedcm.system.processes import on_exit_of
 
 STATES = "state"
 
@@ -51,8 +51,8 @@ class Site:
         self.population = population
         settings = load_settings(kit)
         table = tomllib.loads(experiment)
-        refuse_forbidden(table, settings.limits)
-        asked = read(table)
+        reject_forbidden(table, settings.limits)
+        asked = read_experiment(table)
         engine = asked.engine.model_copy(update={"device": settings.training.device})
         self.experiment = asked.model_copy(update={"engine": engine})
         self.data = load_site_data(kit, settings)
@@ -60,7 +60,7 @@ class Site:
         self._assembled: dict[str, Assembly] = {}
 
     def describe(self) -> dict[str, Any]:
-        return described(self.data, versions(), with_sums=self.experiment.federation.mean is None)
+        return described(self.data, read_versions(), with_sums=self.experiment.federation.mean is None)
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """The round's local steps and the report, from the state that counted last."""
@@ -119,9 +119,9 @@ class Requests:
 
 def main(kit: Path, requests: int, answers: int) -> None:
     keep_freed_memory()
-    when_gone(os.getppid(), lambda: os._exit(1))  # in the middle of a step too: whoever would take the answer is gone
+    on_exit_of(os.getppid(), lambda: os._exit(1))  # in the middle of a step too: whoever would take the answer is gone
     asked = Requests(kit)
-    with os.fdopen(requests, "rb") as inlet, os.fdopen(answers, "wb") as outlet, in_one_line():
+    with os.fdopen(requests, "rb") as inlet, os.fdopen(answers, "wb") as outlet, print_warnings_in_one_line():
         while True:
             try:
                 words, arrays = receive(inlet)
@@ -131,10 +131,10 @@ def main(kit: Path, requests: int, answers: int) -> None:
                 send(outlet, *asked.answer(words.pop("kind"), arrays, words))
             except (UserError, OSError) as refusal:
                 print(refusal, file=sys.stderr, flush=True)  # the site's own log keeps the files' names
-                send(outlet, {"refused": without_places(" ".join(str(refusal).split()))})
+                send(outlet, {"refused": hide_paths(" ".join(str(refusal).split()))})
             except Exception as error:  # of the site's own model or data
                 traceback.print_exc()
-                send(outlet, {"refused": without_places(f"{type(error).__name__}: {' '.join(str(error).split())}")})
+                send(outlet, {"refused": hide_paths(f"{type(error).__name__}: {' '.join(str(error).split())}")})
 
 
 def _on_device(message: Any, device: torch.device) -> Any:

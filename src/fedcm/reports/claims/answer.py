@@ -55,8 +55,8 @@ def find_leader(group: Group, cell: str) -> Lead | None:
     closest = min(range(len(others)), key=lambda k: found[k].difference)
     comparisons = max(1, math.ceil(len(found) / 2))  # of both sides of an interval one alone can make a wrong leader
     doubts = {_find_doubt(one, comparisons) for one in found if not one.is_surely_above(comparisons)}
-    gravest = [doubt for doubt in _DOUBTS if doubt in doubts][:1]
-    standing: Standing = gravest[0] if gravest else "sure"
+    gravest: list[Standing] = [doubt for doubt in _DOUBTS if doubt in doubts]
+    standing = gravest[0] if gravest else "sure"
     return Lead(cell, tuple(first), standing, others[closest], found[closest], comparisons)
 
 

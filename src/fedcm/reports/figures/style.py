@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.errors import UserError
-from fedcm.system.files import replacing
+from fedcm.system.files import atomic_write
 
 # Okabe & Ito's palette, in an order that puts the most different ones first
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
@@ -37,7 +37,7 @@ def figure(path: Path, width: float = 8.0, height: float = 4.5, **grid: Any) -> 
     drawn, axes = plt.subplots(figsize=(width, height), layout="constrained", **grid)
     try:
         yield drawn, axes
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             drawn.savefig(temporary, dpi=150)
     finally:
         plt.close(drawn)

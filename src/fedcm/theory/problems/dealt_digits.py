@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 
 
 class DealtDigits(NamedTuple):
@@ -25,7 +25,7 @@ def dealt_digits(clients: int, concentration: float, seed: int = 0) -> DealtDigi
     from fedcm.data.sources.digits import load
 
     examples = load().train
-    parts = Dirichlet(clients, concentration).parts(examples.labels.numpy(), generator(seed, Purpose.SPLIT))
+    parts = Dirichlet(clients, concentration).parts(examples.labels.numpy(), make_generator(seed, Purpose.SPLIT))
     each = min(len(part) for part in parts)  # what is left over, fewer than one a client, is not used
     chosen = torch.stack([torch.from_numpy(part[:each]) for part in parts])
     pixels = examples.features.reshape(examples.size, -1).double() / 16

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedcm.errors import UserError
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 from fedcm.theory.problems.known_problem import KnownProblem
 
 _BLOCK = 16  # rounds a generator: making one costs more than a small round's draws
@@ -44,8 +44,8 @@ class Draws:
     def rounds(self, rounds: int) -> Iterator[RoundDraws]:
         """So many, from the first. Whole blocks are drawn: a round's draws do not depend on how many are asked for."""
         for first in range(0, rounds, _BLOCK):
-            cohorts = self._cohorts(generator(self.seed, Purpose.COHORT, first, self.stream))
-            noise = self._noise(generator(self.seed, Purpose.GRADIENT_NOISE, first, self.stream))
+            cohorts = self._cohorts(make_generator(self.seed, Purpose.COHORT, first, self.stream))
+            noise = self._noise(make_generator(self.seed, Purpose.GRADIENT_NOISE, first, self.stream))
             for k in range(min(_BLOCK, rounds - first)):
                 yield RoundDraws(cohorts[k], None if noise is None else noise[k])
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedcm.errors import UserError
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 from fedcm.theory.problems.known_problem import Constants
 
 
@@ -98,7 +98,7 @@ class Quadratics:
     @cached_property
     def _signs(self) -> np.ndarray:
         """u, (distinct, d): as many +1 as −1 in every coordinate; an odd client has 0."""
-        draw = generator(self.seed, Purpose.KNOWN_PROBLEM, client=1)
+        draw = make_generator(self.seed, Purpose.KNOWN_PROBLEM, client=1)
         half = self.distinct // 2
         column = np.concatenate([np.ones(half), -np.ones(half), np.zeros(self.distinct - 2 * half)])
         return np.stack([draw.permutation(column) for _ in range(self.dimension)], axis=1)
@@ -113,7 +113,7 @@ class Quadratics:
         """b_i, (distinct, d)."""
         if self.dissimilarity == 0:
             return torch.zeros(self.distinct, self.dimension, dtype=torch.float64)
-        draw = generator(self.seed, Purpose.KNOWN_PROBLEM, client=2)
+        draw = make_generator(self.seed, Purpose.KNOWN_PROBLEM, client=2)
         signs = self._signs
         other = draw.standard_normal(signs.shape)
         other -= other.mean(0)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedcm.errors import UserError
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 from fedcm.theory.problems.known_problem import Constants
 
 
@@ -56,7 +56,9 @@ class Saturating:
         """b_i, (N, d)."""
         if self.dissimilarity == 0:
             return torch.zeros(self.clients, self.dimension, dtype=torch.float64)
-        made = generator(self.seed, Purpose.KNOWN_PROBLEM, client=3).standard_normal((self.clients, self.dimension))
+        made = make_generator(self.seed, Purpose.KNOWN_PROBLEM, client=3).standard_normal(
+            (self.clients, self.dimension)
+        )
         made -= made.mean(0)
         return torch.from_numpy(made * (self.dissimilarity / math.sqrt(np.square(made).sum(1).mean())))
 

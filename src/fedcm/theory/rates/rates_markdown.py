@@ -87,11 +87,11 @@ def _compared(compared: Sequence[Comparison]) -> str:
     head = (_COMMAND, "against", "FedCM's errors", "FedAvg's error ÷ FedCM's [95 %]", "best η_l at its grid's edge")
     body = []
     for one in compared:
-        values = ", ".join(f"{value:g}" for value in one.fedcm.config.experiment.values)
+        values = ", ".join(f"{value:g}" for value in one.fedcm.experiment.values)
         body.append(
             (
-                f"`{one.fedcm.config.experiment.name}`",
-                f"{one.fedcm.config.experiment.varied} = {values}",
+                f"`{one.fedcm.experiment.name}`",
+                f"{one.fedcm.experiment.varied} = {values}",
                 ", ".join(_power(error) for error in one.fedcm.errors),
                 ", ".join(f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]" for ratio in one.ratios),
                 "; ".join(filter(None, map(_at_edges, (one.fedcm, one.fedavg)))) or "–",

@@ -74,7 +74,7 @@ def proven_words(row: Row) -> str:
 def print_comparisons(compared: Sequence[Comparison]) -> None:
     """FedAvg's error over FedCM's, where both were measured."""
     for one in compared:
-        experiment, ratios = one.fedcm.config.experiment, one.ratios
+        experiment, ratios = one.fedcm.experiment, one.ratios
         points = zip(experiment.values, ratios, strict=True)
         told = ", ".join(f"{r.value:.2f} [{r.low:.2f}, {r.high:.2f}] at {experiment.varied} = {v:g}" for v, r in points)
         print(f"{experiment.name}: FedAvg's error over FedCM's is {told}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 from fedcm.theory.rates.measure import Row
 from fedcm.theory.rates.slopes import RESAMPLES, interval
 
@@ -45,7 +45,7 @@ def compare(rows: Iterable[Row]) -> list[Comparison]:
 def compute_ratio(above: np.ndarray, below: np.ndarray, seed: int = 0) -> Ratio:
     """The ratio of two means over the same replicates, with its 95 % interval."""
     count = len(above)
-    drawn = generator(seed, Purpose.RESAMPLING, round=1).integers(0, count, (RESAMPLES, count))
+    drawn = make_generator(seed, Purpose.RESAMPLING, round=1).integers(0, count, (RESAMPLES, count))
     with np.errstate(invalid="ignore"):  # of what diverged there is no ratio
         again = above[drawn].mean(1) / below[drawn].mean(1)
         return Ratio(float(above.mean() / below.mean()), *interval(again, count))

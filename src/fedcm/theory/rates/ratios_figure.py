@@ -11,8 +11,8 @@ from fedcm.theory.rates.ratios import Comparison
 
 def draw_ratios(compared: Sequence[Comparison], folder: Path, name: str) -> list[Path]:
     """`NAME` as PNG and PDF."""
-    labels = [one.fedcm.config.experiment.name for one in compared]
-    values = compared[0].fedcm.config.experiment.values  # the same in all of them
+    labels = [one.fedcm.experiment.name for one in compared]
+    values = compared[0].fedcm.experiment.values  # the same in all of them
     paths = []
     for suffix in (".png", ".pdf"):
         path = folder / f"{name}{suffix}"
@@ -23,8 +23,8 @@ def draw_ratios(compared: Sequence[Comparison], folder: Path, name: str) -> list
                 style = style_of(label, labels)
                 axes.plot(values, ratios[:, 0], label=label, marker="o", markersize=4.5, **style)
                 axes.fill_between(values, ratios[:, 1], ratios[:, 2], color=style["color"], alpha=0.15, lw=0)
-            axes.set(xscale="log", xlabel=compared[0].fedcm.config.experiment.varied, ylabel="FedAvg's error ÷ FedCM's")
-            ticks = compared[0].fedcm.config.experiment.values
+            axes.set(xscale="log", xlabel=compared[0].fedcm.experiment.varied, ylabel="FedAvg's error ÷ FedCM's")
+            ticks = compared[0].fedcm.experiment.values
             axes.set_xticks(ticks, [f"{value:g}" for value in ticks], minor=False)
             axes.set_xticks([], minor=True)
             axes.grid(alpha=0.25)

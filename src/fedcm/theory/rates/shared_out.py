@@ -8,8 +8,8 @@ from multiprocessing import get_context
 
 import torch
 
-from fedcm.system.processes import when_gone
-from fedcm.system.threads import physical_cores
+from fedcm.system.processes import on_exit_of
+from fedcm.system.threads import count_physical_cores
 from fedcm.theory.rates.measure import Found, Row, chosen, cost, measure, rows_of
 from fedcm.theory.rates.points import Experiment
 
@@ -18,7 +18,7 @@ Passing = Callable[[str, float], object]  # told of every point: its experiment,
 
 def measured(experiments: Sequence[Experiment], quick: bool, passing: Passing) -> list[Row]:
     tasks = [(experiment.name, quick, number) for experiment in experiments for number in range(len(experiment.points))]
-    workers = min(physical_cores(), len(tasks))
+    workers = min(count_physical_cores(), len(tasks))
     rows = []
     with ProcessPoolExecutor(workers, get_context("spawn"), _as_worker, (os.getpid(),)) as pool:
         found = pool.map(_at_point, tasks)
@@ -33,7 +33,7 @@ def measured(experiments: Sequence[Experiment], quick: bool, passing: Passing) -
 
 def _as_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once, and without a word
-    when_gone(parent, lambda: os._exit(1))
+    on_exit_of(parent, lambda: os._exit(1))
     torch.set_num_threads(1)
 
 

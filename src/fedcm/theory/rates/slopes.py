@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedcm.errors import UserError
-from fedcm.rng import Purpose, generator
+from fedcm.rng import Purpose, make_generator
 
 RESAMPLES = 2000
 TOLERANCE = 0.1  # in the exponent: what the logarithms that O hides, and lower-order terms, may make of it
@@ -31,7 +31,7 @@ def fit(x: Sequence[float], replicates: Sequence[np.ndarray], seed: int = 0) -> 
     fewest = min(map(len, replicates))
     if fewest < 2:
         raise UserError(f"the interval of a slope needs 2 replicates a point at least, got {fewest}; measure more")
-    draw = generator(seed, Purpose.RESAMPLING)
+    draw = make_generator(seed, Purpose.RESAMPLING)
     means = [values[draw.integers(0, len(values), (RESAMPLES, len(values)))].mean(1) for values in replicates]
     again = _slopes(x, np.stack(means, axis=1))
     return Slope(exponent(x, [values.mean() for values in replicates]), *interval(again, fewest))

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from scenes import lines_of
 
 from fedcm.algorithms.fedavg import ServerState
-from fedcm.config.experiment import read
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import Stopped, UserError
 from fedcm.runs import checkpoint
@@ -180,14 +180,14 @@ def test_a_checkpoint_under_another_rounds_name_is_not_believed(fedcm: Fedcm, st
 
 def test_a_run_in_which_nobody_takes_part_can_be_stopped(experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=50, participation={"kind": "independent", "probability": 1e-12})
-    rounds = drive(begin(read(read_table(path)), tmp_path / "runs", "empty", stop_requested=lambda: True))
+    rounds = drive(begin(read_experiment(read_table(path)), tmp_path / "runs", "empty", stop_requested=lambda: True))
     with pytest.raises(Stopped):
         for _ in rounds:
             pass
 
 
 def test_a_run_that_another_process_finished_meanwhile_stays_finished(experiment: Write, tmp_path: Path) -> None:
-    first = drive(begin(read(read_table(experiment())), tmp_path / "runs", "one"))
+    first = drive(begin(read_experiment(read_table(experiment())), tmp_path / "runs", "one"))
     for _ in range(6):
         next(first)
     with pytest.raises(UserError, match="in progress"):

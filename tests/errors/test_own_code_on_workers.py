@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 from answers import ALGORITHM, Write
 from own_code import MODULE, OWN_ALGORITHM, told
-from test_workers import command
+from processes import command
 
 ON_WORKER = """
 import os

@@ -14,7 +14,7 @@ from torch import nn
 import fedcm as api
 from fedcm.cli import main as cli
 from fedcm.errors import UserError
-from fedcm.system.faults import describe, place_of
+from fedcm.system.faults import describe_error, find_user_code
 
 CLIENTS = [(torch.randn(6, 3, generator=torch.Generator().manual_seed(k)), torch.arange(6) % 2) for k in range(4)]
 
@@ -114,5 +114,5 @@ def test_an_error_of_fedcm_itself_has_no_place_of_the_users(fedcm: Fedcm, monkey
     assert "--debug" in answer.err
     with pytest.raises(ValueError, match="invalid literal") as caught:
         broken()
-    assert place_of(caught.value) == (__file__, line_of(Path(__file__), 'int("no number' + '")'))
-    assert "test_own_code_in_python.py, line " in describe(caught.value)
+    assert find_user_code(caught.value) == (__file__, line_of(Path(__file__), 'int("no number' + '")'))
+    assert "test_own_code_in_python.py, line " in describe_error(caught.value)
