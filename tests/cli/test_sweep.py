@@ -316,7 +316,7 @@ def test_a_grid_with_published_figures_can_be_swept(npz: Path, tmp_path: Path) -
         (["algorithm.alpha=1,1.0"], [], "two values mean the same"),
         (["algorithm.name=fedavg,fedcm"], [], "--algorithms"),
         (["model={hidden=[3]},{hidden=[4]}"], [], "such as client.lr"),
-        (["for.fedcm.core.local_steps.lr=0.1,0.2"], [], "no 'for.fedcm.core.local_steps.lr'"),
+        (["for.fedcm.client.lr=0.1,0.2"], [], "no 'for.fedcm.client.lr'"),
         (["client.epochs=1,2"], ["client.steps=3"], "no 'client.epochs'"),
         (["split.clients=4,5"], [], "are the same experiment"),
         (["client.lr=fast,0.1"], [], "client.lr must be a valid number, got 'fast'"),

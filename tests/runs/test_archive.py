@@ -171,7 +171,9 @@ class Terminal:
             self._read()
 
     def _read(self) -> bool:
-        if not select.select([self.ours], [], [], 1)[0]:
+        poll = select.poll()  # unlike select.select, it takes descriptors above 1023
+        poll.register(self.ours, select.POLLIN)
+        if not poll.poll(1000):
             return self.process.poll() is None
         try:
             self.said += os.read(self.ours, 65536).decode(errors="replace")

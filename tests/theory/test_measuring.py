@@ -10,9 +10,9 @@ import torch
 from second_moments import Moments
 
 from fedcm.algorithms import FedAvg, FedCM, Scaffold
-from fedcm.theory import rates
 from fedcm.theory.problems.draws import Draws
 from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.rates import measure as rates
 from fedcm.theory.rates.measure import Walked, measure, rows_of, walked, with_log
 from fedcm.theory.rates.plan import experiments
 from fedcm.theory.rates.points import LABELS, Case, Experiment, Point, Replicates
