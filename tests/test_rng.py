@@ -1,7 +1,7 @@
-"""The random streams behind every published result: each purpose has its own number, and each draw uses its purpose.
+"""The random streams of every published result: each purpose has its own number, and each part of fedcm its purpose.
 
-Two guards. The recorded values below fix what a purpose draws, so that no purpose is renumbered and no argument is
-swapped. The streams built here from literal numbers fix which purpose each part of the library draws with.
+The recorded values below fix what a purpose draws, so that no purpose is renumbered and no argument is swapped. The
+streams built here from literal numbers fix which purpose each part of the library uses.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from fedcm.core.algorithm import Round
 from fedcm.core.evaluation import evaluation_mode
 from fedcm.core.participation import FixedSize, Independent
 from fedcm.core.problem import Problem
-from fedcm.data import find
+from fedcm.data import load_source
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset
 from fedcm.data.partition import IID
@@ -25,11 +25,11 @@ from fedcm.executors.client_states import ClientStatesInMemory
 from fedcm.executors.diagnosis import diagnose
 from fedcm.models import build_model
 from fedcm.rng import Purpose, make_generator, make_torch_seed
-from fedcm.runs.assembly import Assembly, assemble, split
-from fedcm.theory.problems.draws import Draws, without_replacement
+from fedcm.runs.build import TrainingSetup, build, split
 from fedcm.theory.problems.quadratics import Quadratics
+from fedcm.theory.problems.sampling import RoundSampler, sample_without_replacement
 from fedcm.theory.problems.saturating import Saturating
-from fedcm.theory.rates.slopes import fit
+from fedcm.theory.rates.slopes import fit_slope
 
 # purpose: its number, the first 64 bits of its generator and its torch seed, at seed 11, round 3, client 7
 RECORDED = {
@@ -46,22 +46,22 @@ RECORDED = {
 }
 
 
-def sequence(number: int, seed: int, round: int = 0, client: int = 0) -> np.random.SeedSequence:
-    """A purpose's stream by its number, without `fedcm.rng`."""
+def make_sequence(number: int, seed: int, round: int = 0, client: int = 0) -> np.random.SeedSequence:
+    """Make a purpose's seed sequence from its number, without `fedcm.rng`."""
     return np.random.SeedSequence(seed, spawn_key=(number, round, client))
 
 
-def stream(number: int, seed: int, round: int = 0, client: int = 0) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(sequence(number, seed, round, client)))
+def make_stream(number: int, seed: int, round: int = 0, client: int = 0) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(make_sequence(number, seed, round, client)))
 
 
-def torch_seed_of(number: int, seed: int, round: int = 0, client: int = 0) -> int:
-    return int(sequence(number, seed, round, client).generate_state(1, np.uint64)[0]) // 2
+def compute_torch_seed(number: int, seed: int, round: int = 0, client: int = 0) -> int:
+    return int(make_sequence(number, seed, round, client).generate_state(1, np.uint64)[0]) // 2
 
 
 def test_every_purpose_has_a_recorded_stream() -> None:
-    """A new purpose adds a row above; a changed or removed one fails here."""
-    found = {
+    """A new purpose needs a row above; a changed or removed one fails here."""
+    streams = {
         purpose.name: (
             int(purpose),
             int(make_generator(11, purpose, 3, 7).bit_generator.random_raw()),
@@ -69,94 +69,98 @@ def test_every_purpose_has_a_recorded_stream() -> None:
         )
         for purpose in Purpose
     }
-    assert found == RECORDED
+    assert streams == RECORDED
 
 
-def test_a_purposes_round_and_client_are_0_by_default() -> None:
+def test_round_and_client_are_0_by_default() -> None:
     for purpose in Purpose:
-        assert make_generator(5, purpose).random() == stream(int(purpose), 5).random()
-        assert make_torch_seed(5, purpose) == torch_seed_of(int(purpose), 5)
+        assert make_generator(5, purpose).random() == make_stream(int(purpose), 5).random()
+        assert make_torch_seed(5, purpose) == compute_torch_seed(int(purpose), 5)
 
 
 def test_cohorts_draw_with_purpose_3() -> None:
-    expected = np.sort(stream(3, seed=1, round=2).choice(100, 5, replace=False, shuffle=False))
+    expected = np.sort(make_stream(3, seed=1, round=2).choice(100, 5, replace=False, shuffle=False))
     assert np.array_equal(FixedSize(5).cohort(100, seed=1, round=2), expected)
-    draw = stream(3, seed=1, round=2)
-    expected = np.sort(draw.choice(100, draw.binomial(100, 0.05), replace=False, shuffle=False))
+    generator = make_stream(3, seed=1, round=2)
+    expected = np.sort(generator.choice(100, generator.binomial(100, 0.05), replace=False, shuffle=False))
     assert np.array_equal(Independent(0.05).cohort(100, seed=1, round=2), expected)
 
 
 def test_minibatches_draw_with_purpose_4() -> None:
-    found = torch.cat(list(LocalWork(4, epochs=2).indices(10, seed=1, round=2, client=3)))
-    draw = stream(4, seed=1, round=2, client=3)
-    assert found.tolist() == [*draw.permutation(10), *draw.permutation(10)]
-    (index,), _ = LocalWork(10).stacked(np.array([10]), 1, 2, [3])
-    assert index.flatten().tolist() == stream(4, seed=1, round=2, client=3).permutation(10).tolist()
+    indices = torch.cat(list(LocalWork(4, epochs=2).draw_indices(10, seed=1, round=2, client=3)))
+    generator = make_stream(4, seed=1, round=2, client=3)
+    assert indices.tolist() == [*generator.permutation(10), *generator.permutation(10)]
+    (index,), _ = LocalWork(10).draw_stacked_indices(np.array([10]), 1, 2, [3])
+    assert index.flatten().tolist() == make_stream(4, seed=1, round=2, client=3).permutation(10).tolist()
 
 
 @pytest.fixture
-def assembled(tmp_path: Path) -> Assembly:
-    return assemble(read_experiment(small_experiment(write_npz(tmp_path / "made.npz"))))
+def assembled(tmp_path: Path) -> TrainingSetup:
+    return build(read_experiment(small_experiment(write_npz(tmp_path / "made.npz"))))
 
 
-def test_a_split_draws_with_purpose_1_and_a_models_parameters_with_purpose_2(assembled: Assembly) -> None:
+def test_a_split_draws_with_purpose_1_and_a_models_parameters_with_purpose_2(assembled: TrainingSetup) -> None:
     experiment = assembled.experiment
-    dataset = find(experiment.data.source, None)
+    dataset = load_source(experiment.data.source, None)
     assert isinstance(dataset, Dataset)
-    even = experiment.model_copy(update={"split": IID(12)})
-    assert np.concatenate(split(even, dataset)).tolist() == stream(1, seed=3).permutation(240).tolist()
-    model = build_model("mlp", (6,), 4, {"hidden": [8]}, torch_seed_of(2, seed=3))
+    iid = experiment.model_copy(update={"split": IID(12)})
+    assert np.concatenate(split(iid, dataset)).tolist() == make_stream(1, seed=3).permutation(240).tolist()
+    model = build_model("mlp", (6,), 4, {"hidden": [8]}, compute_torch_seed(2, seed=3))
     expected = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-    assert torch.equal(assembled.problem.initial(), expected)
+    assert torch.equal(assembled.problem.initial_params, expected)
 
 
-def test_models_are_reseeded_with_purposes_5_6_and_10(assembled: Assembly, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_reseeded_with_purposes_5_6_and_10(
+    assembled: TrainingSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In local steps, in evaluation and in a diagnosis."""
     seeds: list[int] = []
     monkeypatch.setattr(Problem, "reseed", lambda self, seed: seeds.append(seed))
-    runner, params = assembled.runner, assembled.problem.initial()
+    runner, params = assembled.runner, assembled.problem.initial_params
     server = runner.algorithm.init_server(params)
     round = Round(4, 0.1, 1.0, 0, 12, 0.0)
-    runner.run(7, runner.algorithm.broadcast(server), runner.algorithm.init_client(params), round)
-    assert seeds == [torch_seed_of(5, seed=3, round=4, client=7)]
+    runner.run_client(7, runner.algorithm.broadcast(server), runner.algorithm.init_client(params), round)
+    assert seeds == [compute_torch_seed(5, seed=3, round=4, client=7)]
     seeds.clear()
     with evaluation_mode(assembled.problem, params, start=500):
         pass
-    assert seeds == [torch_seed_of(6, seed=0, client=500)]
+    assert seeds == [compute_torch_seed(6, seed=0, client=500)]
     seeds.clear()
-    asked: list[int] = []
+    requested: list[int] = []
     client = type(runner.data).client
 
-    def watched(data: Any, number: int) -> Any:
-        asked.append(number)
+    def record(data: Any, number: int) -> Any:
+        requested.append(number)
         return client(data, number)
 
-    monkeypatch.setattr(type(runner.data), "client", watched)
-    diagnose(runner, ClientStatesInMemory(runner.algorithm, params), server, round, most=3, rehearsed=1)
-    drawn = np.sort(stream(10, seed=3, round=4, client=0).choice(12, 3, replace=False, shuffle=False)).tolist()
-    again = stream(10, seed=3, round=4, client=1).choice(12, 1, replace=False, shuffle=False).tolist()
-    assert asked[:4] == [*drawn, *again]
-    assert seeds[:3] == [torch_seed_of(10, seed=3, round=4, client=number) for number in drawn]
-    assert seeds[3:] == [torch_seed_of(number, seed=3, round=4, client=again[0]) for number in (5, 10)]
+    monkeypatch.setattr(type(runner.data), "client", record)
+    diagnose(runner, ClientStatesInMemory(runner.algorithm, params), server, round, max_gradients=3, max_local_runs=1)
+    drawn = np.sort(make_stream(10, seed=3, round=4, client=0).choice(12, 3, replace=False, shuffle=False)).tolist()
+    again = make_stream(10, seed=3, round=4, client=1).choice(12, 1, replace=False, shuffle=False).tolist()
+    assert requested[:4] == [*drawn, *again]
+    assert seeds[:3] == [compute_torch_seed(10, seed=3, round=4, client=number) for number in drawn]
+    assert seeds[3:] == [compute_torch_seed(number, seed=3, round=4, client=again[0]) for number in (5, 10)]
 
 
-def test_the_theorys_draws_have_purposes_3_and_7_to_9(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_theory_draws_with_purposes_3_and_7_to_9(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Saturating(20, 4, noise=2.0, dissimilarity=1.0, seed=5)
-    first = next(Draws(problem, 3, 2, 6, seed=1, stream=9).rounds(1))
-    assert torch.equal(first.cohort, torch.from_numpy(without_replacement(stream(3, 1, 0, 9), 20, 3, (16, 6))[0]))
+    first = next(RoundSampler(problem, 3, 2, 6, seed=1, stream=9).sample_rounds(1))
+    assert torch.equal(
+        first.cohort, torch.from_numpy(sample_without_replacement(make_stream(3, 1, 0, 9), 20, 3, (16, 6))[0])
+    )
     assert first.noise is not None
-    assert torch.equal(first.noise, torch.from_numpy(stream(8, 1, 0, 9).standard_normal((16, 2, 6, 3, 4)))[0])
-    made = stream(7, seed=5, client=3).standard_normal((20, 4))
-    made -= made.mean(0)
-    assert torch.allclose(problem.slopes * np.sqrt(np.square(made).sum(1).mean()), torch.from_numpy(made))
-    asked: list[tuple[Any, ...]] = []
+    assert torch.equal(first.noise, torch.from_numpy(make_stream(8, 1, 0, 9).standard_normal((16, 2, 6, 3, 4)))[0])
+    slopes = make_stream(7, seed=5, client=3).standard_normal((20, 4))
+    slopes -= slopes.mean(0)
+    assert torch.allclose(problem.slopes * np.sqrt(np.square(slopes).sum(1).mean()), torch.from_numpy(slopes))
+    calls: list[tuple[Any, ...]] = []
 
-    def watched(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:
-        asked.append((int(purpose), seed, round, client))
+    def record(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:
+        calls.append((int(purpose), seed, round, client))
         return make_generator(seed, purpose, round, client)
 
-    monkeypatch.setattr("fedcm.theory.problems.quadratics.make_generator", watched)
-    monkeypatch.setattr("fedcm.theory.rates.slopes.make_generator", watched)
+    monkeypatch.setattr("fedcm.theory.problems.quadratics.make_generator", record)
+    monkeypatch.setattr("fedcm.theory.rates.slopes.make_generator", record)
     assert Quadratics(4, 2, 0.1, 1.0, dissimilarity=1.0, seed=5).slopes.shape == (4, 2)
-    fit([1.0, 2.0], [np.ones(2), np.ones(2)], seed=6)
-    assert sorted(asked) == [(7, 5, 0, 1), (7, 5, 0, 2), (9, 6, 0, 0)]
+    fit_slope([1.0, 2.0], [np.ones(2), np.ones(2)], seed=6)
+    assert sorted(calls) == [(7, 5, 0, 1), (7, 5, 0, 2), (9, 6, 0, 0)]

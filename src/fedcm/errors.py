@@ -6,6 +6,7 @@ run: they say whether it diverged, was stopped, or failed in a worker or on the 
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class UserError(ValueError):
@@ -24,7 +25,12 @@ class WorkerFailed(RuntimeError):  # noqa: N818
     """A worker raised an error or died.
 
     The first line of the message is one sentence. A traceback follows it if the user asked for tracebacks.
+
+    Attributes:
+        run: The folder of the run that failed, if it is known.
     """
+
+    run: Path | None = None
 
     @property
     def sentence(self) -> str:
@@ -38,7 +44,13 @@ class WorkerFailed(RuntimeError):  # noqa: N818
 
 
 class WriteFailed(OSError):  # noqa: N818
-    """A file of the run could not be written, most often because the disk is full."""
+    """A file of the run could not be written, most often because the disk is full.
+
+    Attributes:
+        run: The folder of the run that failed, if it is known.
+    """
+
+    run: Path | None = None
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

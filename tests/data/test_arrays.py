@@ -1,3 +1,5 @@
+"""The user's .npz files: one file, or a folder with one file per client."""
+
 import zipfile
 from pathlib import Path
 
@@ -5,21 +7,23 @@ import numpy as np
 import pytest
 import torch
 
-from fedcm.data import load
+from fedcm.data import load_dataset
 from fedcm.errors import UserError
 
-CHANCE = np.random.default_rng(0)
-X, Y = CHANCE.normal(size=(10, 4)), np.arange(10) % 3
-BYTES = CHANCE.integers(0, 256, (10, 8, 9, 3), dtype=np.uint8)
+GENERATOR = np.random.default_rng(0)
+X, Y = GENERATOR.normal(size=(10, 4)), np.arange(10) % 3
+BYTES = GENERATOR.integers(0, 256, (10, 8, 9, 3), dtype=np.uint8)
 
 
-def saved(path: Path, **arrays: np.ndarray) -> str:
+def save_npz(path: Path, **arrays: np.ndarray) -> str:
     np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
     return str(path)
 
 
-def test_floats_become_float32_and_integers_classes(tmp_path):
-    data = load(saved(tmp_path / "mine.npz", x_train=X, y_train=Y, x_test=X[:2], y_test=np.array([0, 4], np.uint8)))
+def test_floats_become_float32_and_integer_labels_become_classes(tmp_path):
+    data = load_dataset(
+        save_npz(tmp_path / "mine.npz", x_train=X, y_train=Y, x_test=X[:2], y_test=np.array([0, 4], np.uint8))
+    )
     assert data.name == "mine"
     assert data.train.features.dtype == torch.float32
     assert np.array_equal(data.train.features.numpy(), X.astype(np.float32))
@@ -31,32 +35,32 @@ def test_floats_become_float32_and_integers_classes(tmp_path):
     assert data.owners is None
 
 
-def test_x_and_y_alone_are_a_training_set_without_a_test_set(tmp_path):
-    data = load(saved(tmp_path / "a.npz", x=X, y=Y))
+def test_x_and_y_are_a_training_set_without_a_test_set(tmp_path):
+    data = load_dataset(save_npz(tmp_path / "a.npz", x=X, y=Y))
     assert data.train.size == 10
     assert data.test is None
 
 
 def test_float_labels_are_a_regression(tmp_path):
-    data = load(saved(tmp_path / "a.npz", x=X, y=np.linspace(0, 1, 10)[:, None]))
+    data = load_dataset(save_npz(tmp_path / "a.npz", x=X, y=np.linspace(0, 1, 10)[:, None]))
     assert data.classes is None
     assert data.train.labels.dtype == torch.float32
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 4)])
-def test_labels_keep_the_shape_they_were_given(tmp_path, shape):
+def test_labels_keep_their_shape(tmp_path, shape):
     for labels in (np.zeros((10, *shape)), np.zeros((10, *shape), int)):
-        assert load(saved(tmp_path / "a.npz", x=X, y=labels)).train.labels.shape == (10, *shape)
+        assert load_dataset(save_npz(tmp_path / "a.npz", x=X, y=labels)).train.labels.shape == (10, *shape)
 
 
-def test_wide_integers_stay_integers_for_they_are_tokens(tmp_path):
-    data = load(saved(tmp_path / "a.npz", x=np.full((10, 4), 2**40), y=Y))
+def test_wide_integers_stay_integers(tmp_path):
+    data = load_dataset(save_npz(tmp_path / "a.npz", x=np.full((10, 4), 2**40), y=Y))
     assert data.train.features.dtype == torch.int64
     assert int(data.train.features[0, 0]) == 2**40
 
 
-def test_images_become_channel_first_and_their_normalisation_is_that_of_the_training_set(tmp_path):
-    data = load(saved(tmp_path / "a.npz", x_train=BYTES, y_train=Y, x_test=BYTES[:1], y_test=Y[:1]))
+def test_images_become_channel_first_and_are_normalised_by_the_training_set(tmp_path):
+    data = load_dataset(save_npz(tmp_path / "a.npz", x_train=BYTES, y_train=Y, x_test=BYTES[:1], y_test=Y[:1]))
     assert data.train.features.shape == (10, 3, 8, 9)
     assert data.train.features.is_contiguous()
     assert data.train.features[2, 1, 3, 4] == BYTES[2, 3, 4, 1]
@@ -68,7 +72,7 @@ def test_images_become_channel_first_and_their_normalisation_is_that_of_the_trai
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"),
+    ("features", "shape"),
     [
         (np.zeros((10, 8, 9), np.uint8), (1, 8, 9)),
         (np.zeros((10, 8, 9), np.float32), (8, 9)),
@@ -78,12 +82,12 @@ def test_images_become_channel_first_and_their_normalisation_is_that_of_the_trai
         (np.zeros((10, 20), np.uint8), (20,)),
     ],
 )
-def test_shapes_are_understood(tmp_path, given, taken):
-    assert load(saved(tmp_path / "a.npz", x=given, y=Y)).train.features.shape[1:] == taken
+def test_shapes_are_interpreted(tmp_path, features, shape):
+    assert load_dataset(save_npz(tmp_path / "a.npz", x=features, y=Y)).train.features.shape[1:] == shape
 
 
-def test_flat_bytes_have_one_mean_and_bytes_of_one_value_a_deviation_of_1(tmp_path):
-    data = load(saved(tmp_path / "a.npz", x=np.full((10, 20), 51, np.uint8), y=Y))
+def test_flat_bytes_have_one_mean_and_constant_bytes_have_std_1(tmp_path):
+    data = load_dataset(save_npz(tmp_path / "a.npz", x=np.full((10, 20), 51, np.uint8), y=Y))
     assert data.normalisation is not None
     assert data.normalisation.mean == (0.2,)
     assert data.normalisation.std == (1.0,)
@@ -96,7 +100,7 @@ def with_nan() -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "message"),
     [
         ({"x_trian": X, "y_train": Y}, "got no 'x_train' but x_trian, y_train; rename 'x_trian' to 'x_train'"),
         ({"x_train": X}, "got no 'y_train'"),
@@ -110,47 +114,47 @@ def with_nan() -> np.ndarray:
         ({"x": X, "y": np.where(Y == 1, np.inf, 0.5)}, "labels must be finite"),
         ({"x": X, "y": Y.astype(str)}, "labels must be integers"),
         ({"x": X, "y": np.zeros((10, 0))}, r"labels must be \(examples,\) or \(examples, ...\), got shape \(10, 0\)"),
-        ({"x": X, "y": Y + 10**9}, "the classes' numbers 0, 1, 2, …, got 1000000002"),
+        ({"x": X, "y": Y + 10**9}, "class numbers 0, 1, 2, …, got 1000000002"),
         ({"x": X.astype(str), "y": Y}, "features must be numbers"),
         ({"x": X + 1j, "y": Y}, "features must be numbers"),
         ({"x": X[:, 0], "y": Y}, r"features must be \(examples, ...\), got shape \(10,\)"),
         ({"x": X, "y": Y, "x_test": X[:, 1:], "y_test": Y}, r"the test set must have features of one shape"),
-        ({"x": X, "y": Y, "x_test": X, "y_test": Y / 2}, r"must have labels of one shape and kind"),
+        ({"x": X, "y": Y, "x_test": X, "y_test": Y / 2}, r"must have labels of one shape and type"),
         ({"x": np.array([{}] * 10), "y": Y}, "'x' must be an array of numbers, got Python objects"),
     ],
 )
-def test_what_cannot_work_is_refused_with_the_reason(tmp_path, arrays, told):
-    with pytest.raises(UserError, match=told):
-        load(saved(tmp_path / "a.npz", **arrays))
+def test_unusable_arrays_are_rejected_with_the_reason(tmp_path, arrays, message):
+    with pytest.raises(UserError, match=message):
+        load_dataset(save_npz(tmp_path / "a.npz", **arrays))
 
 
-def test_a_file_that_is_no_npz_is_refused(tmp_path, trap):
+def test_an_unreadable_npz_is_rejected_without_running_its_code(tmp_path, trap):
     path = tmp_path / "a.npz"
-    with pytest.raises(UserError, match="got nothing there"):
-        load(str(path))
-    saved(path, x=X, y=Y)
+    with pytest.raises(UserError, match="but there is none"):
+        load_dataset(str(path))
+    save_npz(path, x=X, y=Y)
     whole = path.read_bytes()
     for content in (b"", b"hello", whole[:-30], whole[:100], whole[:200] + b"x" * 20 + whole[220:], trap[0]):
         path.write_bytes(content)
-        with pytest.raises(UserError, match=r"cannot be read as an .npz"):
-            load(str(path))
+        with pytest.raises(UserError, match=r"cannot be read as an .npz file"):
+            load_dataset(str(path))
     assert not trap[1].exists()
     with path.open("wb") as file:
         np.save(file, X)
     with pytest.raises(UserError, match="got a single array"):
-        load(str(path))
+        load_dataset(str(path))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("notes.txt", "hello")
-    with pytest.raises(UserError, match=r"must hold arrays only, got the file 'notes.txt'"):
-        load(str(path))
+    with pytest.raises(UserError, match=r"must contain arrays only, got the file 'notes.txt'"):
+        load_dataset(str(path))
 
 
-def test_a_folder_has_one_client_a_file_in_the_order_of_their_names(tmp_path):
-    saved(tmp_path / "ward b.npz", x=X[:3], y=Y[:3])
-    saved(tmp_path / "ward a.npz", x=X[3:], y=Y[3:])
-    saved(tmp_path / "test.npz", x=X, y=Y)
-    (tmp_path / ".ward c.npz").write_bytes(b"a file that someone is writing")
-    data = load(str(tmp_path))
+def test_a_folder_has_one_client_per_file_sorted_by_name(tmp_path):
+    save_npz(tmp_path / "ward b.npz", x=X[:3], y=Y[:3])
+    save_npz(tmp_path / "ward a.npz", x=X[3:], y=Y[3:])
+    save_npz(tmp_path / "test.npz", x=X, y=Y)
+    (tmp_path / ".ward c.npz").write_bytes(b"a file that is being written")
+    data = load_dataset(str(tmp_path))
     assert data.client_names == ("ward a", "ward b")
     assert data.owners is not None
     assert data.owners.tolist() == [0] * 7 + [1] * 3
@@ -159,18 +163,18 @@ def test_a_folder_has_one_client_a_file_in_the_order_of_their_names(tmp_path):
     assert data.test.size == 10
 
 
-def test_clients_that_do_not_fit_together_are_refused_by_name(tmp_path):
-    with pytest.raises(UserError, match=r"must hold one .npz a client"):
-        load(str(tmp_path))
-    saved(tmp_path / "ann.npz", x=X, y=Y)
-    saved(tmp_path / "bob.npz", x=X[:, :3], y=Y)
+def test_incompatible_clients_are_rejected_by_name(tmp_path):
+    with pytest.raises(UserError, match=r"must contain one .npz file per client"):
+        load_dataset(str(tmp_path))
+    save_npz(tmp_path / "ann.npz", x=X, y=Y)
+    save_npz(tmp_path / "bob.npz", x=X[:, :3], y=Y)
     with pytest.raises(
-        UserError, match=r"ann and bob must have features of one shape and kind, got \(4,\).* and \(3,\)"
+        UserError, match=r"ann and bob must have features of one shape and type, got \(4,\).* and \(3,\)"
     ):
-        load(str(tmp_path))
-    saved(tmp_path / "bob.npz", x=X, y=Y / 2)
-    with pytest.raises(UserError, match="ann and bob must have labels of one shape and kind"):
-        load(str(tmp_path))
-    saved(tmp_path / "bob.npz", x=X[:0], y=Y[:0])
+        load_dataset(str(tmp_path))
+    save_npz(tmp_path / "bob.npz", x=X, y=Y / 2)
+    with pytest.raises(UserError, match="ann and bob must have labels of one shape and type"):
+        load_dataset(str(tmp_path))
+    save_npz(tmp_path / "bob.npz", x=X[:0], y=Y[:0])
     with pytest.raises(UserError, match=r"bob.npz.*at least one example"):
-        load(str(tmp_path))
+        load_dataset(str(tmp_path))

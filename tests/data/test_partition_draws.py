@@ -1,7 +1,7 @@
-"""What splits draw: every example of a class is as likely to go anywhere as the others, and no client is favoured.
+"""The distributions of splits: examples of one class are interchangeable, and so are clients.
 
-The frequencies below are taken over many generators on a few examples. The recorded checksums at the end guard the
-draws themselves, because a split is part of every published result.
+The frequencies below are measured over many generators on a few examples. The recorded checksums at the end fix the
+random draws themselves, because a split is part of every published result.
 """
 
 import hashlib
@@ -20,99 +20,97 @@ from fedcm.data.partition import (
     Shards,
     Split,
     _draw_classes,
-    label_counts,
+    count_labels,
 )
 from fedcm.errors import UserError
 
 DRAWS = 3000
 
 
-def owners(split: Split, labels: list[int], draws: int = DRAWS) -> np.ndarray:
-    """(draws, examples): the client that holds each example."""
-    found = np.full((draws, len(labels)), -1)
+def draw_owners(split: Split, labels: list[int], draws: int = DRAWS) -> np.ndarray:
+    """Return (draws, examples): the client of each example."""
+    owners = np.full((draws, len(labels)), -1)
     for seed in range(draws):
-        for client, part in enumerate(split.parts(np.array(labels), np.random.default_rng(seed))):
-            found[seed, part] = client
-    return found
+        for client, part in enumerate(split.partition(np.array(labels), np.random.default_rng(seed))):
+            owners[seed, part] = client
+    return owners
 
 
-def alike(frequencies: np.ndarray | list[float], expected: float, draws: int = DRAWS) -> bool:
-    """Within 5 standard errors of a binomial frequency."""
+def are_close(frequencies: np.ndarray | list[float], expected: float, draws: int = DRAWS) -> bool:
+    """Return whether frequencies are within 5 standard errors of a binomial frequency."""
     return bool(np.abs(np.array(frequencies) - expected).max() < 5 * np.sqrt(expected * (1 - expected) / draws))
 
 
-def together(held: np.ndarray, examples: list[int]) -> np.ndarray:
-    """How often each pair of these examples has the same client."""
-    return np.array([(held[:, a] == held[:, b]).mean() for a, b in combinations(examples, 2)])
+def measure_pairs(owners: np.ndarray, examples: list[int]) -> np.ndarray:
+    """Return how often each pair of these examples has the same client."""
+    return np.array([(owners[:, a] == owners[:, b]).mean() for a, b in combinations(examples, 2)])
 
 
-def test_an_iid_split_gives_every_example_to_every_client_equally_often_and_pairs_too() -> None:
-    held = owners(IID(3), [0] * 6)
-    assert alike([(held == client).mean(0) for client in range(3)], 1 / 3)
-    assert alike(together(held, list(range(6))), 1 / 5)
+def test_an_iid_split_assigns_examples_and_pairs_uniformly() -> None:
+    owners = draw_owners(IID(3), [0] * 6)
+    assert are_close([(owners == client).mean(0) for client in range(3)], 1 / 3)
+    assert are_close(measure_pairs(owners, list(range(6))), 1 / 5)
 
 
 @pytest.mark.parametrize(
     "split", [Dirichlet(2, 0.6), DirichletByLabel(2, 1.0), Shards(2, 2)], ids=lambda split: type(split).__name__
 )
 def test_examples_of_a_class_are_interchangeable(split: Split) -> None:
-    """A class that were not shuffled would be dealt out in the order of the data: neighbours together, or apart."""
-    held = owners(split, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1])
+    """Without shuffling, neighbours in the data would be together or apart more often than others."""
+    owners = draw_owners(split, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1])
     for examples in (list(range(5)), list(range(5, 10))):
-        pairs = together(held, examples)
-        assert alike(pairs, pairs.mean())
-        assert alike((held[:, examples] == 0).mean(0), (held[:, examples] == 0).mean())
+        pairs = measure_pairs(owners, examples)
+        assert are_close(pairs, pairs.mean())
+        assert are_close((owners[:, examples] == 0).mean(0), (owners[:, examples] == 0).mean())
 
 
 @pytest.mark.parametrize("split", [IID(3), Dirichlet(3, 0.6)], ids=lambda split: type(split).__name__)
-def test_where_examples_do_not_divide_evenly_the_first_clients_hold_one_more(split: Split) -> None:
-    parts = split.parts(np.arange(11) % 2, np.random.default_rng(0))
+def test_the_first_clients_get_one_more_if_examples_do_not_divide_evenly(split: Split) -> None:
+    parts = split.partition(np.arange(11) % 2, np.random.default_rng(0))
     assert [len(part) for part in parts] == [4, 4, 3]
 
 
-def test_the_last_example_of_a_class_goes_to_any_client_that_wants_it() -> None:
-    """A round of draws that always began with client 0 would give it more than half of these."""
-    held = owners(Dirichlet(2, 1000.0), [0, 0, 0, 1])
-    assert alike([(held[:, 3] == 0).mean()], 1 / 2)
+def test_the_last_example_of_a_class_goes_to_each_client_equally_often() -> None:
+    """If every turn began with client 0, it would get more than half of them."""
+    owners = draw_owners(Dirichlet(2, 1000.0), [0, 0, 0, 1])
+    assert are_close([(owners[:, 3] == 0).mean()], 1 / 2)
 
 
-def first_labels(split: Split, labels: np.ndarray, count: int) -> np.ndarray:
-    """(draws, clients, count): the classes of the first examples that each client drew."""
-    drawn = [split.parts(labels, np.random.default_rng(seed)) for seed in range(DRAWS)]
+def draw_first_labels(split: Split, labels: np.ndarray, count: int) -> np.ndarray:
+    """Return (draws, clients, count): the classes of the first examples of each client."""
+    drawn = [split.partition(labels, np.random.default_rng(seed)) for seed in range(DRAWS)]
     return np.array([[labels[part[:count]] for part in parts] for parts in drawn])
 
 
-def test_a_clients_mix_does_not_follow_how_frequent_classes_are() -> None:
-    """q ~ Dir(0.6 · 1): the first example of a client is of either class equally often, though one has four fifths."""
-    firsts = first_labels(Dirichlet(2, 0.6), np.array([0] * 8 + [1] * 2), 1)
-    assert alike([firsts.mean()], 1 / 2, DRAWS)
+def test_a_clients_class_mix_does_not_depend_on_class_frequencies() -> None:
+    """q ~ Dir(0.6 · 1): a client's first example has either class equally often, although class 0 is larger."""
+    firsts = draw_first_labels(Dirichlet(2, 0.6), np.array([0] * 8 + [1] * 2), 1)
+    assert are_close([firsts.mean()], 1 / 2, DRAWS)
 
 
 def test_clients_draw_independently_of_each_other() -> None:
-    """With q nearly uniform the first examples of two clients agree in class every other time, and not always."""
-    firsts = first_labels(Dirichlet(2, 1000.0), np.arange(8) % 2, 1)
-    assert alike([(firsts[:, 0] == firsts[:, 1]).mean()], 1 / 2)
+    """If q is nearly uniform, the first examples of two clients have the same class half of the time."""
+    firsts = draw_first_labels(Dirichlet(2, 1000.0), np.arange(8) % 2, 1)
+    assert are_close([(firsts[:, 0] == firsts[:, 1]).mean()], 1 / 2)
 
 
 @pytest.mark.parametrize(("concentration", "share"), [(1000.0, 1 / 2), (1e-6, 3 / 4)])
-def test_when_a_class_has_run_out_the_others_are_drawn_by_their_mass_or_else_by_their_counts(
-    concentration: float, share: float
-) -> None:
-    """Classes of 1, 6 and 2 examples, one client. After class 0, classes 1 and 2 come equally often where q is nearly
-    uniform; where q has all its mass on class 0, they come as often as they have examples left."""
+def test_after_a_class_is_empty_the_others_are_drawn_by_mass_or_by_count(concentration: float, share: float) -> None:
+    """One client, and classes of 1, 6 and 2 examples. After class 0, classes 1 and 2 come equally often if q is nearly
+    uniform; if q has all its mass on class 0, they come in proportion to their examples."""
     labels = np.array([0] + [1] * 6 + [2] * 2)
-    drawn = first_labels(Dirichlet(1, concentration), labels, 2)[:, 0]
+    drawn = draw_first_labels(Dirichlet(1, concentration), labels, 2)[:, 0]
     seconds = drawn[drawn[:, 0] == 0, 1]
     assert len(seconds) > 500
-    assert alike([(seconds == 1).mean()], share, len(seconds))
+    assert are_close([(seconds == 1).mean()], share, len(seconds))
 
 
 def test_the_split_by_label_has_the_dirichlets_spread_in_every_class() -> None:
-    """Var of a share = (1/n)(1 − 1/n)/(nα + 1); classes draw their shares independently of each other."""
+    """The variance of a share is (1/n)(1 − 1/n)/(nα + 1); classes draw their shares independently of each other."""
     labels = np.repeat([0, 1], 500)
     counts = np.stack(
         [
-            label_counts(DirichletByLabel(4, 0.6).parts(labels, np.random.default_rng(seed)), labels)
+            count_labels(DirichletByLabel(4, 0.6).partition(labels, np.random.default_rng(seed)), labels)
             for seed in range(1000)
         ]
     )
@@ -122,54 +120,55 @@ def test_the_split_by_label_has_the_dirichlets_spread_in_every_class() -> None:
     assert abs(np.corrcoef(shares[:, 0, 0], shares[:, 0, 1])[0, 1]) < 0.15
 
 
-def test_a_share_of_a_class_is_rounded_to_the_nearest() -> None:
-    """Cut down or up instead, the last client would hold half an example more or less of every class on the mean."""
+def test_the_share_of_a_class_is_rounded_to_the_nearest_integer() -> None:
+    """If cuts were rounded down or up, a client would have half an example more or less of every class on average."""
     labels = np.repeat(np.arange(40), 20)
     sizes = np.stack(
         [
-            [len(part) for part in DirichletByLabel(2, 5.0).parts(labels, np.random.default_rng(seed))]
+            [len(part) for part in DirichletByLabel(2, 5.0).partition(labels, np.random.default_rng(seed))]
             for seed in range(300)
         ]
     )
-    assert abs(sizes[:, 0].mean() - 400) < 8, "20 of 800, were cuts rounded down"
+    assert abs(sizes[:, 0].mean() - 400) < 8, "the difference is 20 if cuts are rounded down"
 
 
-def test_who_has_too_few_takes_what_it_needs_from_whoever_has_most() -> None:
-    """One class over 4 clients, whose shares do not depend on `least`."""
+def test_a_client_with_too_few_examples_takes_from_the_largest() -> None:
+    """One class and 4 clients, whose shares do not depend on `least`."""
 
-    def sizes(least: int, seed: int) -> np.ndarray:
-        parts = DirichletByLabel(4, 0.3, least).parts(np.zeros(40, int), np.random.default_rng(seed))
+    def partition_sizes(least: int, seed: int) -> np.ndarray:
+        parts = DirichletByLabel(4, 0.3, least).partition(np.zeros(40, int), np.random.default_rng(seed))
         return np.array([len(part) for part in parts])
 
-    lacked = rivals = 0
+    checked = rivals = 0
     for seed in range(600):
-        before, after = sizes(1, seed), sizes(5, seed)
+        before, after = partition_sizes(1, seed), partition_sizes(5, seed)
         missing = np.maximum(5 - before, 0)
-        rich = before.argmax()
+        largest = before.argmax()
         expected = before + missing
-        expected[rich] -= missing.sum()
-        alone = np.delete(before, rich).max() < expected[rich]  # so it has most all the time
-        one_lacks = before.min() >= 2 and (missing > 0).sum() == 1 and expected[rich] >= 5  # and takes it all at once
-        if alone or one_lacks:
+        expected[largest] -= missing.sum()
+        # it is the largest client throughout, or the only client that lacks examples takes them at once
+        stays_largest = np.delete(before, largest).max() < expected[largest]
+        one_lacks = before.min() >= 2 and (missing > 0).sum() == 1 and expected[largest] >= 5
+        if stays_largest or one_lacks:
             assert after.tolist() == expected.tolist()
-            lacked += missing.sum() > 0
-            rivals += not alone
-    assert lacked > 100
+            checked += missing.sum() > 0
+            rivals += not stays_largest
+    assert checked > 100
     assert rivals > 3
 
 
-def test_shards_are_of_one_class_where_they_fit_and_dealt_at_random() -> None:
+def test_shards_have_one_class_if_sizes_match_and_are_assigned_at_random() -> None:
     labels = np.repeat(np.arange(4), 5)
     pairs = []
     for seed in range(DRAWS):
-        parts = Shards(2, 2).parts(labels, np.random.default_rng(seed))
-        counts = label_counts(parts, labels)
+        parts = Shards(2, 2).partition(labels, np.random.default_rng(seed))
+        counts = count_labels(parts, labels)
         assert set(counts.flatten().tolist()) == {0, 5}
         pairs.append(tuple(np.flatnonzero(counts[0])))
-    assert alike([pairs.count(pair) / DRAWS for pair in combinations(range(4), 2)], 1 / 6)
+    assert are_close([pairs.count(pair) / DRAWS for pair in combinations(range(4), 2)], 1 / 6)
 
 
-def test_defaults_are_the_papers_and_the_least() -> None:
+def test_the_defaults_of_splits() -> None:
     assert Dirichlet(5) == Dirichlet(clients=5, concentration=0.6)
     assert DirichletByLabel(5) == DirichletByLabel(clients=5, concentration=0.6, least=1)
     assert Shards(5) == Shards(clients=5, per_client=2)
@@ -178,7 +177,7 @@ def test_defaults_are_the_papers_and_the_least() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (lambda: IID(0), "clients must be at least 1, got 0"),
         (lambda: Dirichlet(0), "clients must be at least 1, got 0"),
@@ -191,28 +190,28 @@ def test_defaults_are_the_papers_and_the_least() -> None:
         (lambda: DirichletByLabel(5, -1.0), "concentration must be positive, got -1.0"),
     ],
 )
-def test_a_split_that_cannot_work_is_refused_where_it_is_made(make: Callable[[], Split], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_invalid_split_settings_raise_in_the_constructor(make: Callable[[], Split], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()
 
 
 @pytest.mark.parametrize(
     ("split", "needed"), [(IID(10), 10), (Dirichlet(10), 10), (DirichletByLabel(5, least=2), 10), (Shards(5, 2), 10)]
 )
-def test_exactly_enough_examples_are_enough_and_one_fewer_is_refused(split: Split, needed: int) -> None:
+def test_the_minimum_number_of_examples_works_and_one_fewer_is_rejected(split: Split, needed: int) -> None:
     labels = np.arange(needed) % 2
-    assert sum(len(part) for part in split.parts(labels, np.random.default_rng(0))) == needed
-    words = rf"{split.clients} clients need at least {needed} training examples, and there are {needed - 1}"  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(UserError, match=words):
-        split.parts(labels[1:], np.random.default_rng(0))
+    assert sum(len(part) for part in split.partition(labels, np.random.default_rng(0))) == needed
+    message = rf"{split.clients} clients need at least {needed} training examples, got {needed - 1}"  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(UserError, match=message):
+        split.partition(labels[1:], np.random.default_rng(0))
 
 
 def test_label_counts_have_a_column_for_every_label_up_to_the_largest() -> None:
     labels = np.array([0, 3, 3, 0, 3])
-    assert label_counts([np.array([0, 3]), np.array([1, 2, 4])], labels).tolist() == [[2, 0, 0, 0], [0, 0, 0, 3]]
+    assert count_labels([np.array([0, 3]), np.array([1, 2, 4])], labels).tolist() == [[2, 0, 0, 0], [0, 0, 0, 3]]
 
 
-def test_a_class_without_mass_is_not_drawn_even_by_a_draw_of_exactly_0() -> None:
+def test_a_class_without_mass_is_not_drawn_even_if_the_random_number_is_0() -> None:
     class Zero:
         def random(self, shape: tuple[int, ...]) -> np.ndarray:
             return np.zeros(shape)
@@ -232,9 +231,9 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("split", RECORDED, ids=str)
-def test_a_split_is_the_one_of_every_run_so_far(split: Split) -> None:
-    """Order within a client included, because minibatches are drawn as positions in it."""
+def test_a_split_is_the_recorded_one(split: Split) -> None:
+    """Including the order within a client, because minibatches are positions in it."""
     labels = np.random.default_rng(1).integers(0, 5, 200)
-    parts = split.parts(labels, np.random.Generator(np.random.Philox(4)))
-    told = ";".join(",".join(map(str, part.tolist())) for part in parts)
-    assert hashlib.sha256(told.encode()).hexdigest()[:16] == RECORDED[split]
+    parts = split.partition(labels, np.random.Generator(np.random.Philox(4)))
+    text = ";".join(",".join(map(str, part.tolist())) for part in parts)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == RECORDED[split]

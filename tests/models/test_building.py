@@ -1,4 +1,4 @@
-"""Models are built by name or import path, with what they ask for, or refused in a sentence."""
+"""Models are built by name or import path; what cannot be built is rejected in one sentence."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,21 +11,21 @@ from torch import nn
 from fedcm.config.experiment import load_experiment
 from fedcm.errors import UserError
 from fedcm.models import build_model
-from fedcm.runs.assembly import assemble
+from fedcm.runs.build import build
 
 
-def test_whatever_torchs_own_generator_did_before_and_it_stays_as_it_was() -> None:
-    drawn = []
+def test_building_a_model_neither_uses_nor_changes_torchs_global_generator() -> None:
+    parameters = []
     for before in (1, 2):
         torch.manual_seed(before)
         state = torch.get_rng_state()
         model = build_model("lenet", (1, 28, 28), 10, {}, torch_seed=5)
-        drawn.append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
+        parameters.append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
         assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(*drawn)
+    assert torch.equal(*parameters)
 
 
-def test_a_factory_of_the_users_own_gets_shape_classes_and_options(
+def test_a_users_factory_receives_input_shape_classes_and_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_own_models.py").write_text(
@@ -43,36 +43,38 @@ def test_a_factory_of_the_users_own_gets_shape_classes_and_options(
     model = build_model("my_own_models:tiny", (4,), 3, {"bias": False}, 0)
     assert model(torch.ones(1, 4)).shape == (1, 3)
     for name, options, inputs in (("fixed", {}, 4), ("anything", {"width": 7}, 7), ("odd", {}, 3)):
-        made = build_model(f"my_own_models:{name}", (4,), 3, options, 0)
-        assert isinstance(made, nn.Linear)
-        assert made.in_features == inputs
-    for name, options, said in [
+        model = build_model(f"my_own_models:{name}", (4,), 3, options, 0)
+        assert isinstance(model, nn.Linear)
+        assert model.in_features == inputs
+    for name, options, message in [
         ("my_own_models:tiny", {"bais": False}, "did you mean 'bias'"),
         ("my_own_models:wrong", {}, "must return an nn.Module"),
         ("my_own_models:broken", {}, "no weights"),
         ("my_own_models:tyni", {}, "tiny"),
-        ("builtins:dict", {}, "must return an nn.Module, got dict"),  # whose parameters Python does not tell
+        ("builtins:dict", {}, "must return an nn.Module, got dict"),  # a callable without a signature
     ]:
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             build_model(name, (4,), 3, options, 0)
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "said"),
+    ("name", "shape", "message"),
     [
-        ("lenet", (20,), r"takes images .* shape \(20,\); use the model 'mlp' or 'linear'$"),
-        ("resnet8", (8, 8), "takes images"),
-        ("lenet", (1, 15, 16), "at least 16×16, and the data are 15×16; use the model 'resnet8', 'mlp' or 'linear'$"),
-        ("cnn", (1, 16, 8), "at least 16×16, and the data are 16×8; use the model 'resnet8', 'mlp' or 'linear'$"),
+        ("lenet", (20,), r"needs images .* shape \(20,\); use the model 'mlp' or 'linear'$"),
+        ("resnet8", (8, 8), "needs images"),
+        ("lenet", (1, 15, 16), "at least 16×16, but the data are 15×16; use the model 'resnet8', 'mlp' or 'linear'$"),
+        ("cnn", (1, 16, 8), "at least 16×16, but the data are 16×8; use the model 'resnet8', 'mlp' or 'linear'$"),
         ("lenet", (1, 7, 16), "the data are 7×16; use the model 'mlp' or 'linear'$"),
-        ("resnet8", (1, 8, 7), "at least 8×8, and the data are 8×7; use the model 'mlp' or 'linear'$"),
+        ("resnet8", (1, 8, 7), "at least 8×8, but the data are 8×7; use the model 'mlp' or 'linear'$"),
         ("resnet18", (1, 7, 8), "at least 8×8"),
         ("resnet18-imagenet-stem", (1, 31, 32), "at least 32×32"),
         ("resnet81", (3, 32, 32), "did you mean 'resnet8'"),
     ],
 )
-def test_a_model_that_does_not_fit_is_refused_with_one_that_does(name: str, shape: tuple[int, ...], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_a_model_that_does_not_fit_the_data_is_rejected_with_alternatives(
+    name: str, shape: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
         build_model(name, shape, 10, {}, 0)
 
 
@@ -80,20 +82,20 @@ def test_a_model_that_does_not_fit_is_refused_with_one_that_does(name: str, shap
     ("name", "shape"),
     [("lenet", (1, 16, 16)), ("cnn", (1, 16, 16)), ("resnet8", (1, 8, 8)), ("resnet18", (1, 8, 8))],
 )
-def test_the_smallest_images_that_fit_are_taken(name: str, shape: tuple[int, ...]) -> None:
+def test_the_smallest_images_are_accepted(name: str, shape: tuple[int, ...]) -> None:
     assert build_model(name, shape, 3, {}, 0)(torch.ones(1, *shape)).shape == (1, 3)
 
 
 @pytest.mark.parametrize("name", ["resnet8", "resnet18", "resnet18-imagenet-stem"])
 @pytest.mark.parametrize("options", [{"width": 6, "groups": 4}, {"width": 4, "groups": 0}, {"width": 4, "groups": -2}])
-def test_groups_that_do_not_divide_the_width_are_refused(name: str, options: dict[str, int]) -> None:
-    said = f"^width must be a multiple of groups, got width {options['width']} and groups {options['groups']}$"
-    with pytest.raises(UserError, match=said):
+def test_groups_that_do_not_divide_the_width_are_rejected(name: str, options: dict[str, int]) -> None:
+    message = f"^width must be a multiple of groups, got width {options['width']} and groups {options['groups']}$"
+    with pytest.raises(UserError, match=message):
         build_model(name, (3, 32, 32), 10, options, 0)
 
 
 @pytest.mark.parametrize(("labels", "outputs"), [((24,), 1), ((24, 1), 1), ((24, 3), 3)])
-def test_a_regression_has_an_output_per_number_of_an_example(
+def test_a_regression_has_one_output_per_label_value(
     experiment: Callable[..., Path], tmp_path: Path, labels: tuple[int, ...], outputs: int
 ) -> None:
     x = np.random.default_rng(0).normal(size=(24, 6)).astype(np.float32)
@@ -102,5 +104,5 @@ def test_a_regression_has_an_output_per_number_of_an_example(
     path = experiment(
         data={"source": str(tmp_path / "numbers.npz")}, model={"name": "linear"}, split={"kind": "iid", "clients": 4}
     )
-    found = assemble(load_experiment(path))
+    found = build(load_experiment(path))
     assert found.problem.model(torch.ones(2, 6)).shape == (2, outputs)

@@ -1,4 +1,4 @@
-"""What docs/models.md says of the parameters: how many, in which order, under which names, and how they begin."""
+"""What docs/models.md says about the parameters: their number, order, names and initial distribution."""
 
 import math
 import re
@@ -16,24 +16,24 @@ RESIDUAL = {"resnet8": (1, 1, 1), "resnet18": (2, 2, 2, 2), "resnet18-imagenet-s
 SEED = 7
 
 
-def built(name: str, shape: tuple[int, ...] = (3, 32, 32)) -> nn.Module:
+def build(name: str, shape: tuple[int, ...] = (3, 32, 32)) -> nn.Module:
     return build_model(name, shape, 10, {}, torch_seed=SEED)
 
 
-def narrow(name: str, seed: int = SEED) -> nn.Module:
-    """Large residual networks take long to draw."""
+def build_narrow(name: str, seed: int = SEED) -> nn.Module:
+    """Build a model; residual networks are narrow, because large ones take long to initialise."""
     return build_model(name, (3, 32, 32), 10, {"width": 16} if name in RESIDUAL else {}, torch_seed=seed)
 
 
-def documented() -> dict[str, int]:
-    """The last column of the document's first table, by model."""
+def read_documented_counts() -> dict[str, int]:
+    """Return the last column of the document's first table, by model."""
     rows = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d,]+) \|$", DOCUMENT, re.MULTILINE)
     return {name: int(count.replace(",", "")) for name, count in rows}
 
 
-def test_the_document_counts_the_parameters_of_every_model() -> None:
-    counts = {name: sum(p.numel() for p in built(name).parameters()) for name in MODELS}
-    assert documented() == counts
+def test_the_documented_parameter_counts_are_right() -> None:
+    counts = {name: sum(p.numel() for p in build(name).parameters()) for name in MODELS}
+    assert read_documented_counts() == counts
 
 
 @pytest.mark.parametrize(
@@ -49,45 +49,45 @@ def test_the_document_counts_the_parameters_of_every_model() -> None:
     ],
 )
 def test_the_models_have_the_published_number_of_parameters(name: str, shape: tuple[int, ...], parameters: int) -> None:
-    assert sum(p.numel() for p in built(name, shape).parameters()) == parameters
+    assert sum(p.numel() for p in build(name, shape).parameters()) == parameters
 
 
-def weights_and_biases(*layers: str) -> list[str]:
+def list_layer_names(*layers: str) -> list[str]:
     return [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
 
 
-def residual_names(blocks: tuple[int, ...]) -> list[str]:
-    names, block = ["0.0.weight", *weights_and_biases("0.1")], 0
+def list_residual_names(blocks: tuple[int, ...]) -> list[str]:
+    names, block = ["0.0.weight", *list_layer_names("0.1")], 0
     for stage, count in enumerate(blocks):
         for index in range(count):
             block += 1
             for conv, norm in (("conv1", "norm1"), ("conv2", "norm2")):
-                names += [f"{block}.{conv}.weight", *weights_and_biases(f"{block}.{norm}")]
+                names += [f"{block}.{conv}.weight", *list_layer_names(f"{block}.{norm}")]
             if stage > 0 and index == 0:
-                names += [f"{block}.shortcut.0.weight", *weights_and_biases(f"{block}.shortcut.1")]
-    return [*names, *weights_and_biases(str(block + 3))]
+                names += [f"{block}.shortcut.0.weight", *list_layer_names(f"{block}.shortcut.1")]
+    return [*names, *list_layer_names(str(block + 3))]
 
 
 NAMES = {
-    "linear": weights_and_biases("1"),
-    "mlp": weights_and_biases("1", "3", "5"),
-    "lenet": weights_and_biases("0", "3", "7", "9", "11"),
-    "cnn": weights_and_biases("0", "3", "7", "9", "11"),
-    **{name: residual_names(blocks) for name, blocks in RESIDUAL.items()},
+    "linear": list_layer_names("1"),
+    "mlp": list_layer_names("1", "3", "5"),
+    "lenet": list_layer_names("0", "3", "7", "9", "11"),
+    "cnn": list_layer_names("0", "3", "7", "9", "11"),
+    **{name: list_residual_names(blocks) for name, blocks in RESIDUAL.items()},
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_parameters_have_the_documented_names_and_order_also_in_the_flat_vector(name: str) -> None:
-    model = built(name)
+def test_the_parameters_have_the_documented_names_and_order(name: str) -> None:
+    model = build(name)
     assert list(model.state_dict()) == [key for key, _ in model.named_parameters()] == NAMES[name]
     flat = torch.cat([tensor.reshape(-1) for tensor in model.state_dict().values()])
-    assert torch.equal(Problem(model).initial(), flat)
+    assert torch.equal(Problem(model).initial_params, flat)
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 
 
 def assert_uniform(values: Tensor, bound: float, what: str) -> None:
-    """Within ±bound and up to its edges, with the mean 0 and the deviation bound/√3 of a uniform distribution."""
+    """Check the range ±bound, the mean 0 and the standard deviation bound/√3 of a uniform distribution."""
     count = values.numel()
     assert values.abs().max() <= bound, what
     assert values.abs().max() >= bound * (1 - 12 / count), what
@@ -97,7 +97,7 @@ def assert_uniform(values: Tensor, bound: float, what: str) -> None:
 
 
 def assert_normal(values: Tensor, deviation: float, what: str) -> None:
-    """By its mean, its deviation and its fourth moment, which is 3 for a normal distribution and 1.8 for a uniform."""
+    """Check the mean, the standard deviation and the fourth moment: 3 if normal, 1.8 if uniform."""
     count = values.numel()
     scaled = values.double() / deviation
     assert abs(scaled.mean()) <= 5 / math.sqrt(count), what
@@ -114,7 +114,7 @@ def assert_initial(model: nn.Module, residual: bool, what: str) -> None:
         elif residual and weight.dim() == 4:
             outputs, _, height, width = weight.shape
             assert_normal(tensor, math.sqrt(2 / (outputs * height * width)), f"{what} {name}")
-        elif tensor.numel() >= 84:  # a few biases have no distribution to speak of
+        elif tensor.numel() >= 84:  # fewer values do not show a distribution
             assert_uniform(tensor.flatten(), 1 / math.sqrt(weight[0].numel()), f"{what} {name}")
         else:
             assert tensor.unique().numel() == tensor.numel(), (what, name)
@@ -122,14 +122,14 @@ def assert_initial(model: nn.Module, residual: bool, what: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_parameters_begin_with_the_documented_distributions(name: str) -> None:
-    assert_initial(narrow(name), name in RESIDUAL, name)
+def test_the_initial_parameters_have_the_documented_distributions(name: str) -> None:
+    assert_initial(build_narrow(name), name in RESIDUAL, name)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_they_are_a_function_of_the_seed(name: str) -> None:
-    once, again, other = (narrow(name, seed).state_dict() for seed in (SEED, SEED, SEED + 1))
+def test_the_initial_parameters_are_a_function_of_the_seed(name: str) -> None:
+    once, again, other = (build_narrow(name, seed).state_dict() for seed in (SEED, SEED, SEED + 1))
     for key, tensor in once.items():
         assert torch.equal(tensor, again[key])
-        drawn = bool((tensor != tensor.flatten()[0]).any())  # not so a norm's scales and shifts
-        assert torch.equal(tensor, other[key]) != drawn, key
+        is_random = bool((tensor != tensor.flatten()[0]).any())  # a norm's scales and shifts are not
+        assert torch.equal(tensor, other[key]) != is_random, key

@@ -1,23 +1,44 @@
-"""Where data come from: a table of contents.
+"""Datasets, their split over clients, and the minibatches that clients draw.
 
-digits, cifar10, cifar100, mnist, fashion-mnist     by name
-data.npz, clients/                                  the user's arrays
-package.module:function                             the user's code
+`load_source` and `load_dataset` accept:
+
+    digits, cifar10, cifar100, mnist, fashion-mnist     a dataset by name
+    data.npz, clients/                                  the user's arrays: one file, or one file per client
+    package.module:function                             the user's code
 """
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from fedcm.data import imported
+from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples, Normalisation
+from fedcm.data.federated import ArrayData, FederatedData
+from fedcm.data.on_demand import OnDemandData
+from fedcm.data.partition import SPLITS, Split
 from fedcm.data.sources import arrays, cifar, digits, mnist
+from fedcm.data.user_data import load_user_data
 from fedcm.errors import UserError, suggest
 
-__all__ = ["SOURCES", "ClientsOnDemand", "Dataset", "Examples", "Normalisation", "data_folder", "find", "load"]
+__all__ = [
+    "SOURCES",
+    "SPLITS",
+    "ArrayData",
+    "ClientsOnDemand",
+    "Dataset",
+    "Examples",
+    "FederatedData",
+    "LocalWork",
+    "Normalisation",
+    "OnDemandData",
+    "Split",
+    "load_dataset",
+    "load_source",
+    "resolve_data_folder",
+]
 
 SOURCES: dict[str, Callable[[Path], Dataset]] = {
-    "digits": digits.load,
+    "digits": digits.load_digits,
     "cifar10": cifar.load_cifar10,
     "cifar100": cifar.load_cifar100,
     "mnist": mnist.load_mnist,
@@ -25,40 +46,53 @@ SOURCES: dict[str, Callable[[Path], Dataset]] = {
 }
 
 
-def load(source: str, data_dir: Path | None = None) -> Dataset:
-    """The data that `source` names, whole; a path is relative to the current folder."""
-    found = find(source, data_dir)
-    if isinstance(found, ClientsOnDemand):
-        raise UserError(f"{source} must give data as a whole here, and its clients are made one at a time, on demand")
-    return found
+def load_dataset(source: str, data_dir: Path | None = None) -> Dataset:
+    """Load a whole dataset.
+
+    Args:
+        source: A name, a path relative to the current folder, or `package.module:function`.
+        data_dir: The folder of the named datasets; see `resolve_data_folder` for the default.
+
+    Raises:
+        UserError: If there is no such source, or it creates its clients on demand.
+    """
+    loaded = load_source(source, data_dir)
+    if isinstance(loaded, ClientsOnDemand):
+        raise UserError(f"{source} must be a whole dataset here, but it creates its clients on demand")
+    return loaded
 
 
-def find(source: str, data_dir: Path | None = None) -> Dataset | ClientsOnDemand:
-    """The data that `source` names, whole or as clients on demand."""
+def load_source(source: str, data_dir: Path | None = None) -> Dataset | ClientsOnDemand:
+    """Load a whole dataset, or a population whose clients are created on demand.
+
+    Args:
+        source: A name, a path relative to the current folder, or `package.module:function`.
+        data_dir: The folder of the named datasets; see `resolve_data_folder` for the default.
+    """
     if source in SOURCES:
-        return SOURCES[source](data_folder(data_dir))
+        return SOURCES[source](resolve_data_folder(data_dir))
     try:
         path = Path(source).expanduser()
-        folder = path.is_dir()
-    except (OSError, RuntimeError, ValueError):  # too long, ~somebody who is not there, a letter that no path has
-        path, folder = Path(source), False
+        is_folder = path.is_dir()
+    except (OSError, RuntimeError, ValueError):  # too long, an unknown ~user, or a character that no path may contain
+        path, is_folder = Path(source), False
     if source.endswith(".npz"):
-        return arrays.load_file(path)
-    if folder:
-        return arrays.load_folder(path)
+        return arrays.load_npz(path)
+    if is_folder:
+        return arrays.load_npz_folder(path)
     if ":" in source:
-        return imported.load(source)
+        return load_user_data(source)
     raise UserError(
-        "data must be a known name, an .npz, a folder with one .npz a client, or package.module:function, "
+        "data must be a known name, an .npz file, a folder with one .npz file per client, or package.module:function, "
         f"got {source!r}; {suggest(source, SOURCES)}"
     )
 
 
-def data_folder(given: Path | None = None) -> Path:
-    """Where the named datasets lie: as given, else $FEDCM_DATA, else the user's cache."""
-    if given is not None:
-        return given
-    if set_folder := os.environ.get("FEDCM_DATA"):
-        return Path(set_folder).expanduser()
+def resolve_data_folder(data_dir: Path | None = None) -> Path:
+    """Return the folder of the named datasets: `data_dir`, else $FEDCM_DATA, else the user's cache folder."""
+    if data_dir is not None:
+        return data_dir
+    if from_environment := os.environ.get("FEDCM_DATA"):
+        return Path(from_environment).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "fedcm"

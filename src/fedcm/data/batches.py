@@ -1,4 +1,4 @@
-"""The minibatches of a client's round: a pure function of (seed, round, client)."""
+"""The minibatches of one client in one round, as a pure function of (seed, round, client)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,19 @@ from fedcm.rng import Purpose, make_generator
 @final
 @dataclass(frozen=True)
 class LocalWork:
-    """How much a client does in a round: passes over its data, or a number of steps. The last batch of a pass may be
-    smaller than the others; no example is left out."""
+    """How much a client computes per round: a number of passes over its data, or a number of steps.
+
+    The last batch of a pass may be smaller than the others; no example is left out.
+
+    Attributes:
+        batch_size: Examples per batch.
+        epochs: Passes over the client's data.
+        steps: If given, the exact number of batches, with as many passes as that takes; `epochs` is then ignored.
+    """
 
     batch_size: int = 50
     epochs: int = 1
-    steps: int | None = None  # instead of epochs: exactly so many, going round the data as often as that takes
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "steps"):
@@ -28,60 +35,74 @@ class LocalWork:
             if count is not None and count < 1:
                 raise ValueError(f"{name} must be at least 1, got {count}")
 
-    def count(self, examples: int) -> int:
-        """
-        >>> LocalWork(batch_size=50, epochs=5).count(120)
+    def count_steps(self, examples: int) -> int:
+        """Return the number of batches per round of a client with this many examples.
+
+        >>> LocalWork(batch_size=50, epochs=5).count_steps(120)
         15
         """
         return self.steps if self.steps is not None else self.epochs * -(-examples // self.batch_size)
 
-    def passes(self, examples: int) -> list[list[int]]:
-        """The sizes of a round's minibatches, pass after pass over the client's examples; the last may be cut short.
+    def list_batch_sizes(self, examples: int) -> list[list[int]]:
+        """Return the sizes of a round's batches, one list per pass; the last pass may be incomplete.
 
-        >>> LocalWork(batch_size=50, steps=4).passes(120)
+        >>> LocalWork(batch_size=50, steps=4).list_batch_sizes(120)
         [[50, 50, 20], [50]]
         """
-        whole = [min(self.batch_size, examples - start) for start in range(0, examples, self.batch_size)]
-        steps = self.count(examples)
-        return [whole[: steps - done] for done in range(0, steps, len(whole))]
+        full_pass = [min(self.batch_size, examples - start) for start in range(0, examples, self.batch_size)]
+        steps = self.count_steps(examples)
+        return [full_pass[: steps - done] for done in range(0, steps, len(full_pass))]
 
-    def batches(self, data: Examples, seed: int, round: int, client: int) -> Iterator[Examples]:
-        for index in self.indices(data.size, seed, round, client, data.labels.device):
-            yield Examples(take(data.features, index), data.labels.index_select(0, index))
+    def draw_batches(self, data: Examples, seed: int, round: int, client: int) -> Iterator[Examples]:
+        """Yield the batches of one client in one round."""
+        for index in self.draw_indices(data.size, seed, round, client, data.labels.device):
+            yield Examples(select_rows(data.features, index), data.labels.index_select(0, index))
 
-    def indices(
+    def draw_indices(
         self, examples: int, seed: int, round: int, client: int, device: torch.device | None = None
     ) -> Iterator[Tensor]:
-        """The minibatches as indices into the client's examples."""
-        draw = make_generator(seed, Purpose.BATCHES, round, client)
-        remaining = self.count(examples)
+        """Yield the batches as indices into the client's examples."""
+        generator = make_generator(seed, Purpose.BATCHES, round, client)
+        remaining = self.count_steps(examples)
         while remaining:
-            order = torch.from_numpy(draw.permutation(examples)).to(device)
+            order = torch.from_numpy(generator.permutation(examples)).to(device)
             for index in order.split(self.batch_size)[:remaining]:
                 yield index
                 remaining -= 1
 
-    def stacked(self, sizes: np.ndarray, seed: int, round: int, clients: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The same minibatches of several clients: indices (C, K, b) and the examples' weights, 1/b in a batch of b and
-        0 for padding, where a batch or a client's round is shorter than the others."""
-        wide, passes = min(self.batch_size, int(sizes.max())), []
+    def draw_stacked_indices(
+        self, sizes: np.ndarray, seed: int, round: int, clients: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Draw the same batches for several clients at once.
+
+        Args:
+            sizes: The number of examples of each client.
+            seed: The run's seed.
+            round: The round's index.
+            clients: The clients' indices.
+
+        Returns:
+            Indices (C, K, b) into each client's examples, and weights of the same shape: 1/n in a batch of n examples,
+            and 0 for padding, where a batch or a client's round is shorter than the longest.
+        """
+        width, batches = min(self.batch_size, int(sizes.max())), []
         for size, client in zip(sizes.tolist(), clients, strict=True):
-            draw, steps = make_generator(seed, Purpose.BATCHES, round, client), self.count(size)
-            a_pass = -(-size // self.batch_size)
-            rows = np.full((-(-steps // a_pass), a_pass * wide), -1)
-            for row in rows:
-                row[:size] = draw.permutation(size)
-            passes.append(rows.reshape(-1, wide)[:steps])
-        index = np.full((len(passes), max(len(rows) for rows in passes), wide), -1)
-        for own, rows in zip(index, passes, strict=True):
-            own[: len(rows)] = rows
-        there = index >= 0
-        weights = there / np.maximum(there.sum(2, keepdims=True), 1)
+            generator, steps = make_generator(seed, Purpose.BATCHES, round, client), self.count_steps(size)
+            per_pass = -(-size // self.batch_size)
+            passes = np.full((-(-steps // per_pass), per_pass * width), -1)
+            for one_pass in passes:
+                one_pass[:size] = generator.permutation(size)
+            batches.append(passes.reshape(-1, width)[:steps])
+        index = np.full((len(batches), max(len(rows) for rows in batches), width), -1)
+        for stacked, rows in zip(index, batches, strict=True):
+            stacked[: len(rows)] = rows
+        is_example = index >= 0
+        weights = is_example / np.maximum(is_example.sum(2, keepdims=True), 1)
         return torch.from_numpy(np.maximum(index, 0)), torch.from_numpy(weights)
 
 
-def take(features: Tensor, index: Tensor) -> Tensor:
-    """The rows at `index`; images in channels_last stay so, and are copied a whole image at a time."""
+def select_rows(features: Tensor, index: Tensor) -> Tensor:
+    """Return the rows at `index`; images in channels_last keep that layout and are copied one whole image at a time."""
     if features.dim() == 4 and features.is_contiguous(memory_format=torch.channels_last):
         return features.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
     return features.index_select(0, index)

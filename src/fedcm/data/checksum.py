@@ -1,4 +1,4 @@
-"""Which data these are: sha256 of an array's bytes, md5 where that is what a dataset's makers published."""
+"""Checksums: sha256 of arrays, and md5 where the authors of a dataset published md5."""
 
 import hashlib
 from pathlib import Path
@@ -6,17 +6,20 @@ from pathlib import Path
 import numpy as np
 
 
-def sha256(*arrays: np.ndarray) -> str:
+def compute_sha256(*arrays: np.ndarray) -> str:
+    """Return the sha256 of the arrays' bytes, one array after the other."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
-def md5(content: bytes) -> str:
+def compute_md5(content: bytes) -> str:
+    """Return the md5 of some bytes."""
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
-def file_md5(path: Path) -> str:
+def compute_file_md5(path: Path) -> str:
+    """Return the md5 of a file's content, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

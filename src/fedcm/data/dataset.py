@@ -1,4 +1,4 @@
-"""What data sources give: tensors as they lie on disk and how to make them ready for a model, or clients on demand."""
+"""What a data source returns: a whole dataset, or a population whose clients are created on demand."""
 
 import operator
 from collections.abc import Callable
@@ -12,19 +12,20 @@ from fedcm.errors import UserError
 
 
 class Examples(NamedTuple):
-    """Features (n, ...) and labels (n, ...): images are (n, channels, height, width)."""
+    """Features (n, ...) and labels (n, ...); images are (n, channels, height, width)."""
 
     features: Tensor
     labels: Tensor
 
     @property
     def size(self) -> int:
+        """The number of examples."""
         return self.features.shape[0]
 
 
 @dataclass(frozen=True)
 class Normalisation:
-    """(x / scale − mean) / std, a channel at a time; `scale` is 255 for bytes."""
+    """Features become (x / scale − mean) / std, per channel; `scale` is 255 for bytes."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -33,17 +34,32 @@ class Normalisation:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One source of data, whole: not yet split over clients."""
+    """A whole dataset, not yet split over clients.
+
+    Attributes:
+        name: What messages call it.
+        train: The training examples, not normalised.
+        test: The test examples, if there are any.
+        classes: The number of classes; None for a regression.
+        normalisation: Applied when examples are loaded for a model; None to use the features as they are.
+        owners: (n,) The client 0 … N − 1 of each training example, if the data have a natural split.
+        client_names: The names of these clients.
+        checksums: The sha256 of each raw array, by its name, if it is known already.
+        mapped: Whether the arrays are mapped from files, so that all processes share one copy in memory.
+
+    Raises:
+        UserError: If lengths, labels or owners do not fit together.
+    """
 
     name: str
     train: Examples
     test: Examples | None
-    classes: int | None  # None for a regression
-    normalisation: Normalisation | None = None  # None: the features go to the model as they are
-    owners: np.ndarray | None = None  # (n,) the client 0..N−1 of each training example, where the data bring a split
-    client_names: tuple[str, ...] = ()  # what those clients are called
-    checksums: dict[str, str] = field(default_factory=dict)  # name of a part -> sha256 of its raw array
-    mapped: bool = False  # into memory from files: there once, however many processes read them
+    classes: int | None
+    normalisation: Normalisation | None = None
+    owners: np.ndarray | None = None
+    client_names: tuple[str, ...] = ()
+    checksums: dict[str, str] = field(default_factory=dict)
+    mapped: bool = False
 
     def __post_init__(self) -> None:
         for part, examples in (("train", self.train), ("test", self.test)):
@@ -51,46 +67,62 @@ class Dataset:
                 lengths = f"{len(examples.features)} and {len(examples.labels)}"
                 raise UserError(f"{self.name}: the {part} features and labels must have the same length, got {lengths}")
             if examples is not None and not examples.labels.is_floating_point() and examples.labels.min() < 0:
-                least = int(examples.labels.min())
-                raise UserError(f"{self.name}: the {part} labels must be class numbers from 0 on, got {least}")
+                lowest = int(examples.labels.min())
+                raise UserError(f"{self.name}: the {part} labels must be class numbers from 0 on, got {lowest}")
         if self.owners is not None:
             if len(self.owners) != self.train.size:
                 raise UserError(
-                    f"{self.name}: every training example must have one owner, got {len(self.owners)} owners"
+                    f"{self.name}: every training example must have one owner, "
+                    f"got {len(self.owners)} owners for {self.train.size} examples"
                 )
-            held = np.bincount(self.owners, minlength=1)
-            if not held.all():
+            sizes = np.bincount(self.owners, minlength=1)
+            if not sizes.all():
                 raise UserError(
-                    f"{self.name}: every client must hold an example, and client {held.argmin()} holds none"
+                    f"{self.name}: every client must have at least one example, but client {sizes.argmin()} has none"
                 )
 
 
 @final
 @dataclass(frozen=True)
 class ClientsOnDemand:
-    """What a `package.module:function` returns for clients that are too many to hold."""
+    """A population that is too large to hold in memory; a `package.module:function` may return it.
+
+    Attributes:
+        population: The number of clients.
+        client: A function from a client's index 0 … population − 1 to its data: a pair (features, labels) or a torch
+            dataset. It must return the same data whenever and wherever it is called.
+        size: The number of examples of every client, or a function from a client's index to that number.
+        classes: The number of classes; None for a regression.
+        test: The test data, if there are any: a pair or a torch dataset.
+        normalisation: Required if the features are bytes.
+        version: Change it when the data of any client change; a resumed run compares it.
+
+    Raises:
+        UserError: If a field has a wrong type or value.
+    """
 
     population: int
-    client: Callable[[int], Any]  # a client's number 0 … population − 1 -> a pair (features, labels) or a torch dataset
-    size: int | Callable[[int], int]  # examples of every client, or a client's number -> its examples
-    classes: int | None  # None for a regression
-    test: Any | None = None  # a pair or a torch dataset
-    normalisation: Normalisation | None = None  # must be given for features of bytes
-    version: str = ""  # another one whenever any client's data are others: a resume compares it
+    client: Callable[[int], Any]
+    size: int | Callable[[int], int]
+    classes: int | None
+    test: Any | None = None
+    normalisation: Normalisation | None = None
+    version: str = ""
 
     def __post_init__(self) -> None:
-        for name, least in (("population", 1), ("classes", 1), ("size", 1)):
+        for name in ("population", "classes", "size"):
             number = getattr(self, name)
-            if not callable(number) and not (name == "classes" and number is None) and not is_count(number, least):
-                raise UserError(f"ClientsOnDemand.{name} must be a whole number of at least {least}, got {number!r}")
+            if not callable(number) and not (name == "classes" and number is None) and not is_count(number, 1):
+                raise UserError(f"ClientsOnDemand.{name} must be a whole number of at least 1, got {number!r}")
         if not callable(self.client):
-            raise UserError(f"ClientsOnDemand.client must be a function of a client's number, got {self.client!r}")
+            raise UserError(f"ClientsOnDemand.client must be a function of a client's index, got {self.client!r}")
         if not isinstance(self.version, str):
-            raise UserError(f"ClientsOnDemand.version must be a text, got {self.version!r}")
+            raise UserError(f"ClientsOnDemand.version must be a string, got {self.version!r}")
 
 
-def is_count(number: Any, least: int) -> bool:
+def is_count(number: Any, minimum: int) -> bool:
+    """Return whether a value is an integer, but no bool, of at least `minimum`."""
     try:
-        return not isinstance(number, bool) and operator.index(number) >= least
+        return not isinstance(number, bool) and operator.index(number) >= minimum
     except TypeError:
         return False

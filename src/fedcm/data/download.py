@@ -1,7 +1,7 @@
-"""A file from the network, whole or not at all.
+"""Download a file completely or not at all.
 
-Bytes are kept in `<target>.part` as they come, so that a cut connection, or a run stopped by hand, goes on where it
-was; only when the md5 is right does the file get its name.
+Bytes are appended to `<target>.part` as they arrive, so a lost connection or an interrupted command resumes where it
+stopped. The file gets its name only if its md5 is right.
 """
 
 import http.client
@@ -12,32 +12,42 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedcm.data.checksum import file_md5
+from fedcm.data.checksum import compute_file_md5
 from fedcm.errors import UserError
 from fedcm.system.files import fsync_file
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where the server tells
+Progress = Callable[[int, int | None], None]  # (bytes received, bytes in total if the server reports it)
 
-_TIMEOUT = 30.0  # seconds without an answer or a byte
-_CUTS = 5  # connections lost in a row before giving up
+_TIMEOUT = 30.0  # seconds to wait for an answer or a byte
+_MAX_CONNECTIONS = 5
 _CHUNK = 1 << 18
 
 
-class _NothingMore(Exception):  # noqa: N818 - an answer of the server
-    """The server has nothing beyond what the part file holds."""
+class _AlreadyComplete(Exception):  # noqa: N818 - an answer of the server, not an error
+    """The server has no bytes beyond those in the part file."""
 
 
-def download(url: str, target: Path, *, md5: str, progress: Progress | None = None) -> Path:
-    """Fetch `url` to `target`; without `progress` a bar shows on a terminal and nothing elsewhere."""
+def download_file(url: str, target: Path, *, md5: str, progress: Progress | None = None) -> Path:
+    """Download `url` to `target`.
+
+    Args:
+        url: The address.
+        target: The file to write; its folder is created.
+        md5: The md5 that the file must have.
+        progress: Called with the bytes received and the total. By default a progress bar is shown on a terminal.
+
+    Raises:
+        UserError: If the server cannot be reached, or the file has another md5 twice.
+    """
     if progress is None:
-        with bar(target.name) as shown:
-            return download(url, target, md5=md5, progress=shown)
+        with show_progress_bar(target.name) as update:
+            return download_file(url, target, md5=md5, progress=update)
     part = target.with_name(f"{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for _ in range(2):  # what was left by an earlier run may be of another file: once more from nothing
+        for _ in range(2):  # the part file of an earlier command may be of another file; then start again
             _fetch(url, part, progress)
-            if file_md5(part) == md5:
+            if compute_file_md5(part) == md5:
                 fsync_file(part)
                 return part.replace(target)
             part.unlink()
@@ -45,47 +55,51 @@ def download(url: str, target: Path, *, md5: str, progress: Progress | None = No
         raise UserError(f"{url} cannot be downloaded: the server answers {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:  # URLError and timeouts are OSErrors
         reason = getattr(error, "reason", error)
-        told = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
-        raise UserError(f"{url} cannot be downloaded: {told}") from error
-    raise UserError(f"{url} must have the md5 {md5}, got another file twice; fetch it by another way")
+        message = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
+        raise UserError(f"{url} cannot be downloaded: {message}") from error
+    raise UserError(f"{url} must have the md5 {md5}, got another file twice; download it in another way")
 
 
 def _fetch(url: str, part: Path, progress: Progress) -> None:
-    """The whole file into `part`, over as many connections as it takes while each of them brings something."""
-    for left in reversed(range(_CUTS)):
+    """Fetch the whole file into `part`, reconnecting as long as every connection brings some bytes."""
+    for retries in reversed(range(_MAX_CONNECTIONS)):
         before = part.stat().st_size if part.exists() else 0
         try:
             missing = _receive(url, part, before, progress)
-        except _NothingMore:
+        except _AlreadyComplete:
             return
         except (ConnectionError, TimeoutError, http.client.HTTPException):
-            if left == 0 or not part.exists() or part.stat().st_size <= before:
+            if retries == 0 or not part.exists() or part.stat().st_size <= before:
                 raise
         else:
             if missing == 0:
                 return
-            if left == 0:
-                raise ConnectionError(f"the connection was cut with {missing:,} bytes to go; run it again to go on")
+            if retries == 0:
+                raise ConnectionError(f"the connection was lost with {missing:,} bytes to go; run it again to resume")
 
 
-def _receive(url: str, part: Path, have: int, progress: Progress) -> int:
-    """One connection: append what is missing, or start over where the server sends the whole; the bytes still to go."""
+def _receive(url: str, part: Path, size: int, progress: Progress) -> int:
+    """Append the missing bytes to `part` over one connection, or start over if the server sends the whole file.
+
+    Returns:
+        The number of bytes still missing.
+    """
     request = urllib.request.Request(
-        url, headers={"User-Agent": "fedcm"} | ({"Range": f"bytes={have}-"} if have else {})
+        url, headers={"User-Agent": "fedcm"} | ({"Range": f"bytes={size}-"} if size else {})
     )
     try:
         response = urllib.request.urlopen(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
-        if have and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            raise _NothingMore from error
+        if size and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise _AlreadyComplete from error
         raise
     with response:
-        resumed = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-        done = have if resumed else 0
+        is_resumed = response.headers.get("Content-Range", "").startswith(f"bytes {size}-")
+        done = size if is_resumed else 0
         length = response.headers.get("Content-Length")
         total = done + int(length) if length and length.isdigit() else None
-        with part.open("ab" if resumed else "wb") as file:
+        with part.open("ab" if is_resumed else "wb") as file:
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
                 done += len(chunk)
@@ -94,8 +108,8 @@ def _receive(url: str, part: Path, have: int, progress: Progress) -> int:
 
 
 @contextmanager
-def bar(title: str) -> Iterator[Progress]:
-    """A progress bar where a person watches (stderr is a terminal), silence in a log."""
+def show_progress_bar(title: str) -> Iterator[Progress]:
+    """Show a progress bar inside the block if stderr is a terminal; the block receives the function that updates it."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -109,6 +123,6 @@ def bar(title: str) -> Iterator[Progress]:
         rich_progress.TransferSpeedColumn(),
         rich_progress.TimeRemainingColumn(),
     )
-    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(title, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+    with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,4 +1,4 @@
-"""Data as a federation sees them: one tensor, and for every client its own examples of it."""
+"""Data as executors and evaluation use them: the examples of each client, and the test set."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -8,60 +8,80 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.data.checksum import sha256
+from fedcm.data.checksum import compute_sha256
 from fedcm.data.dataset import Dataset, Examples, Normalisation
 
-Pick = Callable[[Tensor], Examples]  # indices (C, b), a row for each of C clients -> features (C, b, …), labels (C, b)
+SelectExamples = Callable[[Tensor], Examples]
+"""Selects examples of C clients by indices (C, b) into their data: features (C, b, …) and labels (C, b)."""
 
 
 class FederatedData(Protocol):
-    """What executors and evaluation ask of data; clients are numbered 0 … population − 1."""
+    """The data of a population of clients, numbered 0 … population − 1."""
 
     @property
-    def population(self) -> int: ...
+    def population(self) -> int:
+        """The number of clients."""
+        ...
 
     @property
-    def test_size(self) -> int: ...
+    def test_size(self) -> int:
+        """The number of test examples."""
+        ...
 
     @property
     def classes(self) -> int | None:
-        """None for a regression."""
+        """The number of classes; None for a regression."""
         ...
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of one example."""
+        """The shape of one example's features."""
         ...
 
-    def ready_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "FederatedData":
-        """The same data, for a model of this kind; images in this layout."""
+    def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "FederatedData":
+        """Return the same data for a model of this dtype on this device.
+
+        Args:
+            dtype: The dtype of features and float labels.
+            device: The device of the examples.
+            layout: The memory layout of images, "channels_last" or "contiguous".
+        """
         ...
 
     def checksums(self) -> dict[str, str]:
-        """sha256 of everything that a run's numbers depend on, by part."""
+        """Return the sha256 of everything that a run's numbers depend on, by part."""
         ...
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
-        """How many examples each of these clients holds."""
+        """Return the number of examples of each of these clients."""
         ...
 
     def client(self, client: int) -> Examples:
-        """All examples of one client, ready for the model."""
+        """Return all examples of one client, ready for the model."""
         ...
 
-    def stacked(self, clients: Sequence[int]) -> Pick:
-        """Several clients' examples: the function that gives some of each."""
+    def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
+        """Return a function that selects examples of several clients at once, ready for the model."""
         ...
 
-    def test(self, start: int, stop: int) -> Examples:
-        """A piece of the held-out examples, ready for the model."""
+    def test_slice(self, start: int, stop: int) -> Examples:
+        """Return the test examples from `start` to `stop`, ready for the model."""
         ...
 
 
 @final
 class ArrayData:
-    """A dataset dealt out: the examples stay where they are and as they came (bytes stay bytes, and what is mapped into
-    memory is there once for all processes); a client's are made ready for the model when they are asked for."""
+    """A dataset in memory, split over clients.
+
+    The examples are stored once and unchanged: bytes stay bytes, and all processes share arrays that are mapped from
+    files. A client's examples are converted for the model each time they are requested.
+
+    Args:
+        dataset: The whole dataset.
+        parts: For each client, the indices of its training examples.
+        dtype: The dtype of features and float labels.
+        device: The device of the examples.
+    """
 
     def __init__(
         self,
@@ -73,17 +93,19 @@ class ArrayData:
         self.dataset = dataset
         self.order = torch.from_numpy(np.concatenate(parts).astype(np.int64))  # client after client
         self.offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        self._resident: tuple[Examples, Examples | None] | None = None  # on a device that is not the CPU
+        self._resident: tuple[Examples, Examples | None] | None = None  # copies on a device other than the CPU
         self.dtype = dtype
         self.device = device
         self.layout = "channels_last"
 
     @property
     def train(self) -> Examples:
+        """The raw training examples of all clients, on the device."""
         return self.dataset.train if self._resident is None else self._resident[0]
 
     @property
     def held_out(self) -> Examples | None:
+        """The raw test examples, on the device."""
         return self.dataset.test if self._resident is None else self._resident[1]
 
     @property
@@ -102,25 +124,25 @@ class ArrayData:
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.dataset.train.features.shape[1:])
 
-    def ready_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "ArrayData":
-        """On a device other than the CPU they are resident there, as they came."""
+    def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "ArrayData":
+        """Return the same data for a model; on a device other than the CPU, the raw examples are copied there once."""
         other = copy.copy(self)
         other.dtype, other.device, other.layout = dtype, device, layout
         if device.type != "cpu":
             other.order = self.order.to(device)
             train, test = self.dataset.train, self.dataset.test
-            there = None if test is None else Examples(*[part.to(device) for part in test])
-            other._resident = Examples(*[part.to(device) for part in train]), there
+            test_on_device = None if test is None else Examples(*[part.to(device) for part in test])
+            other._resident = Examples(*[part.to(device) for part in train]), test_on_device
         return other
 
     def checksums(self) -> dict[str, str]:
-        """Of the examples as they came, and of who holds which."""
+        """Return the sha256 of the raw examples and of the split."""
         sums = dict(self.dataset.checksums)
         for name, examples in (("train", self.dataset.train), ("test", self.dataset.test)):
             if examples is not None and f"{name}_features" not in sums:
-                sums[f"{name}_features"] = sha256(examples.features.contiguous().numpy())
-                sums[f"{name}_labels"] = sha256(examples.labels.contiguous().numpy())
-        sums["split"] = sha256(self.order.cpu().numpy().astype("<i8"), np.diff(self.offsets).astype("<i8"))
+                sums[f"{name}_features"] = compute_sha256(examples.features.contiguous().numpy())
+                sums[f"{name}_labels"] = compute_sha256(examples.labels.contiguous().numpy())
+        sums["split"] = compute_sha256(self.order.cpu().numpy().astype("<i8"), np.diff(self.offsets).astype("<i8"))
         return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
@@ -128,26 +150,26 @@ class ArrayData:
 
     def client(self, client: int) -> Examples:
         index = self.order[int(self.offsets[client]) : int(self.offsets[client + 1])]
-        return self._at(index)
+        return self._select(index)
 
-    def stacked(self, clients: Sequence[int]) -> Pick:
+    def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
         starts = torch.from_numpy(self.offsets[list(clients)])[:, None].to(self.device)
 
-        def pick(index: Tensor) -> Examples:
-            picked = self._at(self.order[(starts + index.to(self.device)).reshape(-1)])
-            return Examples(*[part.unflatten(0, tuple(index.shape)) for part in picked])
+        def select(index: Tensor) -> Examples:
+            selected = self._select(self.order[(starts + index.to(self.device)).reshape(-1)])
+            return Examples(*[part.unflatten(0, tuple(index.shape)) for part in selected])
 
-        return pick
+        return select
 
-    def test(self, start: int, stop: int) -> Examples:
+    def test_slice(self, start: int, stop: int) -> Examples:
         assert self.held_out is not None
-        return self._ready(Examples(self.held_out.features[start:stop], self.held_out.labels[start:stop]))
+        return self._prepare(Examples(self.held_out.features[start:stop], self.held_out.labels[start:stop]))
 
-    def _at(self, index: Tensor) -> Examples:
+    def _select(self, index: Tensor) -> Examples:
         train = self.train
-        return self._ready(Examples(train.features.index_select(0, index), train.labels.index_select(0, index)))
+        return self._prepare(Examples(train.features.index_select(0, index), train.labels.index_select(0, index)))
 
-    def _ready(self, examples: Examples) -> Examples:
+    def _prepare(self, examples: Examples) -> Examples:
         return prepare_examples(examples, self.dataset.normalisation, self.dtype, self.device, self.layout)
 
 
@@ -158,18 +180,22 @@ def prepare_examples(
     device: torch.device | str,
     layout: str = "channels_last",
 ) -> Examples:
-    """Examples as they came become what a model of this dtype on this device takes."""
+    """Convert raw examples to those that a model of this dtype on this device takes."""
     labels = examples.labels.to(device)
     labels = labels.to(dtype if labels.is_floating_point() else torch.int64)
-    return Examples(ready(examples.features.to(device), normalisation, dtype, layout), labels)
+    return Examples(prepare_features(examples.features.to(device), normalisation, dtype, layout), labels)
 
 
-def ready(
+def prepare_features(
     features: Tensor, normalisation: Normalisation | None, dtype: torch.dtype, layout: str = "channels_last"
 ) -> Tensor:
-    """Bytes to normalised floats; images in channels_last unless told, which convolutions on CPUs run fastest in."""
+    """Convert raw features to normalised floats.
+
+    Images are in channels_last by default, because convolutions on CPUs run fastest in this layout. Integers without a
+    normalisation, such as token ids, stay integers.
+    """
     if features.is_floating_point() or normalisation is not None:
-        features = features.to(dtype)  # token ids and the like stay integers
+        features = features.to(dtype)
     if features.dim() == 4 and layout == "channels_last":
         features = features.contiguous(memory_format=torch.channels_last)
     if normalisation is not None:

@@ -1,6 +1,6 @@
-"""How examples are dealt out to clients. Every example goes to exactly one client, and nothing here can hang.
+"""Splits of a dataset over clients. Every example goes to exactly one client, and every split terminates.
 
-A split takes the labels, the number of clients and a generator, and gives one array of indices a client.
+`Split.partition` takes the labels and a generator, and returns one array of indices per client.
 """
 
 from collections.abc import Sequence
@@ -12,56 +12,70 @@ import numpy as np
 from fedcm.errors import UserError
 
 Parts = list[np.ndarray]
+"""For each client, the indices of its examples."""
 
 
 class Split(Protocol):
-    def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts: ...
+    """A way to split a dataset over clients."""
+
+    def partition(self, labels: np.ndarray, generator: np.random.Generator) -> Parts:
+        """Assign every example to one client.
+
+        Args:
+            labels: (n,) The class of each example.
+            generator: The source of randomness; the split is a function of it.
+
+        Raises:
+            UserError: If there are too few examples.
+        """
+        ...
 
 
 @final
 @dataclass(frozen=True)
 class IID:
-    """Shuffled and cut into equal parts; where that leaves a remainder, the first clients hold one more."""
+    """The examples are shuffled and cut into equal parts; if there is a remainder, the first clients get one more."""
 
     clients: int
 
     def __post_init__(self) -> None:
-        _at_least_1(clients=self.clients)
+        _check_at_least_1(clients=self.clients)
 
-    def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
-        _enough(labels, self.clients)
-        return np.array_split(draw.permutation(len(labels)), self.clients)
+    def partition(self, labels: np.ndarray, generator: np.random.Generator) -> Parts:
+        _check_enough_examples(labels, self.clients)
+        return np.array_split(generator.permutation(len(labels)), self.clients)
 
 
 @final
 @dataclass(frozen=True)
 class Dirichlet:
-    """Balanced, the FedCM paper's: client i draws q_i ~ Dir(concentration · 1), then its examples' labels from q_i.
+    """The balanced split of the FedCM paper: client i draws q_i ~ Dir(concentration · 1), then its labels from q_i.
 
-    The clients draw in turn, one example each at a time, so that all of them meet a class that runs out equally late;
-    from then on their q_i are renormalised over what is left (over the counts left, where q_i has no mass there).
-    A turn either serves every client or empties a class, so there are at most n/N + classes turns.
+    All clients have the same size, up to one example. They draw in turns, one example each, so that all of them are
+    equally likely to meet an empty class. From then on each q_i is renormalised over the classes that are left; if q_i
+    has no mass there, the client draws in proportion to the examples left. A turn either serves every client or empties
+    a class, so there are at most n/N + classes turns.
     """
 
     clients: int
     concentration: float = 0.6
 
     def __post_init__(self) -> None:
-        _at_least_1(clients=self.clients)
-        _positive(self.concentration)
+        _check_at_least_1(clients=self.clients)
+        _check_positive(self.concentration)
 
-    def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
-        _enough(labels, self.clients)
-        pools = _shuffled_classes(labels, draw)
+    def partition(self, labels: np.ndarray, generator: np.random.Generator) -> Parts:
+        _check_enough_examples(labels, self.clients)
+        pools = _shuffle_classes(labels, generator)
         left = np.array([len(pool) for pool in pools])
         wanted = np.array([len(part) for part in np.array_split(np.arange(len(labels)), self.clients)])
-        mix = draw.dirichlet(np.full(len(pools), self.concentration), self.clients)
+        mix = generator.dirichlet(np.full(len(pools), self.concentration), self.clients)
         taken: list[list[int]] = [[] for _ in range(self.clients)]
         while wanted.any():
-            turn = draw.permutation(np.flatnonzero(wanted))
-            chosen = _draw_classes(mix[turn] * (left > 0), left, draw)
-            for label in np.unique(chosen):
-                served = turn[chosen == label][: left[label]]
+            turn = generator.permutation(np.flatnonzero(wanted))
+            drawn = _draw_classes(mix[turn] * (left > 0), left, generator)
+            for label in np.unique(drawn):
+                served = turn[drawn == label][: left[label]]
                 for client, example in zip(served, pools[label][left[label] - len(served) : left[label]], strict=True):
                     taken[client].append(example)
                 left[label] -= len(served)
@@ -72,9 +86,9 @@ class Dirichlet:
 @final
 @dataclass(frozen=True)
 class DirichletByLabel:
-    """Unbalanced: every class is dealt out over the clients by its own draw from Dir(concentration · 1).
+    """An unbalanced split: every class is divided over the clients by its own draw from Dir(concentration · 1).
 
-    A client left with fewer than `least` examples takes from whoever then has most.
+    A client with fewer than `least` examples takes the missing ones from the client that has most.
     """
 
     clients: int
@@ -82,25 +96,25 @@ class DirichletByLabel:
     least: int = 1
 
     def __post_init__(self) -> None:
-        _at_least_1(clients=self.clients, least=self.least)
-        _positive(self.concentration)
+        _check_at_least_1(clients=self.clients, least=self.least)
+        _check_positive(self.concentration)
 
-    def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
-        _enough(labels, self.clients, self.least)
-        owned: list[list[np.ndarray]] = [[] for _ in range(self.clients)]
-        for pool in _shuffled_classes(labels, draw):
-            share = draw.dirichlet(np.full(self.clients, self.concentration))
+    def partition(self, labels: np.ndarray, generator: np.random.Generator) -> Parts:
+        _check_enough_examples(labels, self.clients, self.least)
+        pieces: list[list[np.ndarray]] = [[] for _ in range(self.clients)]
+        for pool in _shuffle_classes(labels, generator):
+            share = generator.dirichlet(np.full(self.clients, self.concentration))
             cuts = np.rint(np.cumsum(share)[:-1] * len(pool)).astype(int)
-            for part, piece in zip(owned, np.split(pool, cuts), strict=True):
-                part.append(piece)
-        parts = [draw.permutation(np.concatenate(pieces)) for pieces in owned]
+            for own, piece in zip(pieces, np.split(pool, cuts), strict=True):
+                own.append(piece)
+        parts = [generator.permutation(np.concatenate(own)) for own in pieces]
         for client, part in enumerate(parts):
             while len(part) < self.least:
-                richest = max(range(self.clients), key=lambda c: len(parts[c]))
-                lacking = self.least - len(part)
-                given = min(lacking, len(parts[richest]) - self.least)
-                part = np.concatenate([part, parts[richest][:given]])
-                parts[richest] = parts[richest][given:]
+                largest = max(range(self.clients), key=lambda c: len(parts[c]))
+                missing = self.least - len(part)
+                moved = min(missing, len(parts[largest]) - self.least)
+                part = np.concatenate([part, parts[largest][:moved]])
+                parts[largest] = parts[largest][moved:]
                 parts[client] = part
         return parts
 
@@ -108,31 +122,31 @@ class DirichletByLabel:
 @final
 @dataclass(frozen=True)
 class Shards:
-    """Sorted by label, cut into clients × per_client shards, and so many shards dealt to each client."""
+    """The examples are sorted by label and cut into clients × per_client shards; each client gets per_client shards."""
 
     clients: int
     per_client: int = 2
 
     def __post_init__(self) -> None:
-        _at_least_1(clients=self.clients, per_client=self.per_client)
+        _check_at_least_1(clients=self.clients, per_client=self.per_client)
 
-    def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
-        _enough(labels, self.clients, self.per_client)
-        ordered = np.concatenate(_shuffled_classes(labels, draw))
+    def partition(self, labels: np.ndarray, generator: np.random.Generator) -> Parts:
+        _check_enough_examples(labels, self.clients, self.per_client)
+        ordered = np.concatenate(_shuffle_classes(labels, generator))
         shards = np.array_split(ordered, self.clients * self.per_client)
-        dealt = draw.permutation(len(shards)).reshape(self.clients, self.per_client)
-        return [np.concatenate([shards[s] for s in row]) for row in dealt]
+        assigned = generator.permutation(len(shards)).reshape(self.clients, self.per_client)
+        return [np.concatenate([shards[s] for s in row]) for row in assigned]
 
 
 @final
 @dataclass(frozen=True)
 class Natural:
-    """The split that the data bring."""
+    """The natural split, which the data themselves define; it cannot be applied to other data."""
 
-    def parts(self, labels: np.ndarray, draw: np.random.Generator) -> Parts:
+    def partition(self, labels: np.ndarray, generator: np.random.Generator) -> Parts:
         raise UserError(
-            "the split 'natural' needs data that bring one (a folder with one .npz a client, or a function that "
-            "returns a list of clients); use 'iid' or 'dirichlet' for others"
+            "the split 'natural' needs data with a natural split (a folder with one .npz file per client, or a "
+            "function that returns a list of clients); use 'iid' or 'dirichlet' for other data"
         )
 
 
@@ -146,45 +160,44 @@ SPLITS: dict[str, type[Split]] = {
 
 
 def split_by_owner(owners: np.ndarray) -> Parts:
-    """The parts of a natural split."""
+    """Return the natural split: for each client, the indices of the examples that it owns."""
     order = np.argsort(owners, kind="stable")
     return np.split(order, np.cumsum(np.bincount(owners))[:-1])
 
 
-def label_counts(parts: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """(clients, classes): how many labels of each class each client holds."""
+def count_labels(parts: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
+    """Return a table (clients, classes) of the number of examples per client and class."""
     classes = int(labels.max()) + 1
     return np.stack([np.bincount(labels[part].reshape(-1), minlength=classes) for part in parts])
 
 
-def _draw_classes(mass: np.ndarray, left: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """A class for every row of `mass`, which need not be normalised."""
+def _draw_classes(mass: np.ndarray, left: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Draw a class for every row of `mass`, which need not be normalised; a row without mass uses `left`."""
     mass = np.where(mass.sum(1, keepdims=True) > 0, mass, left)
     ends = np.cumsum(mass, axis=1)
-    return (draw.random((len(mass), 1)) * ends[:, -1:] < ends).argmax(1)
+    return (generator.random((len(mass), 1)) * ends[:, -1:] < ends).argmax(1)
 
 
-def _shuffled_classes(labels: np.ndarray, draw: np.random.Generator) -> list[np.ndarray]:
-    order = draw.permutation(len(labels))
+def _shuffle_classes(labels: np.ndarray, generator: np.random.Generator) -> list[np.ndarray]:
+    """Return the indices of each class, in random order."""
+    order = generator.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
 
 
-def _at_least_1(**counts: int) -> None:
+def _check_at_least_1(**counts: int) -> None:
     for name, count in counts.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
 
 
-def _positive(concentration: float) -> None:
+def _check_positive(concentration: float) -> None:
     if not concentration > 0:
         raise ValueError(
-            f"concentration must be positive, got {concentration}; 0.1 makes clients differ much, 100 hardly at all"
+            f"concentration must be positive, got {concentration}; with 0.1 clients differ much, with 100 hardly at all"
         )
 
 
-def _enough(labels: np.ndarray, clients: int, each: int = 1) -> None:
-    if len(labels) < clients * each:
-        raise UserError(
-            f"{clients} clients need at least {clients * each} training examples, and there are {len(labels)}"
-        )
+def _check_enough_examples(labels: np.ndarray, clients: int, per_client: int = 1) -> None:
+    if len(labels) < clients * per_client:
+        raise UserError(f"{clients} clients need at least {clients * per_client} training examples, got {len(labels)}")

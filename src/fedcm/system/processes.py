@@ -1,4 +1,4 @@
-"""What a process does when the one that started it is gone, however that one ended: nobody is left to end it."""
+"""Detect that the parent process is gone, so that a child process does not outlive it."""
 
 import os
 import threading
@@ -6,27 +6,35 @@ import time
 from collections.abc import Callable
 
 _PARENT = "FEDCM_PARENT"
-_LOOK = 0.5  # seconds between looks
+_POLL_SECONDS = 0.5
 
 
-def child_environment() -> dict[str, str]:
-    """For the environment of a process that is to end with this one."""
+def make_child_environment() -> dict[str, str]:
+    """Return environment variables for a child process that calls `call_on_parent_exit`."""
     return {_PARENT: str(os.getpid())}
 
 
-def on_parent_exit(act: Callable[[], object]) -> None:
-    """Where a process of ours started this one; what anybody else started goes on alone."""
-    parent = os.environ.pop(_PARENT, None)  # what this one starts has another parent
+def call_on_parent_exit(action: Callable[[], object]) -> None:
+    """Call `action` in a thread when the fedcm process that started this one is gone, however it ended.
+
+    Does nothing if this process was started by something else, such as a shell.
+    """
+    parent = os.environ.pop(_PARENT, None)  # children of this process have another parent
     if parent is not None:
-        on_exit_of(int(parent), act)
+        watch_parent(int(parent), action)
 
 
-def on_exit_of(parent: int, act: Callable[[], object]) -> None:
-    """Once this process is no longer the child of that one."""
+def watch_parent(parent: int, action: Callable[[], object]) -> None:
+    """Call `action` in a thread as soon as `parent` is no longer the parent of this process.
+
+    Args:
+        parent: The parent's process id.
+        action: Called once, without arguments.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_LOOK)
-        act()
+            time.sleep(_POLL_SECONDS)
+        action()
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,8 +1,9 @@
-"""Being asked to stop: the first time at the next client, with everything saved; the second time at once."""
+"""Stop cleanly: the first signal stops at the next client, with everything saved; the second one stops at once."""
 
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import final
@@ -12,32 +13,64 @@ _STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @final
 class StopSignals:
-    """Ctrl-C, SIGTERM and the end of the terminal inside the block; `with StopSignals() as stopping:` gives a function
-    that tells."""
+    """Handle Ctrl-C, SIGTERM and SIGHUP inside a block.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    The block receives a function that returns whether a signal has come:
+
+        with StopSignals() as stop_requested:
+            while not stop_requested():
+                ...
+
+    Outside the main thread, where Python cannot handle signals, the function always returns False. In a fork of the
+    process, the first signal is silent and the second one ends the fork.
+
+    Args:
+        quiet: Print nothing when a signal comes.
+        interactive: For notebooks and scripts: handle only Ctrl-C, and let a second one raise KeyboardInterrupt
+            instead of ending the process.
+    """
+
+    def __init__(self, *, quiet: bool = False, interactive: bool = False) -> None:
         self.quiet = quiet
+        self.interactive = interactive
 
     def __enter__(self) -> Callable[[], bool]:
-        self.asked = False
-        self.before = {number: signal.signal(number, self._handle) for number in _STOP if not _by_nohup(number)}
-        return lambda: self.asked
+        self.requested = False
+        self.process = os.getpid()
+        self.previous = {}
+        if threading.current_thread() is threading.main_thread():
+            numbers = (signal.SIGINT,) if self.interactive else _STOP
+            self.previous = {
+                number: signal.signal(number, self._handle) for number in numbers if not _is_ignored_by_nohup(number)
+            }
+        return lambda: self.requested
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGHUP:
-            return  # a closing terminal says it twice, by its shell and by itself
-        if self.asked:
+        if self.requested and number == signal.SIGHUP:
+            return  # a closing terminal sends it twice, once by the shell
+        forked = os.getpid() != self.process
+        if self.requested and self.interactive and not forked:
+            raise KeyboardInterrupt
+        if self.requested:
             os._exit(128 + number)
-        self.asked = True
-        if not self.quiet:
+        self.requested = True
+        if not self.quiet and not forked:
             with contextlib.suppress(OSError):  # the terminal may be gone
-                os.write(2, b"\nstopping at the next client; once more to stop at once\n")  # print may be busy already
+                # os.write, because the signal may have interrupted a print
+                os.write(2, b"\nstopping at the next client; repeat to stop at once\n")
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self.before.items():
+        for number, handler in self.previous.items():
             signal.signal(number, handler)
 
 
-def _by_nohup(number: signal.Signals) -> bool:
-    """Who starts a command with nohup wants it to outlive the terminal."""
+def ignore_ctrl_c_in_fork() -> None:
+    """In a fork: ignore Ctrl-C, which the parent handles, unless the fork inherited `StopSignals`."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not isinstance(getattr(handler, "__self__", None), StopSignals):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _is_ignored_by_nohup(number: signal.Signals) -> bool:
+    """Return whether the command was started with nohup, so that it must outlive the terminal."""
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN

@@ -1,9 +1,9 @@
-"""A user's own arrays: one `.npz`, or a folder with one `.npz` a client.
+"""The user's own arrays: one `.npz` file, or a folder with one `.npz` file per client.
 
-    data.npz        x_train, y_train and, where there is a test set, x_test, y_test  (x, y for x_train, y_train will do)
+    data.npz        x_train, y_train, and x_test, y_test if there is a test set (x, y are accepted for x_train, y_train)
     clients/        ann.npz, bob.npz, …: x, y of one client each; test.npz: x, y of the test set
 
-Without a test set the `Dataset` has none: nothing is held out behind the user's back.
+Without a test set the `Dataset` has none: no training examples are held out.
 """
 
 import zipfile
@@ -15,38 +15,44 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fedcm.data.array_conversion import check_compatible, make_dataset, make_examples
 from fedcm.data.dataset import Dataset, Examples
-from fedcm.data.examples import make_dataset, make_examples, same_kind
 from fedcm.errors import UserError
 
 _TEST = "test.npz"
 
 
-def load_file(path: Path) -> Dataset:
-    """One `.npz` with the training set and perhaps a test set."""
-    given = _read(path)
-    short = "x" in given and "y" in given and "x_train" not in given and "y_train" not in given
-    train = _pair(given, ("x", "y") if short else ("x_train", "y_train"), path)
-    has_test = "x_test" in given or "y_test" in given
-    test = _pair(given, ("x_test", "y_test"), path) if has_test else None
+def load_npz(path: Path) -> Dataset:
+    """Load one `.npz` file with a training set and, optionally, a test set."""
+    arrays = _read_npz(path)
+    is_short = "x" in arrays and "y" in arrays and "x_train" not in arrays and "y_train" not in arrays
+    train = _take_examples(arrays, ("x", "y") if is_short else ("x_train", "y_train"), path)
+    has_test = "x_test" in arrays or "y_test" in arrays
+    test = _take_examples(arrays, ("x_test", "y_test"), path) if has_test else None
     return make_dataset(path.stem, train, test)
 
 
-def load_folder(folder: Path) -> Dataset:
-    """One client a file, named by the file's stem and numbered in the order of the names."""
+def load_npz_folder(folder: Path) -> Dataset:
+    """Load one client per `.npz` file; the clients are named by the files and sorted by name."""
     files = sorted(file for file in folder.glob("*.npz") if file.name != _TEST and not file.name.startswith("."))
     if not files:
-        raise UserError(f"a folder of clients must hold one .npz a client (keys x, y), got none in {str(folder)!r}")
-    clients = [_pair(_read(file), ("x", "y"), file) for file in files]
+        raise UserError(
+            f"a folder of clients must contain one .npz file per client (keys x, y), got none in {str(folder)!r}"
+        )
+    clients = [_take_examples(_read_npz(file), ("x", "y"), file) for file in files]
     test_file = folder / _TEST
-    test = _pair(_read(test_file), ("x", "y"), test_file) if test_file.exists() else None
+    test = _take_examples(_read_npz(test_file), ("x", "y"), test_file) if test_file.exists() else None
     return join_clients(folder.resolve().name, clients, [file.stem for file in files], test)
 
 
 def join_clients(name: str, clients: Sequence[Examples], names: Sequence[str], test: Examples | None) -> Dataset:
-    """The clients' examples one after the other, and whose each is."""
+    """Concatenate the clients' examples into one dataset with a natural split.
+
+    Raises:
+        UserError: If the clients' examples differ in shape or type.
+    """
     for client, client_name in zip(clients[1:], names[1:], strict=True):
-        same_kind(clients[0], client, f"{name}: the clients {names[0]}", client_name)
+        check_compatible(clients[0], client, f"{name}: the clients {names[0]}", client_name)
     train = Examples(
         torch.cat([client.features for client in clients]),
         torch.cat([client.labels for client in clients]),
@@ -55,39 +61,39 @@ def join_clients(name: str, clients: Sequence[Examples], names: Sequence[str], t
     return make_dataset(name, train, test, owners=owners, client_names=tuple(names))
 
 
-def _pair(given: dict[str, np.ndarray], keys: tuple[str, str], path: Path) -> Examples:
+def _take_examples(arrays: dict[str, np.ndarray], keys: tuple[str, str], path: Path) -> Examples:
     for key in keys:
-        if key not in given:
-            others = [other for other in given if other not in keys]
-            near = get_close_matches(key, others, n=1)
+        if key not in arrays:
+            others = [other for other in arrays if other not in keys]
+            closest = get_close_matches(key, others, n=1)
             raise UserError(
                 f"{str(path)!r} must have the arrays {keys[0]} and {keys[1]}, "
-                f"got no {key!r} but {', '.join(given) or 'nothing'}"
-                + (f"; rename {near[0]!r} to {key!r}" if near else "")
+                f"got no {key!r} but {', '.join(arrays) or 'nothing'}"
+                + (f"; rename {closest[0]!r} to {key!r}" if closest else "")
             )
-    return make_examples(given[keys[0]], given[keys[1]], f"{str(path)!r} ({', '.join(keys)})", copy=False)
+    return make_examples(arrays[keys[0]], arrays[keys[1]], f"{str(path)!r} ({', '.join(keys)})", copy=False)
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
-        raise UserError(f"there must be an .npz file at {str(path.absolute())!r}, got nothing there")
+        raise UserError(f"there must be an .npz file at {str(path.absolute())!r}, but there is none")
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             raise UserError(
-                f"{str(path)!r} must be an .npz with named arrays, got a single array; write it with numpy.savez"
+                f"{str(path)!r} must be an .npz file with named arrays, got a single array; write it with numpy.savez"
             )
         with loaded:
-            return {key: _member(loaded, key, path) for key in loaded.files}
+            return {key: _read_member(loaded, key, path) for key in loaded.files}
     except (OSError, EOFError, MemoryError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(
-            f"{str(path)!r} cannot be read as an .npz; write it with numpy.savez ({_first_line(error)})"
+            f"{str(path)!r} cannot be read as an .npz file; write it with numpy.savez ({_first_line(error)})"
         ) from error
 
 
-def _member(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
+def _read_member(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
     try:
         array = archive[key]
     except ValueError as error:
@@ -98,7 +104,7 @@ def _member(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
             ) from error
         raise
     if not isinstance(array, np.ndarray):
-        raise UserError(f"{str(path)!r} must hold arrays only, got the file {key!r}")
+        raise UserError(f"{str(path)!r} must contain arrays only, got the file {key!r}")
     return array
 
 

@@ -1,8 +1,8 @@
 """CIFAR-10 and CIFAR-100 (fine labels): 50,000 + 10,000 colour images of 32 × 32.
 
-They lie prepared in `<data folder>/<name>/` as four arrays, {train,test}_{images,labels}.npy, the images mapped into
-memory rather than read. Every load compares the sha256 of each array with the published data's, so a result can only
-come from the real images in the official order.
+A prepared dataset is stored in `<data folder>/<name>/` as four arrays, {train,test}_{images,labels}.npy, and mapped
+into memory. Every load compares the sha256 of each array with that of the published data, so results can only come
+from the real images in the official order.
 """
 
 from dataclasses import dataclass
@@ -11,27 +11,27 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedcm.data.checksum import sha256
+from fedcm.data.checksum import compute_sha256
 from fedcm.data.dataset import Dataset, Examples, Normalisation
 from fedcm.data.sources import cifar_official
-from fedcm.data.sources.cifar_official import Official, Raw
+from fedcm.data.sources.cifar_official import OfficialFiles, RawCifar
 from fedcm.errors import UserError
 from fedcm.system.files import atomic_write
 
 
 @dataclass(frozen=True)
-class Cifar:
-    """What is known about one of the two; `sha256` is of the raw arrays, bytes (n, 3072) and (n,)."""
+class CifarSpec:
+    """What is known about one of the two datasets; `sha256` is that of each raw array, bytes (n, 3072) or (n,)."""
 
     name: str
     classes: int
     normalisation: Normalisation
-    official: Official
+    official: OfficialFiles
     sha256: dict[str, str]
 
 
-KNOWN = {
-    "cifar10": Cifar(
+CIFAR_SPECS = {
+    "cifar10": CifarSpec(
         name="cifar10",
         classes=10,
         normalisation=Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)),
@@ -43,7 +43,7 @@ KNOWN = {
             "test_labels": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
         },
     ),
-    "cifar100": Cifar(
+    "cifar100": CifarSpec(
         name="cifar100",
         classes=100,
         normalisation=Normalisation(mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762)),
@@ -59,72 +59,82 @@ KNOWN = {
 
 
 def load_cifar10(data_dir: Path) -> Dataset:
-    return load(KNOWN["cifar10"], data_dir)
+    """Load CIFAR-10 from the data folder."""
+    return load_cifar(CIFAR_SPECS["cifar10"], data_dir)
 
 
 def load_cifar100(data_dir: Path) -> Dataset:
-    return load(KNOWN["cifar100"], data_dir)
+    """Load CIFAR-100 with its fine labels from the data folder."""
+    return load_cifar(CIFAR_SPECS["cifar100"], data_dir)
 
 
-def load(known: Cifar, data_dir: Path) -> Dataset:
-    """The prepared arrays; where only the official files lie in the data folder, they are prepared first."""
-    folder = data_dir / known.name
-    if not is_prepared(folder, known):
-        place = cifar_official.found(data_dir, known.official)
-        if place is None:
-            raise UserError(
-                f"{known.name} must be in the data folder {data_dir}, got none; run `fedcm data prepare {known.name}`"
-            )
-        write(cifar_official.read(place, known.official), folder, known)
-    train, test = (_examples(part) for part in read(folder, known).values())
-    checksums = {name.replace("images", "features"): value for name, value in known.sha256.items()}
-    return Dataset(known.name, train, test, known.classes, known.normalisation, checksums=checksums, mapped=True)
+def load_cifar(spec: CifarSpec, data_dir: Path) -> Dataset:
+    """Load the prepared arrays; if the data folder contains only the official files, prepare them first.
+
+    Raises:
+        UserError: If there are neither, or they are not the published ones.
+    """
+    folder = data_dir / spec.name
+    if not is_prepared(folder, spec):
+        official_files = cifar_official.find_official_files(data_dir, spec.official)
+        if official_files is None:
+            raise UserError(f"{spec.name} is not in the data folder {data_dir}; run `fedcm data prepare {spec.name}`")
+        write_prepared(cifar_official.read_official_files(official_files, spec.official), folder, spec)
+    train, test = (_convert_examples(part) for part in read_prepared(folder, spec).values())
+    checksums = {name.replace("images", "features"): value for name, value in spec.sha256.items()}
+    return Dataset(spec.name, train, test, spec.classes, spec.normalisation, checksums=checksums, mapped=True)
 
 
-def is_prepared(folder: Path, known: Cifar) -> bool:
-    """Whether all arrays are there; `read` tells whether they are the right ones."""
-    return all((folder / f"{array}.npy").is_file() for array in known.sha256)
+def is_prepared(folder: Path, spec: CifarSpec) -> bool:
+    """Return whether all array files exist; `read_prepared` checks their content."""
+    return all((folder / f"{array}.npy").is_file() for array in spec.sha256)
 
 
-def read(folder: Path, known: Cifar) -> dict[str, Raw]:
-    """The prepared arrays, each the published one or refused."""
+def read_prepared(folder: Path, spec: CifarSpec) -> dict[str, RawCifar]:
+    """Read the prepared arrays; raise UserError if they are not the published ones."""
     arrays = {}
-    for array in known.sha256:
+    for array in spec.sha256:
         file = folder / f"{array}.npy"
         try:
-            # copy on write: pages are shared by all who read, and torch gets the writable memory it asks for
+            # copy on write: all readers share the pages, and torch gets the writable memory that it requires
             arrays[array] = np.load(file, mmap_mode="c", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise UserError(
-                f"{file} cannot be read ({error}); run `fedcm data prepare {known.name}` to write it anew"
+                f"{file} cannot be read ({error}); run `fedcm data prepare {spec.name}` to write it again"
             ) from error
-    parts = {part: Raw(arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in ("train", "test")}
-    check(parts, known, f"{folder} (run `fedcm data prepare {known.name}` to write it anew)")
+    parts = {part: RawCifar(arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in ("train", "test")}
+    check_published(parts, spec, f"{folder} (run `fedcm data prepare {spec.name}` to write it again)")
     return parts
 
 
-def write(parts: dict[str, Raw], folder: Path, known: Cifar) -> None:
-    """Prepare: check the arrays, then put each in its place whole."""
-    check(parts, known, "what was read")
+def write_prepared(parts: dict[str, RawCifar], folder: Path, spec: CifarSpec) -> None:
+    """Check the arrays, then write each atomically."""
+    check_published(parts, spec, "the source")
     try:
         for part, raw in parts.items():
             for field, array in raw._asdict().items():
                 with atomic_write(folder / f"{part}_{field}.npy") as temporary, temporary.open("wb") as file:
                     np.save(file, array, allow_pickle=False)
     except OSError as error:
-        raise UserError(f"{known.name} must be written to {folder}, got {error}") from error
+        raise UserError(f"{spec.name} cannot be written to {folder}: {error}") from error
 
 
-def check(parts: dict[str, Raw], known: Cifar, where: str) -> None:
-    """Refuse arrays that are not the published ones, example for example."""
+def check_published(parts: dict[str, RawCifar], spec: CifarSpec, where: str) -> None:
+    """Raise UserError if the arrays are not the published ones, in the published order.
+
+    Args:
+        parts: The arrays "train" and "test".
+        spec: The dataset.
+        where: What the message calls their place.
+    """
     for part, raw in parts.items():
         for field, array in raw._asdict().items():
             shape = (len(array), 3072) if field == "images" else (len(array),)
-            right = array.dtype == np.uint8 and array.shape == shape
-            if not right or sha256(array) != known.sha256[f"{part}_{field}"]:
-                raise UserError(f"{known.name}: the {part} {field} must be the published ones, got others in {where}")
+            is_valid = array.dtype == np.uint8 and array.shape == shape
+            if not is_valid or compute_sha256(array) != spec.sha256[f"{part}_{field}"]:
+                raise UserError(f"{spec.name}: the {part} {field} must be the published ones, got others in {where}")
 
 
-def _examples(raw: Raw) -> Examples:
+def _convert_examples(raw: RawCifar) -> Examples:
     images, labels = torch.from_numpy(raw.images).view(-1, 3, 32, 32), torch.from_numpy(raw.labels)
     return Examples(images, labels.long())

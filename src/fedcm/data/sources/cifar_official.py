@@ -1,7 +1,7 @@
-"""CIFAR's official files: pickles, in a folder or in the .tar.gz they are published in.
+"""The official CIFAR files: pickles, in a folder or in the published .tar.gz.
 
-A pickle can run code when it is read. So a file is read only when its md5 is the published one, and even then by a
-reader that can build numpy arrays and nothing else; an archive's members are taken by their exact names, in memory.
+Reading a pickle can run code. A file is therefore read only if its md5 is the published one, and then by an unpickler
+that can build NumPy arrays and nothing else. Members of an archive are read by their exact names, in memory.
 
 Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; https://www.cs.toronto.edu/~kriz/cifar.html
 """
@@ -16,22 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedcm.data.checksum import md5
+from fedcm.data.checksum import compute_md5
 from fedcm.errors import UserError
 
-_LARGEST = 1 << 28  # bytes of one member: the official ones stay under 160 MB
+_MAX_MEMBER_BYTES = 1 << 28  # the official files are below 160 MB
 
 
-class Raw(NamedTuple):
-    """One part as published: bytes (n, 3072), the three channels' 32 × 32 one after the other, and labels (n,)."""
+class RawCifar(NamedTuple):
+    """One published part: images (n, 3 · 32 · 32), channel after channel, and labels (n,), both bytes."""
 
     images: np.ndarray
     labels: np.ndarray
 
 
 @dataclass(frozen=True)
-class Official:
-    """What one of the two datasets consists of, and the md5 of each file as its makers published it."""
+class OfficialFiles:
+    """The official files of one of the two datasets, with the md5 of each as its authors published it."""
 
     folder: str
     archive: str
@@ -42,10 +42,11 @@ class Official:
 
     @property
     def url(self) -> str:
+        """The address of the archive."""
         return f"https://www.cs.toronto.edu/~kriz/{self.archive}"
 
 
-CIFAR10 = Official(
+CIFAR10 = OfficialFiles(
     folder="cifar-10-batches-py",
     archive="cifar-10-python.tar.gz",
     archive_md5="c58f30108f718f92721af3b95e74349a",
@@ -59,7 +60,7 @@ CIFAR10 = Official(
     },
     test={"test_batch": "40351d587109b95175f43aff81a1287e"},
 )
-CIFAR100 = Official(
+CIFAR100 = OfficialFiles(
     folder="cifar-100-python",
     archive="cifar-100-python.tar.gz",
     archive_md5="eb9058c3a382ffc7106e4002c42a8d85",
@@ -69,72 +70,87 @@ CIFAR100 = Official(
 )
 
 
-def found(folder: Path, official: Official) -> Path | None:
-    """The official folder or archive that lies in `folder`, or is it."""
+def find_official_files(folder: Path, official: OfficialFiles) -> Path | None:
+    """Return the official folder or archive inside `folder`, or `folder` itself if it contains the official files."""
     if folder.is_dir() and all((folder / name).is_file() for name in official.train | official.test):
         return folder
     places = (folder / official.folder, folder / official.archive)
     return next((place for place in places if place.exists()), None)
 
 
-def read(place: Path, official: Official) -> dict[str, Raw]:
-    """The training and the test part from the official folder or archive."""
+def read_official_files(place: Path, official: OfficialFiles) -> dict[str, RawCifar]:
+    """Read the training and the test part.
+
+    Args:
+        place: The official folder or archive.
+        official: What it must contain.
+
+    Raises:
+        UserError: If a file is missing or has another md5.
+    """
     wanted = official.train | official.test
     files = (
-        _from_folder(place, wanted) if place.is_dir() else members(place, [f"{official.folder}/{n}" for n in wanted])
+        _read_folder(place, wanted)
+        if place.is_dir()
+        else read_tar_members(place, [f"{official.folder}/{n}" for n in wanted])
     )
     batches = {}
     for name, expected in wanted.items():
         content = files.pop(name if place.is_dir() else f"{official.folder}/{name}", None)
         if content is None:
-            raise UserError(f"{place} must hold {name}, got none; it is not the official {official.folder}")
-        if md5(content) != expected:
-            raise UserError(f"{place}: {name} must have the md5 {expected}, got {md5(content)}; the copy is damaged")
+            raise UserError(f"{place} must contain {name}, but does not; it is not the official {official.folder}")
+        if compute_md5(content) != expected:
+            raise UserError(
+                f"{place}: {name} must have the md5 {expected}, got {compute_md5(content)}; the copy is damaged"
+            )
         batch = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
-        batches[name] = Raw(batch[b"data"], np.array(batch[official.label_key], np.uint8))
-    return {"train": _joined(batches, official.train), "test": _joined(batches, official.test)}
+        batches[name] = RawCifar(batch[b"data"], np.array(batch[official.label_key], np.uint8))
+    return {"train": _join_batches(batches, official.train), "test": _join_batches(batches, official.test)}
 
 
-def members(archive: Path, names: list[str]) -> dict[str, bytes]:
-    """The named plain files of a .tar.gz in one pass; what else it holds is not looked at, and nothing is unpacked."""
-    kept = {}
+def read_tar_members(archive: Path, names: list[str]) -> dict[str, bytes]:
+    """Read the named plain files of a .tar.gz in one pass; other members are skipped, and nothing is written to disk.
+
+    Returns:
+        The content of each file that was found, by name.
+    """
+    contents = {}
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
-                if member.name in names and member.isfile() and member.size <= _LARGEST:
+                if member.name in names and member.isfile() and member.size <= _MAX_MEMBER_BYTES:
                     file = tar.extractfile(member)
                     assert file is not None  # a plain file has content
-                    kept[member.name] = file.read()
-                if len(kept) == len(names):
+                    contents[member.name] = file.read()
+                if len(contents) == len(names):
                     break
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise UserError(f"{archive} cannot be read as a .tar.gz: {error}") from error
-    return kept
+    return contents
 
 
-def _from_folder(folder: Path, names: dict[str, str]) -> dict[str, bytes]:
+def _read_folder(folder: Path, names: dict[str, str]) -> dict[str, bytes]:
     try:
         return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error}") from error
 
 
-def _joined(batches: dict[str, Raw], names: dict[str, str]) -> Raw:
+def _join_batches(batches: dict[str, RawCifar], names: dict[str, str]) -> RawCifar:
     images, labels = zip(*(batches[name] for name in names), strict=True)
-    return Raw(np.concatenate(images), np.concatenate(labels))
+    return RawCifar(np.concatenate(images), np.concatenate(labels))
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads containers, numbers, texts and numpy arrays; whatever else a pickle asks for is refused."""
+    """Unpickles containers, numbers, strings and NumPy arrays; raises UserError for everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {
-            ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[
-                0
-            ],  # it has moved between numpy's versions
+            # taken from an array, because NumPy has moved this function
+            ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
             ("numpy", "ndarray"): np.ndarray,
             ("numpy", "dtype"): lambda code, *_: np.dtype(code),
         }
         if (module, name) not in known:
-            raise UserError(f"a CIFAR pickle must hold arrays only, got a call of {module}.{name}")
+            raise UserError(f"a CIFAR pickle must contain arrays only, got a call of {module}.{name}")
         return known[module, name]

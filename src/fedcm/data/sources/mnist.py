@@ -1,7 +1,7 @@
-"""MNIST and Fashion-MNIST: 60,000 + 10,000 grey images of 28 × 28, 10 classes, in the idx format.
+"""MNIST and Fashion-MNIST: 60,000 + 10,000 grey images of 28 × 28 pixels, 10 classes, in the idx format.
 
-An idx file is 0, 0, 8 (bytes), the number of dimensions, each dimension as a big-endian uint32, then the bytes. The
-files are read as they are published, with or without .gz, and the md5 of the idx content must be the published one.
+An idx file contains 0, 0, 8 (for bytes), the number of dimensions, each dimension as a big-endian uint32, then the
+values. The files are read as they are published, with or without .gz. The md5 of the content must be the published one.
 
 LeCun, Bottou, Bengio, Haffner, "Gradient-Based Learning Applied to Document Recognition", 1998.
 Xiao, Rasul, Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning Algorithms", 2017.
@@ -16,28 +16,32 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fedcm.data.checksum import md5, sha256
+from fedcm.data.checksum import compute_md5, compute_sha256
 from fedcm.data.dataset import Dataset, Examples, Normalisation
 from fedcm.errors import UserError
 
 
 class IdxFile(NamedTuple):
+    """One published file: the shape of its array, and the md5 of its content without and with .gz."""
+
     shape: tuple[int, ...]
     content_md5: str
     gz_md5: str
 
 
 @dataclass(frozen=True)
-class Mnist:
+class MnistSpec:
+    """What is known about one of the two datasets."""
+
     name: str
-    folders: tuple[str, ...]  # where in the data folder its files may lie: our own place, then torchvision's
+    folders: tuple[str, ...]  # where its files may be in the data folder: fedcm's own place, then torchvision's
     addresses: tuple[str, ...]
     normalisation: Normalisation
     files: dict[str, IdxFile]
 
 
-KNOWN = {
-    "mnist": Mnist(
+MNIST_SPECS = {
+    "mnist": MnistSpec(
         name="mnist",
         folders=("mnist", "MNIST/raw"),
         addresses=(
@@ -60,7 +64,7 @@ KNOWN = {
             ),
         },
     ),
-    "fashion-mnist": Mnist(
+    "fashion-mnist": MnistSpec(
         name="fashion-mnist",
         folders=("fashion-mnist", "FashionMNIST/raw"),
         addresses=(
@@ -87,65 +91,70 @@ KNOWN = {
 
 
 def load_mnist(data_dir: Path) -> Dataset:
-    return load(KNOWN["mnist"], data_dir)
+    """Load MNIST from the data folder."""
+    return _load(MNIST_SPECS["mnist"], data_dir)
 
 
 def load_fashion_mnist(data_dir: Path) -> Dataset:
-    return load(KNOWN["fashion-mnist"], data_dir)
+    """Load Fashion-MNIST from the data folder."""
+    return _load(MNIST_SPECS["fashion-mnist"], data_dir)
 
 
-def load(known: Mnist, data_dir: Path) -> Dataset:
-    """The four idx files from the data folder; their images as bytes (n, 1, 28, 28)."""
-    folder = found([data_dir / folder for folder in known.folders], known)
+def _load(spec: MnistSpec, data_dir: Path) -> Dataset:
+    """Load the four idx files; images are bytes (n, 1, 28, 28)."""
+    folder = find_folder([data_dir / folder for folder in spec.folders], spec)
     if folder is None:
-        raise UserError(
-            f"{known.name} must be in {data_dir / known.folders[0]}, got none; run `fedcm data prepare {known.name}`"
-        )
-    arrays = read(folder, known)
+        raise UserError(f"{spec.name} is not in {data_dir / spec.folders[0]}; run `fedcm data prepare {spec.name}`")
+    arrays = read_arrays(folder, spec)
     train_images, train_labels, test_images, test_labels = (torch.from_numpy(array) for array in arrays)
     names = ("train_features", "train_labels", "test_features", "test_labels")
     return Dataset(
-        known.name,
+        spec.name,
         train=Examples(train_images[:, None], train_labels.long()),
         test=Examples(test_images[:, None], test_labels.long()),
         classes=10,
-        normalisation=known.normalisation,
-        checksums={name: sha256(array) for name, array in zip(names, arrays, strict=True)},
+        normalisation=spec.normalisation,
+        checksums={name: compute_sha256(array) for name, array in zip(names, arrays, strict=True)},
     )
 
 
-def found(folders: list[Path], known: Mnist) -> Path | None:
-    """The first folder with all four files."""
-    return next((folder for folder in folders if all(place(folder, name) for name in known.files)), None)
+def find_folder(folders: list[Path], spec: MnistSpec) -> Path | None:
+    """Return the first folder that contains all four files; None if there is none."""
+    return next((folder for folder in folders if all(find_idx_file(folder, name) for name in spec.files)), None)
 
 
-def place(folder: Path, name: str) -> Path | None:
-    """The idx file, with or without .gz."""
+def find_idx_file(folder: Path, name: str) -> Path | None:
+    """Return the path of an idx file in `folder`, with or without .gz; None if there is none."""
     return next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
 
 
-def read(folder: Path, known: Mnist) -> list[np.ndarray]:
-    """Training images and labels, test images and labels, each the published one or refused."""
-    return [read_idx(file, known.files[name]) for name in known.files if (file := place(folder, name)) is not None]
+def read_arrays(folder: Path, spec: MnistSpec) -> list[np.ndarray]:
+    """Read training images and labels, test images and labels.
+
+    Raises:
+        UserError: If a file is damaged or not the published one.
+    """
+    files = {name: find_idx_file(folder, name) for name in spec.files}
+    return [read_idx(file, spec.files[name]) for name, file in files.items() if file is not None]
 
 
 def read_idx(file: Path, expected: IdxFile) -> np.ndarray:
-    """The array of one idx file of bytes."""
+    """Read the array of one idx file of bytes; raise UserError if it is not the expected one."""
     header = bytes((0, 0, 8, len(expected.shape))) + np.array(expected.shape, ">u4").tobytes()
     size = len(header) + int(np.prod(expected.shape))
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
-            content = opened.read(size + 1)  # one more than there should be tells a file that is too long
+            content = opened.read(size + 1)  # one byte more, to detect a file that is too long
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{file} cannot be read: {error}; move it away and fetch it anew") from error
+        raise UserError(f"{file} cannot be read: {error}; remove it and download it again") from error
     if len(content) != size or not content.startswith(header):
         got = "more" if len(content) > size else f"{len(content):,}" if len(content) < size else "another header"
         raise UserError(
-            f"{file} must be an idx file of bytes of shape {expected.shape}, {size:,} bytes in all, got {got}; "
-            "move it away and fetch it anew"
+            f"{file} must be an idx file of bytes of shape {expected.shape}, {size:,} bytes in total, got {got}; "
+            "remove it and download it again"
         )
-    if md5(content) != expected.content_md5:
+    if compute_md5(content) != expected.content_md5:
         raise UserError(
-            f"{file} must have the content of md5 {expected.content_md5}, got {md5(content)}; it is another file"
+            f"{file} must have the content md5 {expected.content_md5}, got {compute_md5(content)}; it is another file"
         )
     return np.frombuffer(bytearray(content), np.uint8, offset=len(header)).reshape(expected.shape)

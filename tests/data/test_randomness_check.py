@@ -1,4 +1,4 @@
-"""A dataset whose items are random is read once: the user is told, and nothing else changes."""
+"""A dataset with random items is read once: fedcm warns, and nothing else changes."""
 
 import os
 import random
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from processes import command
+from processes import make_command
 from scenes import Answer
 from torch import nn
 from torch.utils.data import Dataset as TorchDataset
@@ -20,43 +20,43 @@ from torch.utils.data import TensorDataset
 
 import fedcm
 from fedcm.data import Normalisation
-from fedcm.data.imported import from_clients, from_given
 from fedcm.data.on_demand import OnDemandData
+from fedcm.data.user_data import convert_clients_to_dataset, convert_to_dataset
 
 SIZE = 40
-DRAW = np.random.default_rng(0)
-PICTURES = DRAW.integers(0, 256, (SIZE, 8, 8, 3), dtype=np.uint8)
+GENERATOR = np.random.default_rng(0)
+IMAGES = GENERATOR.integers(0, 256, (SIZE, 8, 8, 3), dtype=np.uint8)
 Item = Callable[[int], Any]
 
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
-    """A coin may fall the same way ten times; here it does not."""
+    """Seed everything, because a random flip could leave all ten probes unchanged."""
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
     random.seed(0)
 
 
-def flipped(x: np.ndarray) -> np.ndarray:
+def flip_at_random(x: np.ndarray) -> np.ndarray:
     return x[:, ::-1].copy() if torch.rand(()) < 0.5 else x
 
 
-# each draws from another generator: torch's, numpy's, Python's
-ITEMS: dict[str, tuple[Item, Item]] = {  # kind -> (as it is, random)
+# the random items draw from the generators of torch, NumPy and Python
+ITEMS: dict[str, tuple[Item, Item]] = {  # kind -> (constant, random)
     "tensor": (
-        lambda k: torch.from_numpy(PICTURES[k]).permute(2, 0, 1).float(),
-        lambda k: torch.from_numpy(flipped(PICTURES[k])).permute(2, 0, 1).float(),
+        lambda k: torch.from_numpy(IMAGES[k]).permute(2, 0, 1).float(),
+        lambda k: torch.from_numpy(flip_at_random(IMAGES[k])).permute(2, 0, 1).float(),
     ),
-    "array": (lambda k: PICTURES[k], lambda k: np.roll(PICTURES[k], np.random.randint(8), 0)),  # noqa: NPY002
-    "picture": (
-        lambda k: Image.fromarray(PICTURES[k]),
-        lambda k: Image.fromarray(PICTURES[k]).rotate(random.choice([0, 90, 180, 270])),
+    "array": (lambda k: IMAGES[k], lambda k: np.roll(IMAGES[k], np.random.randint(8), 0)),  # noqa: NPY002
+    "image": (
+        lambda k: Image.fromarray(IMAGES[k]),
+        lambda k: Image.fromarray(IMAGES[k]).rotate(random.choice([0, 90, 180, 270])),
     ),
     "number": (lambda k: float(k), lambda k: k + random.random()),
 }
 
 
-class Made(TorchDataset):
+class FunctionDataset(TorchDataset):
     def __init__(self, item: Item, size: int = SIZE, label: Item = lambda k: k % 2) -> None:
         self.item, self.size, self.label, self.reads = item, size, label, 0
 
@@ -68,7 +68,7 @@ class Made(TorchDataset):
         return self.item(index), self.label(index)
 
 
-def warned(read: Callable[[], Any]) -> list[str]:
+def catch_warnings(read: Callable[[], Any]) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         read()
@@ -76,61 +76,68 @@ def warned(read: Callable[[], Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ITEMS)
-def test_random_items_are_told_and_others_are_not(kind: str) -> None:
-    still, moving = ITEMS[kind]
-    assert warned(lambda: from_given(Made(still), name="mine")) == []
-    (said,) = warned(lambda: from_given(Made(moving), name="mine"))
-    assert said.startswith("mine: the items are random")
-    assert "was drawn once and is the same in every pass" in said
-    assert "\n" not in said
+def test_random_items_give_a_warning_and_others_do_not(kind: str) -> None:
+    constant, changing = ITEMS[kind]
+    assert catch_warnings(lambda: convert_to_dataset(FunctionDataset(constant), name="mine")) == []
+    (message,) = catch_warnings(lambda: convert_to_dataset(FunctionDataset(changing), name="mine"))
+    assert message.startswith("mine: the items are random")
+    assert "was drawn once and is the same in every pass" in message
+    assert "\n" not in message
 
 
-def test_random_labels_are_told_too() -> None:
-    data = Made(ITEMS["tensor"][0], label=lambda k: random.randrange(1000))
-    assert len(warned(lambda: from_given(data))) == 1
+def test_random_labels_give_a_warning() -> None:
+    data = FunctionDataset(ITEMS["tensor"][0], label=lambda k: random.randrange(1000))
+    assert len(catch_warnings(lambda: convert_to_dataset(data))) == 1
 
 
-def test_a_random_item_anywhere_among_clients_is_told_once() -> None:
-    still, moving = ITEMS["tensor"]
-    clients = [Made(still), (torch.zeros(3, 3, 8, 8), torch.zeros(3).long()), Made(moving), Made(moving)]
-    assert len(warned(lambda: from_clients(clients))) == 1
+def test_random_items_of_several_clients_give_one_warning() -> None:
+    constant, changing = ITEMS["tensor"]
+    clients = [
+        FunctionDataset(constant),
+        (torch.zeros(3, 3, 8, 8), torch.zeros(3).long()),
+        FunctionDataset(changing),
+        FunctionDataset(changing),
+    ]
+    assert len(catch_warnings(lambda: convert_clients_to_dataset(clients))) == 1
 
 
-def test_a_random_test_set_is_told_as_such() -> None:
-    still, moving = ITEMS["array"]
-    (said,) = warned(lambda: from_given((Made(still), Made(moving)), name="mine"))
-    assert said.startswith("mine, the test set: the items are random")
-    assert "the same in every evaluation" in said
+def test_a_random_test_set_gives_its_own_warning() -> None:
+    constant, changing = ITEMS["array"]
+    (message,) = catch_warnings(
+        lambda: convert_to_dataset((FunctionDataset(constant), FunctionDataset(changing)), name="mine")
+    )
+    assert message.startswith("mine, the test set: the items are random")
+    assert "the same in every evaluation" in message
     on_demand = fedcm.ClientsOnDemand(
         population=3,
-        client=lambda k: Made(still),
+        client=lambda k: FunctionDataset(constant),
         size=SIZE,
         classes=2,
-        test=Made(moving),
+        test=FunctionDataset(changing),
         normalisation=Normalisation((0.5,), (0.5,)),
     )
-    (said,) = warned(lambda: OnDemandData(on_demand, "made"))
-    assert said.startswith("made, the test set: the items are random")
+    (message,) = catch_warnings(lambda: OnDemandData(on_demand, "made"))
+    assert message.startswith("made, the test set: the items are random")
 
 
 @pytest.mark.parametrize("own_generator", [True, False])
-def test_the_first_draw_of_each_item_is_the_one_used(own_generator: bool) -> None:
-    """All items of all clients in turn, whatever generator they share."""
+def test_the_first_value_of_each_random_item_is_used(own_generator: bool) -> None:
+    """Even if all clients share one generator."""
 
-    def clients() -> list[Made]:
-        draw = torch.Generator().manual_seed(7) if own_generator else None
-        return [Made(lambda k: torch.rand(4, generator=draw), 12) for _ in range(3)]
+    def clients() -> list[FunctionDataset]:
+        generator = torch.Generator().manual_seed(7) if own_generator else None
+        return [FunctionDataset(lambda k: torch.rand(4, generator=generator), 12) for _ in range(3)]
 
     torch.manual_seed(7)
     with pytest.warns(fedcm.RandomDataWarning):
-        read = from_clients(clients()).train.features
+        read = convert_clients_to_dataset(clients()).train.features
     torch.manual_seed(7)
     expected = [client[k][0] for client in clients() for k in range(12)]
     assert torch.equal(read, torch.stack(expected))
 
 
 def test_probing_leaves_the_global_generators_alone() -> None:
-    def drawn() -> list[float]:
+    def draw() -> list[float]:
         return [torch.rand(()).item(), np.random.rand(), random.random()]  # noqa: NPY002
 
     def item(k: int) -> torch.Tensor:
@@ -143,28 +150,28 @@ def test_probing_leaves_the_global_generators_alone() -> None:
 
     seed()
     with pytest.warns(fedcm.RandomDataWarning):
-        from_given(Made(item))
-    after_reading = drawn()
+        convert_to_dataset(FunctionDataset(item))
+    after_reading = draw()
     seed()
     for k in range(SIZE):
         item(k)
-    assert drawn() == after_reading
+    assert draw() == after_reading
 
 
-def test_a_handful_of_items_is_read_twice() -> None:
-    data = Made(ITEMS["number"][0], 1000)
-    from_given(data)
+def test_only_a_few_items_are_read_twice() -> None:
+    data = FunctionDataset(ITEMS["number"][0], 1000)
+    convert_to_dataset(data)
     assert 1000 < data.reads <= 1020
 
 
-def test_a_dataset_that_can_be_read_once_is_taken_without_a_word() -> None:
-    left = set(range(SIZE))
+def test_a_dataset_that_can_be_read_only_once_gives_no_warning() -> None:
+    unread = set(range(SIZE))
 
     def item(k: int) -> torch.Tensor:
-        left.remove(k)
+        unread.remove(k)
         return torch.ones(3)
 
-    assert warned(lambda: from_given(Made(item))) == []
+    assert catch_warnings(lambda: convert_to_dataset(FunctionDataset(item))) == []
 
 
 def test_a_transform_in_a_subclass_of_a_tensor_dataset_is_used() -> None:
@@ -173,12 +180,12 @@ def test_a_transform_in_a_subclass_of_a_tensor_dataset_is_used() -> None:
             x, y = super().__getitem__(index)
             return 2 * x, y
 
-    data = from_given(Doubled(torch.ones(4, 3), torch.arange(4)))
+    data = convert_to_dataset(Doubled(torch.ones(4, 3), torch.arange(4)))
     assert torch.equal(data.train.features, torch.full((4, 3), 2.0))
 
 
 def test_training_warns_at_the_line_that_called_it() -> None:
-    clients = [Made(lambda k: torch.rand(3), 6) for _ in range(2)]
+    clients = [FunctionDataset(lambda k: torch.rand(3), 6) for _ in range(2)]
     with pytest.warns(fedcm.RandomDataWarning) as caught:
         _, history = fedcm.train(nn.Linear(3, 2), clients, fedcm.FedAvg(), rounds=1)
     assert [warning.filename for warning in caught] == [__file__]
@@ -202,7 +209,7 @@ class Augmented(Dataset):
 def data():
     return Augmented()
 
-def drawn():
+def seeded_data():
     Path(f"read-by-{os.getpid()}").touch()
     torch.manual_seed(0)  # each worker draws the same
     return Augmented()
@@ -217,7 +224,7 @@ def augmented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "augmented_items:data"
 
 
-def test_the_command_line_says_it_in_one_line_on_stderr(
+def test_the_command_line_prints_the_warning_in_one_line_on_stderr(
     fedcm: Callable[..., Answer], experiment: Callable[..., Path], augmented: str
 ) -> None:
     path = experiment(data={"source": augmented}, split={"kind": "iid", "clients": 3}, rounds=1)
@@ -229,12 +236,12 @@ def test_the_command_line_says_it_in_one_line_on_stderr(
 
 
 @pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_workers_say_nothing_of_it_again(
+def test_workers_do_not_repeat_the_warning(
     experiment: Callable[..., Path], augmented: str, tmp_path: Path, shared: bool
 ) -> None:
-    """Neither where they are given the data nor where each reads them."""
-    experiment(data={"source": "augmented_items:drawn"}, split={"kind": "iid", "clients": 3}, rounds=1)
-    words = command("run", "small.toml", "--runs-dir", tmp_path / "runs", "--workers", 2)
+    """Neither if they share the data nor if each worker reads them."""
+    experiment(data={"source": "augmented_items:seeded_data"}, split={"kind": "iid", "clients": 3}, rounds=1)
+    words = make_command("run", "small.toml", "--runs-dir", tmp_path / "runs", "--workers", 2)
     if not shared:
         (tmp_path / "sitecustomize.py").write_text("import os\ndel os.memfd_create\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)

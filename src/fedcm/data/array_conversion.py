@@ -1,0 +1,164 @@
+"""Check the user's arrays and convert them to examples.
+
+Bytes stay bytes, and their normalisation is computed exactly: with s = Σx and q = Σx² as integers over the m bytes of a
+channel (over all bytes if there are no channels), mean = s / (255 m) and std = √(m q − s²) / (255 m). Floats become
+float32. Wider integers become int64, because they are token ids rather than quantities.
+"""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcm.data.dataset import Dataset, Examples, Normalisation
+from fedcm.errors import UserError
+
+_MAX_CLASSES = 1_000_000  # a larger label is an identifier, not a class
+
+
+def make_examples(
+    features: np.ndarray, labels: np.ndarray, where: str, *, channel_last: bool = True, copy: bool = True
+) -> Examples:
+    """Check features (n, ...) and labels (n, ...), and convert them to tensors.
+
+    Labels keep their shape; float labels are those of a regression.
+
+    Args:
+        features: Numbers; images may have their channels first or last.
+        labels: Class numbers, or floats.
+        where: The beginning of error messages.
+        channel_last: Whether four-dimensional features may have their channels in the last dimension.
+        copy: Whether to copy the features. If not, they are reused if possible, and the caller must not change them.
+
+    Raises:
+        UserError: If the arrays cannot be used.
+    """
+    x, y = _convert_features(features, where, channel_last, copy or None), _convert_labels(labels, where)
+    if len(x) != len(y):
+        raise UserError(f"{where}: features and labels must have the same length, got {len(x)} and {len(y)}")
+    return Examples(x, y)
+
+
+def make_dataset(name: str, train: Examples, test: Examples | None = None, **split: Any) -> Dataset:
+    """Make a dataset of the user's examples; the classes and the normalisation are derived from them.
+
+    Args:
+        name: What messages call it.
+        train: The training examples.
+        test: The test examples.
+        **split: `owners` and `client_names` of a natural split.
+
+    Raises:
+        UserError: If the two sets do not fit one model.
+    """
+    if test is not None:
+        check_compatible(train, test, f"{name}: the training set", "the test set")
+    labels = [train.labels] if test is None else [train.labels, test.labels]
+    return Dataset(name, train, test, _count_classes(name, labels), _derive_normalisation(train.features), **split)
+
+
+def check_compatible(first: Examples, second: Examples, first_name: str, second_name: str) -> None:
+    """Raise UserError if two sets differ in the shape or dtype of an example, so that no model could take both."""
+    for what, a, b in (
+        ("features", first.features[0], second.features[0]),
+        ("labels", first.labels[0], second.labels[0]),
+    ):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise UserError(
+                f"{first_name} and {second_name} must have {what} of one shape and type, "
+                f"got {_describe_tensor(a)} and {_describe_tensor(b)}"
+            )
+
+
+def sum_bytes(features: Tensor) -> list[list[int]]:
+    """Return per channel the number of bytes, their sum and the sum of their squares; these add up over sets."""
+    channels = features.unbind(1) if features.dim() > 2 else [features]
+    return [_sum_powers(channel) for channel in channels]
+
+
+def compute_normalisation(sums: list[list[int]]) -> Normalisation:
+    """Return the normalisation to mean 0 and standard deviation 1, from the result of `sum_bytes`."""
+    mean = tuple(s / (255 * m) for m, s, _ in sums)
+    # a channel of one value has std 0; dividing by 1 leaves it at 0
+    return Normalisation(mean, tuple(sqrt(m * q - s * s) / (255 * m) or 1.0 for m, s, q in sums))
+
+
+def _describe_tensor(example: Tensor) -> str:
+    return f"{tuple(example.shape)} {str(example.dtype).removeprefix('torch.')}"
+
+
+def _convert_features(array: np.ndarray, where: str, channel_last: bool, copy: bool | None) -> Tensor:
+    if array.dtype.kind not in "fiub":
+        raise UserError(f"{where}: features must be numbers, got an array of {array.dtype}")
+    if array.ndim < 2:
+        raise UserError(f"{where}: features must be (examples, ...), got shape {array.shape}")
+    if 0 in array.shape:
+        raise UserError(f"{where}: there must be at least one example, got features of shape {array.shape}")
+    if channel_last and array.ndim == 4 and array.shape[3] in (1, 3, 4) and min(array.shape[1:3]) > 4:
+        array = array.transpose(0, 3, 1, 2)
+    if array.dtype == np.uint8 and array.ndim == 3:
+        array = array[:, None]
+    if array.dtype.kind in "iu":
+        _check_fits_int64(array, "features", where)
+        dtype = np.uint8 if array.dtype == np.uint8 else np.int64
+        return torch.from_numpy(np.array(array, dtype, order="C", copy=copy))
+    with np.errstate(over="ignore"):  # values that overflow become infinite, and are rejected below
+        numbers = np.array(array, np.float32, order="C", copy=copy)
+    _check_finite(numbers, "features", where)
+    return torch.from_numpy(numbers)
+
+
+def _convert_labels(array: np.ndarray, where: str) -> Tensor:
+    if array.ndim < 1 or 0 in array.shape[1:]:
+        raise UserError(f"{where}: labels must be (examples,) or (examples, ...), got shape {array.shape}")
+    if array.dtype.kind == "f":
+        numbers = array.astype(np.float32)
+        _check_finite(numbers, "labels", where)
+        return torch.from_numpy(numbers)
+    if array.dtype.kind not in "iub":
+        raise UserError(f"{where}: labels must be integers (or floats for a regression), got an array of {array.dtype}")
+    if array.size and array.min() < 0:
+        example = int(np.argwhere(array < 0)[0][0])
+        raise UserError(
+            f"{where}: labels must be 0 or more, got {array.min()} (the first label below 0 is in example {example})"
+        )
+    _check_fits_int64(array, "labels", where)
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def _check_fits_int64(array: np.ndarray, what: str, where: str) -> None:
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise UserError(f"{where}: {what} must be less than 2**63, got {array.max()}")
+
+
+def _check_finite(numbers: np.ndarray, what: str, where: str) -> None:
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        index = np.argwhere(bad)[0]
+        raise UserError(
+            f"{where}: {what} must be finite as float32, got {numbers[tuple(index)]} in example {index[0]} "
+            f"({int(bad.sum())} such values in total)"
+        )
+
+
+def _count_classes(name: str, labels: list[Tensor]) -> int | None:
+    if labels[0].is_floating_point():
+        return None
+    largest = max(int(part.max()) for part in labels)
+    if largest >= _MAX_CLASSES:
+        raise UserError(f"{name}: labels must be class numbers 0, 1, 2, …, got {largest}")
+    return largest + 1
+
+
+def _derive_normalisation(features: Tensor) -> Normalisation | None:
+    return compute_normalisation(sum_bytes(features)) if features.dtype == torch.uint8 else None
+
+
+def _sum_powers(values: Tensor) -> list[int]:
+    """Return Σ1, Σx and Σx² over bytes."""
+    counts = np.zeros(256, np.int64)
+    for piece in values.split(4096):  # in pieces, because bincount converts every byte to 8 bytes
+        counts += np.bincount(piece.numpy().ravel(), minlength=256)
+    return [int((counts * np.arange(256) ** power).sum()) for power in range(3)]
