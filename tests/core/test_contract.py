@@ -1,4 +1,4 @@
-"""Every algorithm keeps the contract, and what breaks it is found."""
+"""Every bundled algorithm follows the contract, and each kind of violation is found."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedcm.algorithms import ALGORITHMS, FedAdam, FedAvg, FedCM, FedDyn, Scaffold
-from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector, messages
+from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector, get_message_types
 from fedcm.core.contract import find_violations
 
 ROWS: list[Algorithm[Any, Any, Any, Any]] = [
@@ -23,11 +23,11 @@ ROWS: list[Algorithm[Any, Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize("algorithm", ROWS, ids=str)
-def test_the_algorithm_keeps_the_contract(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
+def test_bundled_algorithms_follow_the_contract(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
     assert find_violations(algorithm) == []
 
 
-def test_every_algorithm_by_name_has_a_row() -> None:
+def test_every_bundled_algorithm_has_a_row() -> None:
     assert {type(row) for row in ROWS} == set(ALGORITHMS.values())
 
 
@@ -42,8 +42,8 @@ def test_every_algorithm_by_name_has_a_row() -> None:
     ],
 )
 def test_the_messages_have_as_many_vectors_as_the_papers_say(name: str, sent: int, kept: int, reported: int) -> None:
-    types = messages(ALGORITHMS[name])
-    counts = [len(getattr(t, "_fields", ())) for t in (types.sent, types.kept, types.reported)]
+    types = get_message_types(ALGORITHMS[name])
+    counts = [len(getattr(t, "_fields", ())) for t in (types.broadcast, types.client_state, types.report)]
     assert counts == [sent, kept, reported]
 
 
@@ -56,7 +56,7 @@ class Report(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sound(Algorithm[State, State, Nothing, Report]):
+class Correct(Algorithm[State, State, Nothing, Report]):
     def init_server(self, params: Vector) -> State:
         return State(params)
 
@@ -77,59 +77,59 @@ class Sound(Algorithm[State, State, Nothing, Report]):
 
 
 @dataclass(frozen=True)
-class UpdatesInPlace(Sound):
+class UpdatesInPlace(Correct):
     def update(self, server: State, mean: Report, round: Round) -> State:
         return State(server.params.sub_(mean.moved))
 
 
 @dataclass(frozen=True)
-class ReducesOverTheStack(Sound):
+class ReducesOverTheStack(Correct):
     def direction(self, gradient: Gradient, params: Vector, sent: State, kept: Nothing) -> Vector:
         g = gradient(params)
         return g / g.norm()
 
 
 @dataclass(frozen=True)
-class WidensTheDtype(Sound):
+class WidensTheDtype(Correct):
     def report(self, run: LocalRun, sent: State, kept: Nothing) -> tuple[Report, Nothing]:
         return Report(run.moved.double()), kept
 
 
 @dataclass(frozen=True)
-class ReturnsABareVector(Sound):
+class ReturnsABareVector(Correct):
     def broadcast(self, server: State) -> Any:
         return (server.params,)
 
 
 # `Sound` is subclassed for brevity; real algorithms are final, so the brackets are given again here
 for broken in (UpdatesInPlace, ReducesOverTheStack, WidensTheDtype, ReturnsABareVector):
-    broken.__orig_bases__ = Sound.__orig_bases__  # pyright: ignore[reportAttributeAccessIssue]
+    broken.__orig_bases__ = Correct.__orig_bases__  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_a_sound_algorithm_of_the_users_own_passes() -> None:
-    assert find_violations(Sound()) == []
+def test_a_correct_user_algorithm_has_no_violations() -> None:
+    assert find_violations(Correct()) == []
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "expected"),
     [
-        (UpdatesInPlace, "update must not change what it is given"),
+        (UpdatesInPlace, "update must not change its arguments"),
         (ReducesOverTheStack, "direction on a stack"),
         (WidensTheDtype, "report must keep torch.float32"),
         (ReturnsABareVector, "broadcast must return State"),
     ],
 )
-def test_a_broken_algorithm_is_told_what_it_breaks(broken: type[Sound], said: str) -> None:
-    assert any(said in violation for violation in find_violations(broken()))
+def test_the_violation_of_a_broken_algorithm_is_reported(broken: type[Correct], expected: str) -> None:
+    assert any(expected in violation for violation in find_violations(broken()))
 
 
 FUNCTIONS = ("init_server", "init_client", "broadcast", "direction", "report", "update")
 
 
-def in_every_vector(message: Any, change: Callable[[Vector], Vector]) -> Any:
+def map_vectors(message: Any, change: Callable[[Vector], Vector]) -> Any:
     if isinstance(message, torch.Tensor):
         return change(message)
-    parts = [in_every_vector(part, change) for part in message]
+    parts = [map_vectors(part, change) for part in message]
     return type(message)(*parts) if hasattr(message, "_fields") else tuple(parts)
 
 
@@ -138,110 +138,110 @@ def first_vector(given: Any) -> Vector:
 
 
 CHANGES: dict[str, Callable[[Any, tuple[Any, ...]], Any]] = {
-    "must not change what it is given (torch.float32)": lambda made, given: (first_vector(given).add_(1.0), made)[1],
-    "must give the same output for the same input (torch.float64)": lambda made, given: in_every_vector(
+    "must not change its arguments (torch.float32)": lambda made, given: (first_vector(given).add_(1.0), made)[1],
+    "must give the same output for the same input (torch.float64)": lambda made, given: map_vectors(
         made, lambda vector: vector + torch.rand(7).to(vector)
     ),
-    "must keep torch.float32, got torch.float64": lambda made, given: in_every_vector(made, lambda v: v.double()),
-    "must give vectors of shape (7,), got (14,)": lambda made, given: in_every_vector(made, lambda v: v.repeat(2)),
+    "must keep torch.float32, got torch.float64": lambda made, given: map_vectors(made, lambda v: v.double()),
+    "must give vectors of shape (7,), got (14,)": lambda made, given: map_vectors(made, lambda v: v.repeat(2)),
 }
 
 
 @dataclass(frozen=True)
-class Keeping(Algorithm[State, State, State, Report]):
-    """Every function gives a vector; which one is broken, and how, is said by the fields."""
+class Stateful(Algorithm[State, State, State, Report]):
+    """An algorithm with client state; the fields choose which function is broken, and which rule it breaks."""
 
     function: str = ""
     how: str = ""
 
-    def _given(self, function: str, made: Any, *given: Any) -> Any:
+    def _change(self, function: str, made: Any, *given: Any) -> Any:
         return CHANGES[self.how](made, given) if function == self.function else made
 
     def init_server(self, params: Vector) -> State:
-        return self._given("init_server", State(params.clone()), params)
+        return self._change("init_server", State(params.clone()), params)
 
     def init_client(self, params: Vector) -> State:
-        return self._given("init_client", State(torch.zeros_like(params)), params)
+        return self._change("init_client", State(torch.zeros_like(params)), params)
 
     def broadcast(self, server: State) -> State:
-        return self._given("broadcast", State(server.params.clone()), server)
+        return self._change("broadcast", State(server.params.clone()), server)
 
     def direction(self, gradient: Gradient, params: Vector, sent: State, kept: State) -> Vector:
-        return self._given("direction", gradient(params) + kept.params, params)
+        return self._change("direction", gradient(params) + kept.params, params)
 
     def report(self, run: LocalRun, sent: State, kept: State) -> tuple[Report, State]:
-        return self._given("report", (Report(run.moved), State(kept.params + run.moved)), sent)
+        return self._change("report", (Report(run.moved), State(kept.params + run.moved)), sent)
 
     def update(self, server: State, mean: Report, round: Round) -> State:
-        return self._given("update", State(server.params - mean.moved), server)
+        return self._change("update", State(server.params - mean.moved), server)
 
 
-def test_an_algorithm_that_keeps_something_can_be_sound() -> None:
-    assert find_violations(Keeping()) == []
+def test_a_correct_algorithm_with_client_state_has_no_violations() -> None:
+    assert find_violations(Stateful()) == []
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("how", CHANGES)
-def test_each_function_is_held_to_each_part_of_the_contract(function: str, how: str) -> None:
-    found = find_violations(Keeping(function, how))
-    said = f"{function} {how}"
-    if how.startswith("must give vectors"):  # of another shape other functions may fail first
-        assert found
-        assert said in found or any("size" in one for one in found), found
+def test_each_rule_is_checked_for_each_function(function: str, how: str) -> None:
+    violations = find_violations(Stateful(function, how))
+    expected = f"{function} {how}"
+    if how.startswith("must give vectors"):  # another function may fail first on a vector of the wrong shape
+        assert violations
+        assert expected in violations or any("size" in one for one in violations), violations
     else:
-        assert said in found
+        assert expected in violations
 
 
 @dataclass(frozen=True)
-class KeepsTheNormOfTheStack(Keeping):
+class KeepsTheNormOfTheStack(Stateful):
     def report(self, run: LocalRun, sent: State, kept: State) -> tuple[Report, State]:
         return Report(run.moved), State(kept.params + run.moved.norm())
 
 
 @dataclass(frozen=True)
-class ReportsTheNormOfTheStack(Keeping):
+class ReportsTheNormOfTheStack(Stateful):
     def report(self, run: LocalRun, sent: State, kept: State) -> tuple[Report, State]:
         return Report(run.moved / run.moved.norm()), kept
 
 
 @dataclass(frozen=True)
-class IsNearlyRight(Keeping):
-    """On a stack off by far more than rounding, and by less than torch's usual tolerance."""
+class IsNearlyRight(Stateful):
+    """Wrong on a stack by far more than rounding, but by less than torch's default tolerance."""
 
     def direction(self, gradient: Gradient, params: Vector, sent: State, kept: State) -> Vector:
         return gradient(params) * (1.0 + 1e-7 * (params.dim() - 1))
 
 
 @dataclass(frozen=True)
-class IsNoGradient(Keeping):
+class IgnoresTheGradient(Stateful):
     def direction(self, gradient: Gradient, params: Vector, sent: State, kept: State) -> Vector:
         return params
 
 
 @dataclass(frozen=True)
-class Fails(Keeping):
+class Fails(Stateful):
     def direction(self, gradient: Gradient, params: Vector, sent: State, kept: State) -> Vector:
         raise KeyError("x")
 
 
 @dataclass(frozen=True, eq=False)
-class IsUnequal(Keeping):
+class IsUnequal(Stateful):
     __eq__, __hash__ = object.__eq__, object.__hash__  # pyright: ignore[reportAssignmentType]
 
 
-class IsNoDataclass(Algorithm[State, State, State, Report]):
-    init_server, init_client, broadcast = Keeping.init_server, Keeping.init_client, Keeping.broadcast
-    direction, report, update = Keeping.direction, Keeping.report, Keeping.update
-    _given, function = Keeping._given, ""
+class IsNotADataclass(Algorithm[State, State, State, Report]):
+    init_server, init_client, broadcast = Stateful.init_server, Stateful.init_client, Stateful.broadcast
+    direction, report, update = Stateful.direction, Stateful.report, Stateful.update
+    _change, function = Stateful._change, ""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IsNoDataclass)
+        return isinstance(other, IsNotADataclass)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass
-class IsThawed(IsNoDataclass):
+class IsNotFrozen(IsNotADataclass):
     pass
 
 
@@ -249,39 +249,39 @@ for broken in (
     KeepsTheNormOfTheStack,
     ReportsTheNormOfTheStack,
     IsNearlyRight,
-    IsNoGradient,
+    IgnoresTheGradient,
     Fails,
     IsUnequal,
-    IsThawed,
+    IsNotFrozen,
 ):
-    broken.__orig_bases__ = Keeping.__orig_bases__  # pyright: ignore[reportAttributeAccessIssue]
+    broken.__orig_bases__ = Stateful.__orig_bases__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "expected"),
     [
         (KeepsTheNormOfTheStack, ["report on a stack (C, P) must give each client's own 'params' as its row"]),
         (ReportsTheNormOfTheStack, ["report on a stack (C, P) must give each client's own 'moved' as its row"]),
         (IsNearlyRight, ["direction on a stack (C, P) must give each client's own direction as its row"]),
-        (IsNoGradient, ["direction must call gradient: without it a step learns nothing from the client's data"]),
-        (IsUnequal, ["the algorithm must come back equal from a pickle"]),
-        (IsNoDataclass, ["the class must be a dataclass: its fields are its hyperparameters"]),
-        (IsThawed, ["the dataclass must be frozen: @dataclass(frozen=True)"]),
+        (IgnoresTheGradient, ["direction must call gradient: without it a step learns nothing from the client's data"]),
+        (IsUnequal, ["the algorithm must be equal to itself after pickling and unpickling"]),
+        (IsNotADataclass, ["the class must be a dataclass: its fields are its hyperparameters"]),
+        (IsNotFrozen, ["the dataclass must be frozen: @dataclass(frozen=True)"]),
     ],
 )
-def test_what_is_broken_is_all_that_is_told(broken: type[Keeping], said: list[str]) -> None:
-    assert find_violations(broken()) == said
+def test_only_the_broken_rule_is_reported(broken: type[Stateful], expected: list[str]) -> None:
+    assert find_violations(broken()) == expected
 
 
-def test_a_function_that_fails_is_told_with_its_error_and_the_other_checks_go_on() -> None:
-    found = find_violations(Fails())
-    assert [one.split(":")[0] for one in found] == ["pure and typed", "asks for gradients", "stackable"]
-    assert all("KeyError: 'x'" in one and "test_contract.py, line" in one for one in found)
+def test_an_exception_is_reported_and_the_other_checks_still_run() -> None:
+    violations = find_violations(Fails())
+    assert [one.split(":")[0] for one in violations] == ["pure and typed", "learning", "stackable"]
+    assert all("KeyError: 'x'" in one and "test_contract.py, line" in one for one in violations)
 
 
-def test_a_class_without_its_messages_is_refused() -> None:
+def test_a_class_without_message_types_raises() -> None:
     class Bare(Algorithm):  # pyright: ignore[reportMissingTypeArgument]
         pass
 
     with pytest.raises(TypeError, match="four NamedTuples"):
-        messages(Bare)
+        get_message_types(Bare)

@@ -1,4 +1,4 @@
-"""The mean of reports does not depend on how it was reached."""
+"""The mean of reports has the same bits in every order, grouping and division over workers."""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -17,20 +17,22 @@ class Pair(NamedTuple):
     second: Tensor
 
 
-def mean_of(reports: list[Pair], weights: list[float] | None = None) -> Pair:
+def compute_mean(reports: list[Pair], weights: list[float] | None = None) -> Pair:
     weights = weights or [1.0] * len(reports)
     mean = ExactMean(reports[0], len(reports))
     for client, report in enumerate(reports):
         mean.add(client, report, weights[client])
-    return mean.value(sum(weights))
+    return mean.compute(sum(weights))
 
 
-def together(here: ExactMean, there: ExactMean) -> ExactMean:
-    """What two workers do at the end of a round."""
-    limbs = max(here.high_limbs, there.high_limbs)
-    for total, other in zip(here.totals + here.widen(limbs), there.totals + there.widen(limbs), strict=True):
+def combine_workers(first_worker: ExactMean, second_worker: ExactMean) -> ExactMean:
+    """Combine the totals of two workers, as at the end of a round."""
+    limbs = max(first_worker.high_limbs, second_worker.high_limbs)
+    for total, other in zip(
+        first_worker.totals + first_worker.widen(limbs), second_worker.totals + second_worker.widen(limbs), strict=True
+    ):
         total += other
-    return here
+    return first_worker
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), st.sampled_from([torch.float32, torch.float64]))
@@ -39,7 +41,7 @@ def test_the_mean_has_the_same_bits_in_every_order(seed: int, clients: int, dtyp
     scale = 10.0 ** torch.randint(-8, 4, (clients, 1), generator=draw)
     reports = [Pair(row, -row * 3) for row in (torch.randn(clients, 33, generator=draw) * scale).to(dtype)]
     order = torch.randperm(clients, generator=draw).tolist()
-    for one, other in zip(mean_of(reports), mean_of([reports[k] for k in order]), strict=True):
+    for one, other in zip(compute_mean(reports), compute_mean([reports[k] for k in order]), strict=True):
         assert torch.equal(one, other)
         assert one.dtype == dtype
 
@@ -47,20 +49,20 @@ def test_the_mean_has_the_same_bits_in_every_order(seed: int, clients: int, dtyp
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20))
 def test_float64_means_are_the_true_means_to_the_last_bits(values: list[float]) -> None:
     truth = sum(map(Fraction, values)) / len(values)
-    got = mean_of([Pair(torch.tensor([v], dtype=torch.float64), torch.zeros(1)) for v in values]).first.item()
+    got = compute_mean([Pair(torch.tensor([v], dtype=torch.float64), torch.zeros(1)) for v in values]).first.item()
     assert abs(Fraction(got) - truth) <= Fraction(2) ** -86 + abs(truth) * Fraction(2) ** -51
 
 
 def test_a_float32_mean_is_off_by_less_than_half_a_unit_of_the_fixed_point() -> None:
     reports = [Pair(torch.tensor([1e-9]), torch.tensor([0.1])) for _ in range(7)]
-    mean = mean_of(reports)
+    mean = compute_mean(reports)
     assert abs(mean.first.item() - 1e-9) <= 2.0**-49 + 1e-16
     assert mean.second.item() == torch.tensor(0.1).item()
 
 
-def test_weights_count_examples() -> None:
+def test_reports_are_weighted() -> None:
     reports = [Pair(torch.tensor([1.0]), torch.tensor([0.0])), Pair(torch.tensor([4.0]), torch.tensor([3.0]))]
-    mean = mean_of(reports, weights=[0.25, 0.5])
+    mean = compute_mean(reports, weights=[0.25, 0.5])
     assert mean.first.item() == 3.0
     assert mean.second.item() == 2.0
 
@@ -69,7 +71,7 @@ def test_weights_count_examples() -> None:
     ("cohort", "entry", "limbs"),
     [
         (1, 2.0**14 - 1, 0),
-        (1, 2.0**14, 1),  # a unit is 2⁻⁴⁸, and 62 bits are left to one limb
+        (1, 2.0**14, 1),  # a unit is 2⁻⁴⁸, and one limb has 62 bits
         (2, 2.0**13 - 1, 0),
         (2, 2.0**13, 1),
         (3, 2.0**12 - 1, 0),
@@ -81,14 +83,14 @@ def test_weights_count_examples() -> None:
         (4, 2.0**71, 3),
     ],
 )
-def test_as_many_limbs_are_allocated_as_the_largest_entry_needs(cohort: int, entry: float, limbs: int) -> None:
+def test_limbs_are_allocated_for_the_largest_entry(cohort: int, entry: float, limbs: int) -> None:
     report = Pair(torch.tensor([1.0, entry]), torch.zeros(3))
     mean = ExactMean(report, cohort)
     assert mean.high_limbs == 0
     mean.add(0, report)
     assert mean.high_limbs == limbs
     assert [len(total) for total in mean.totals] == [2, 3], "one limb for each field that is not of float64"
-    assert mean.value(1.0).first.tolist() == [1.0, entry]
+    assert mean.compute(1.0).first.tolist() == [1.0, entry]
 
 
 def test_a_report_without_fields_has_a_mean_without_fields() -> None:
@@ -99,11 +101,11 @@ def test_a_report_without_fields_has_a_mean_without_fields() -> None:
     mean.add(0, Nothing())
     assert mean.high_limbs == 0
     assert mean.totals == mean.widen(2) == []
-    assert mean.value(1.0) == Nothing()
+    assert mean.compute(1.0) == Nothing()
 
 
-def test_a_weight_keeps_all_of_its_bits() -> None:
-    """Of more examples than a float32 can count."""
+def test_weights_are_exact() -> None:
+    """The number of examples is larger than a float32 can represent exactly."""
     count, reports = 2**28 + 1, [Pair(torch.tensor([2.0**10]), torch.zeros(1)), Pair(torch.zeros(1), torch.zeros(1))]
     mean = ExactMean(reports[0], 2)
     for client, report in enumerate(reports):
@@ -111,10 +113,10 @@ def test_a_weight_keeps_all_of_its_bits() -> None:
     assert mean.totals[0].item() == 2**58 * count // 2**29
 
 
-def test_parts_below_the_unit_of_the_fixed_point_add_up_in_float64() -> None:
+def test_float64_parts_below_the_fixed_point_unit_are_added() -> None:
     tiny = torch.tensor([2.0**-60, 3 * 2.0**-60, -(2.0**-70)], dtype=torch.float64)
-    found = mean_of([Pair(tiny, tiny), Pair(3 * tiny, tiny)])
-    assert found.first.tolist() == (2 * tiny).tolist()
+    computed = compute_mean([Pair(tiny, tiny), Pair(3 * tiny, tiny)])
+    assert computed.first.tolist() == (2 * tiny).tolist()
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -134,29 +136,29 @@ def test_a_float64_entry_beyond_every_float32_is_an_error() -> None:
         mean.add(1, Pair(zero, zero - 2.0**128))
 
 
-def test_an_error_in_one_row_leaves_the_whole_stack_out() -> None:
+def test_an_error_in_one_row_adds_no_row_of_the_stack() -> None:
     mean = ExactMean(Pair(torch.zeros(1), torch.zeros(1)), 3)
     mean.add(0, Pair(torch.tensor([1.0]), torch.tensor([2.0])))
     with pytest.raises(OutOfRange, match="client 8"):
         mean.add_stack([7, 8], Pair(torch.ones(2, 1), torch.tensor([[1.0], [torch.inf]])), [1.0, 1.0])
-    assert mean.value(1.0).first.item() == 1.0
-    assert mean.value(1.0).second.item() == 2.0
+    assert mean.compute(1.0).first.item() == 1.0
+    assert mean.compute(1.0).second.item() == 2.0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("cohort", [2, 1000, 2**20, 2**24])
-def test_the_largest_floats_have_their_true_mean_whatever_the_cohort(cohort: int, dtype: torch.dtype) -> None:
+def test_the_mean_of_the_largest_floats_is_exact_for_every_cohort_size(cohort: int, dtype: torch.dtype) -> None:
     for value in (7.0, 2.0**13, 3e6, 1.7e12, 4.3e22, 3.4e38):
         largest = torch.tensor([value], dtype=dtype)
         mean = ExactMean(Pair(largest, largest), cohort)
         for client in range(2):
             mean.add(client, Pair(largest, -largest))
-        assert mean.value(2).first.item() == largest.item()
-        assert mean.value(2).second.item() == -largest.item()
+        assert mean.compute(2).first.item() == largest.item()
+        assert mean.compute(2).second.item() == -largest.item()
 
 
 @given(st.integers(0, 10_000), st.sampled_from([torch.float32, torch.float64]), st.sampled_from([6, 5000]))
-def test_large_entries_have_their_exact_sum_in_every_order_grouping_and_division(
+def test_sums_of_large_entries_are_exact_in_every_order_and_grouping(
     seed: int, dtype: torch.dtype, cohort: int
 ) -> None:
     """Entries over the whole range of float32, some of which cancel; a stack's rows share its limbs."""
@@ -164,20 +166,20 @@ def test_large_entries_have_their_exact_sum_in_every_order_grouping_and_division
     scale = 2.0 ** torch.randint(-30, 126, (6, 5), generator=draw, dtype=torch.float64)
     rows = (torch.randn(6, 5, generator=draw, dtype=torch.float64) * scale).clamp(-(2.0**127), 2.0**127).to(dtype)
     rows[3] = -rows[2]
-    one_by_one, here, there = (ExactMean(Pair(rows[0], rows[0]), cohort) for _ in range(3))
+    one_by_one, first_worker, second_worker = (ExactMean(Pair(rows[0], rows[0]), cohort) for _ in range(3))
     for client in torch.randperm(6, generator=draw).tolist():
         one_by_one.add(client, Pair(rows[client], rows[client]))
-    here.add_stack([0, 1, 2, 3], Pair(rows[:4], rows[:4]), [1.0] * 4)
-    there.add_stack([4, 5], Pair(rows[4:], rows[4:]), [1.0] * 2)
-    assert torch.equal(together(here, there).value(6).first, one_by_one.value(6).first)
-    for entries, got in zip(rows.T.tolist(), one_by_one.value(6).first.double().tolist(), strict=True):
+    first_worker.add_stack([0, 1, 2, 3], Pair(rows[:4], rows[:4]), [1.0] * 4)
+    second_worker.add_stack([4, 5], Pair(rows[4:], rows[4:]), [1.0] * 2)
+    assert torch.equal(combine_workers(first_worker, second_worker).compute(6).first, one_by_one.compute(6).first)
+    for entries, got in zip(rows.T.tolist(), one_by_one.compute(6).first.double().tolist(), strict=True):
         truth = sum(map(Fraction, entries)) / 6
         fine = Fraction(2) ** (-85 if dtype == torch.float64 else -48)
         relative = Fraction(2) ** (-50 if dtype == torch.float64 else -23)
         assert abs(Fraction(got) - truth) <= fine + abs(truth) * relative
 
 
-def test_a_sum_has_the_same_bits_with_limbs_it_did_not_need() -> None:
+def test_unneeded_limbs_do_not_change_the_bits() -> None:
     draw = torch.Generator().manual_seed(1)
     rows = torch.randn(4, 9, generator=draw, dtype=torch.float64) * 1000
     plain, widened = (ExactMean(Pair(rows[0], rows[0]), 4) for _ in range(2))
@@ -186,15 +188,15 @@ def test_a_sum_has_the_same_bits_with_limbs_it_did_not_need() -> None:
         plain.add(client, Pair(row, -row))
         widened.add(client, Pair(row, -row))
     assert plain.high_limbs == 0
-    assert torch.equal(plain.value(4).first, widened.value(4).first)
+    assert torch.equal(plain.compute(4).first, widened.compute(4).first)
 
 
-def test_the_totals_of_two_workers_add_up_to_the_totals_of_one() -> None:
+def test_two_workers_give_the_same_mean_as_one() -> None:
     draw = torch.Generator().manual_seed(4)
     reports = [Pair(torch.randn(5, generator=draw), torch.randn(5, generator=draw)) for _ in range(7)]
-    one, here, there = (ExactMean(reports[0], 7) for _ in range(3))
+    one, first_worker, second_worker = (ExactMean(reports[0], 7) for _ in range(3))
     for client, report in enumerate(reports):
         one.add(client, report)
-        (here if client % 3 else there).add(client, report)
-    for a, b in zip(one.value(7), together(here, there).value(7), strict=True):
+        (first_worker if client % 3 else second_worker).add(client, report)
+    for a, b in zip(one.compute(7), combine_workers(first_worker, second_worker).compute(7), strict=True):
         assert torch.equal(a, b)

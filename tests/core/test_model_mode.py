@@ -1,4 +1,4 @@
-"""Every module trains in the mode in which it was handed over: what is frozen stays so, what changes is refused."""
+"""Every module trains in the mode in which it was given: frozen modules stay frozen, updated statistics raise."""
 
 import copy
 import subprocess
@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from processes import command, run_with_workers
+from processes import make_command, run_with_workers
 from safetensors.torch import load_file
-from scenes import go_on, lines_of, small_experiment, stopped_after, summary_of, whole
+from scenes import load_summary, read_lines, resume_run, run_and_stop_after, run_to_end, small_experiment
 from tomli_w import dumps
 from torch import Tensor, nn
 
 import fedcm
-from fedcm.config.experiment import EngineSection
+from fedcm.config.sections import EngineSection
 from fedcm.core.model_mode import eval_mode
 from fedcm.core.participation import Everyone
 from fedcm.core.problem import Problem
@@ -36,7 +36,7 @@ TEST = torch.randn(30, 2, 5, 5, generator=DRAW), torch.randint(3, (30,), generat
 
 
 class Constants(nn.Module):
-    """Batch norm with constant statistics, written out."""
+    """Batch norm with constant statistics, as a formula."""
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
         super().__init__()
@@ -50,8 +50,8 @@ class Constants(nn.Module):
         return (x - columns[0]) / columns[1] * columns[2] + columns[3]
 
 
-class OfBatch(nn.Module):
-    """Batch norm with the statistics of each batch, written out."""
+class BatchStatistics(nn.Module):
+    """Batch norm with the statistics of each batch, as a formula."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def frozen_norm() -> nn.BatchNorm2d:
     return norm.eval()
 
 
-def trained(model: nn.Module, **changes: Any) -> fedcm.Trained:
+def train_model(model: nn.Module, **changes: Any) -> fedcm.Trained:
     settings: dict[str, Any] = {"rounds": 3, "lr": 0.1, "batch_size": 4, "epochs": 2, "test": TEST}
     settings |= {"evaluate_every": 1}
     return fedcm.train(model, CLIENTS, fedcm.FedCM(alpha=0.3), **settings | changes)
@@ -90,8 +90,8 @@ def test_frozen_batch_norm_trains_as_its_formula_with_constant_statistics(stack:
     norm = frozen_norm()
     model = network(norm)
     before = copy.deepcopy(model.state_dict())
-    found, history = trained(model, stack=stack)
-    expected, expected_history = trained(network(Constants(norm)))
+    found, history = train_model(model, stack=stack)
+    expected, expected_history = train_model(network(Constants(norm)))
     for one, other in zip(found.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert [line["test_loss"] for line in history] == pytest.approx(
@@ -106,40 +106,40 @@ def test_frozen_batch_norm_trains_as_its_formula_with_constant_statistics(stack:
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_batch_norm_with_each_batchs_statistics_trains_as_its_formula() -> None:
-    found, _ = trained(network(nn.BatchNorm2d(4, track_running_stats=False)))
-    expected, _ = trained(network(OfBatch(4)))
+def test_batch_norm_with_batch_statistics_trains_as_its_formula() -> None:
+    found, _ = train_model(network(nn.BatchNorm2d(4, track_running_stats=False)))
+    expected, _ = train_model(network(BatchStatistics(4)))
     for one, other in zip(found.parameters(), expected.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
 def test_frozen_dropout_drops_nothing_and_can_be_stacked() -> None:
-    plain, _ = trained(network(nn.Identity()), stack=2)
-    frozen, _ = trained(network(nn.Identity(), nn.Dropout(0.9).eval()), stack=2)
-    active, _ = trained(network(nn.Identity(), nn.Dropout(0.9)))
+    plain, _ = train_model(network(nn.Identity()), stack=2)
+    frozen, _ = train_model(network(nn.Identity(), nn.Dropout(0.9).eval()), stack=2)
+    active, _ = train_model(network(nn.Identity(), nn.Dropout(0.9)))
     pairs = list(zip(plain.parameters(), frozen.parameters(), active.parameters(), strict=True))
     assert all(torch.equal(one, two) for one, two, _ in pairs)
     assert not all(torch.equal(one, three) for one, _, three in pairs)
 
 
 @pytest.mark.parametrize("norm", [nn.InstanceNorm2d(4, affine=True), nn.GroupNorm(2, 4)], ids=str)
-def test_norms_of_single_examples_are_the_same_in_a_stack(norm: nn.Module) -> None:
-    alone, _ = trained(network(norm))
-    stacked, _ = trained(network(norm), stack=3)
+def test_norms_over_single_examples_can_be_stacked(norm: nn.Module) -> None:
+    alone, _ = train_model(network(norm))
+    stacked, _ = train_model(network(norm), stack=3)
     for one, other in zip(alone.parameters(), stacked.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_instance_norm_with_running_statistics_is_taken_when_frozen() -> None:
+def test_frozen_instance_norm_with_running_statistics_is_accepted() -> None:
     norm = nn.InstanceNorm2d(4, affine=True, track_running_stats=True)
     with pytest.raises(UserError, match="InstanceNorm2d at '1' does, because it is in training mode"):
-        trained(network(norm))
-    found, _ = trained(network(norm.eval()))
+        train_model(network(norm))
+    found, _ = train_model(network(norm.eval()))
     assert torch.equal(found.get_buffer("1.running_mean"), torch.zeros(4))
 
 
 class Centred(nn.Module):
-    """A user's own module whose output for an example depends on the others of the batch."""
+    """A module whose output for an example depends on the other examples of the batch."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x - x.mean(0, keepdim=True)
@@ -151,31 +151,31 @@ class Noisy(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("norm", "said"),
+    ("norm", "message"),
     [
         (nn.BatchNorm2d(4, track_running_stats=False), "BatchNorm2d at '1'"),
-        (Centred(), "an example's output depends on the others of its batch"),
+        (Centred(), "the output for an example depends on the other examples of its batch"),
         (Noisy(), "cannot be stacked"),
     ],
     ids=lambda case: str(case),
 )
-def test_a_model_that_mixes_examples_is_not_stacked(norm: nn.Module, said: str) -> None:
+def test_a_model_that_mixes_examples_cannot_be_stacked(norm: nn.Module, message: str) -> None:
     model = network(norm)
-    with pytest.raises(UserError, match=said) as refusal:
-        trained(model, stack=2)
-    assert "set engine.stack = 1" in str(refusal.value)
-    assert not stacks_tried(model)
-    assert stacks_tried(network(nn.GroupNorm(2, 4)))
-    assert trained(model).history[-1]["loss"] > 0
+    with pytest.raises(UserError, match=message) as raised:
+        train_model(model, stack=2)
+    assert "set engine.stack = 1" in str(raised.value)
+    assert not measured_stacks(model)
+    assert measured_stacks(network(nn.GroupNorm(2, 4)))
+    assert train_model(model).history[-1]["loss"] > 0
 
 
-def stacks_tried(model: nn.Module) -> list[str]:
-    """What `engine.stack = "auto"` measures for this model; nothing means that it stays at 1."""
+def measured_stacks(model: nn.Module) -> list[str]:
+    """Return the stacks that autotuning measures for this model; none means that the stack stays at 1."""
     parts = np.split(np.arange(40), 20)
     dataset = Dataset("made", Examples(torch.cat([x for x, _ in CLIENTS] * 2)[:40], torch.arange(40) % 3), None, 3)
     plan = TrainingPlan(10, 20, Everyone(), Schedule(0.1))
     found = tune_engine(EngineSection(), Problem(model), ArrayData(dataset, parts), LocalWork(2), plan)
-    return [name for name in found.measured if name.startswith("stack")]
+    return [name for name in found.step_milliseconds if name.startswith("stack")]
 
 
 @pytest.mark.parametrize(
@@ -185,43 +185,43 @@ def stacks_tried(model: nn.Module) -> list[str]:
         ({"batch_size": 1}, True),
         ({"batch_size": 5}, True),  # 6 = 5 + 1
         ({"batch_size": 10}, False),
-        ({"batch_size": 4, "steps": 1, "epochs": None}, False),  # no client comes to its last batch
+        ({"batch_size": 4, "steps": 1, "epochs": None}, False),  # no client reaches its last batch
     ],
 )
-def test_batches_of_one_are_refused_before_training_where_the_model_cannot_take_them(
+def test_batches_of_one_example_raise_before_training_if_the_model_cannot_take_them(
     changes: dict[str, Any], refused: bool
 ) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(50, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3))
     if not refused:
-        assert len(trained(model, **changes).history) == 3
+        assert len(train_model(model, **changes).history) == 3
         return
     with pytest.raises(UserError, match="must take a batch of one example, because client"):
-        trained(model, **changes)
+        train_model(model, **changes)
 
 
-def test_a_lone_last_test_example_is_refused_before_training() -> None:
+def test_a_single_last_test_example_raises_before_training() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(50, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3))
     x = torch.zeros(501, 2, 5, 5)
     with pytest.raises(UserError, match="the 501 test examples are evaluated 500 at a time"):
-        trained(model, batch_size=10, test=(x, torch.zeros(501).long()))
+        train_model(model, batch_size=10, test=(x, torch.zeros(501).long()))
 
 
-def test_a_whole_model_in_eval_mode_trains_so_and_lost_dropout_is_told() -> None:
+def test_a_model_in_eval_mode_trains_without_dropout_and_warns() -> None:
     model = network(nn.BatchNorm2d(4), nn.Dropout(0.5)).eval()
-    with pytest.warns(fedcm.EvalModeWarning, match="its dropout is off; call model.train\\(\\) before"):
-        found, _ = trained(model)
+    with pytest.warns(fedcm.EvalModeWarning, match="its dropout is off; call model.train\\(\\) first"):
+        found, _ = train_model(model)
     assert not any(module.training for module in found.modules())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        trained(network(frozen_norm(), nn.Dropout(0.5).eval()))  # frozen on purpose
-        trained(network(nn.BatchNorm2d(4)).eval())
+        train_model(network(frozen_norm(), nn.Dropout(0.5).eval()))  # deliberately frozen
+        train_model(network(nn.BatchNorm2d(4)).eval())
 
 
-def test_evaluation_leaves_every_module_in_its_mode() -> None:
+def test_evaluation_restores_the_mode_of_every_module() -> None:
     shared = nn.Dropout()
 
     class Own(nn.Sequential):
-        """Keeps its first child frozen, as many pretrained networks do, and counts how often it goes to training."""
+        """Keeps its first child frozen, as many pretrained networks do, and counts calls of `train(True)`."""
 
         merged = 0
 
@@ -240,7 +240,7 @@ def test_evaluation_leaves_every_module_in_its_mode() -> None:
     with eval_mode(model):
         assert not any(module.training for module in model.modules())
     assert [module.training for module in model.modules()] == before
-    assert model[1].merged == balance, "what a module does by itself on its way to eval mode it does on the way back"
+    assert model[1].merged == balance, "a module that overrides train() must get both calls"
 
 
 FACTORY = """
@@ -268,13 +268,13 @@ def own_norm(tmp_path: Path, npz: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def test_frozen_statistics_are_the_same_in_workers_after_a_resume_and_in_the_trained_model(
     own_norm: Path, tmp_path: Path, npz: Path
 ) -> None:
-    reference = whole(own_norm, tmp_path / "runs")
+    reference = run_to_end(own_norm, tmp_path / "runs")
     run_with_workers(own_norm, tmp_path / "runs" / "shared", 2)
-    resumed = stopped_after(5, own_norm, tmp_path / "runs", "resumed")
-    go_on(resumed)
+    resumed = run_and_stop_after(5, own_norm, tmp_path / "runs", "resumed")
+    resume_run(resumed)
     for other in (tmp_path / "runs" / "shared", resumed):
-        assert lines_of(other) == lines_of(reference)
-        assert summary_of(other)["params_sha256"] == summary_of(reference)["params_sha256"]
+        assert read_lines(other) == read_lines(reference)
+        assert load_summary(other)["params_sha256"] == load_summary(reference)["params_sha256"]
     factory: Callable[..., nn.Module] = __import__("own_norm").factory
     model = factory((6,), 4)
     model.load_state_dict(load_file(reference / "model.safetensors"))
@@ -282,43 +282,43 @@ def test_frozen_statistics_are_the_same_in_workers_after_a_resume_and_in_the_tra
     data = np.load(npz)
     with torch.no_grad():
         found = model.eval()(torch.from_numpy(data["x_test"])).argmax(1).numpy()
-    assert (found == data["y_test"]).mean() == lines_of(reference)[-1]["test_accuracy"]
+    assert (found == data["y_test"]).mean() == read_lines(reference)[-1]["test_accuracy"]
 
 
-def test_a_run_is_not_resumed_with_other_frozen_statistics(own_norm: Path, tmp_path: Path) -> None:
-    stopped = stopped_after(5, own_norm, tmp_path / "runs", "stopped")
+def test_resuming_with_other_frozen_statistics_raises(own_norm: Path, tmp_path: Path) -> None:
+    stopped = run_and_stop_after(5, own_norm, tmp_path / "runs", "stopped")
     module = __import__("own_norm")
     before = module.factory
     try:
-        module.factory = lambda input_shape, classes: _shifted(before(input_shape, classes))
-        with pytest.raises(UserError, match="frozen parameters and buffers must be those that the run 'stopped' began"):
-            go_on(stopped)
+        module.factory = lambda input_shape, classes: _shift_statistics(before(input_shape, classes))
+        with pytest.raises(UserError, match="must be resumed with the frozen parameters and buffers"):
+            resume_run(stopped)
     finally:
         module.factory = before
-    go_on(stopped)
-    assert summary_of(stopped)["outcome"] == "finished"
+    resume_run(stopped)
+    assert load_summary(stopped)["outcome"] == "finished"
 
 
-def _shifted(model: nn.Module) -> nn.Module:
+def _shift_statistics(model: nn.Module) -> nn.Module:
     model.get_buffer("1.running_mean").add_(1.0)
     return model
 
 
 @pytest.mark.slow
-def test_workers_refuse_other_frozen_statistics(own_norm: Path, tmp_path: Path) -> None:
+def test_workers_reject_other_frozen_statistics(own_norm: Path, tmp_path: Path) -> None:
     changed = "norm.running_var.fill_(0.5 if 'FEDCM_RANK' in __import__('os').environ else 0.25)"
     (tmp_path / "own_norm.py").write_text(FACTORY.replace("norm.running_var.fill_(0.25)", changed))
-    words = command("run", own_norm, "--runs-dir", "runs", "--workers", 2)
+    words = make_command("run", own_norm, "--runs-dir", "runs", "--workers", 2)
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert "frozen parameters and buffers must be those of the first worker" in done.stderr
+    assert "frozen parameters and buffers must be those of rank 0" in done.stderr
 
 
 @pytest.mark.slow
 def test_frozen_statistics_stay_frozen_when_the_model_is_compiled(own_norm: Path, tmp_path: Path) -> None:
     text = own_norm.read_text()
     (tmp_path / "compiled.toml").write_text(text.replace('compile = "off"', 'compile = "on"'))
-    one = load_file(whole(own_norm, tmp_path / "runs", "one") / "model.safetensors")
-    other = load_file(whole(tmp_path / "compiled.toml", tmp_path / "runs", "compiled") / "model.safetensors")
+    one = load_file(run_to_end(own_norm, tmp_path / "runs", "one") / "model.safetensors")
+    other = load_file(run_to_end(tmp_path / "compiled.toml", tmp_path / "runs", "compiled") / "model.safetensors")
     assert torch.equal(other["1.running_mean"], torch.linspace(-1, 1, 8))
     assert one.keys() == other.keys()

@@ -1,4 +1,4 @@
-"""What decision 1 says of choices that the paper leaves open, where no other test holds it."""
+"""Choices of docs/decisions/0001 that the paper leaves open and no other test checks."""
 
 import math
 from pathlib import Path
@@ -17,16 +17,16 @@ from fedcm.core.round_loop import run_rounds
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
-from fedcm.data.sources.cifar import KNOWN
+from fedcm.data.sources.cifar import CIFAR_SPECS
 from fedcm.executors.local import LocalExecutor
 from fedcm.models import MODELS, build_model
-from fedcm.runs.assembly import assemble
+from fedcm.runs.build import build
 from fedcm.sweeps.grid import expand_grid
 from fedcm.sweeps.paper_grids import list_grid_files
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_initial_parameters_are_torchs_own_but_for_convolutions_of_residual_networks(name: str) -> None:
+def test_initial_parameters_are_torchs_default_except_for_residual_convolutions(name: str) -> None:
     """Torch's default is uniform in ±1/√fan_in, weights and biases; Kaiming's has a variance of 2/fan_out."""
     model, seen = build_model(name, (3, 32, 32), 10, {}, torch_seed=1), set()
     for module in model.modules():
@@ -54,7 +54,7 @@ def test_initial_parameters_are_torchs_own_but_for_convolutions_of_residual_netw
     assert seen == ({nn.Linear} if name in ("linear", "mlp") else {nn.Conv2d, nn.Linear})
 
 
-def test_every_parameter_decays_biases_and_norms_too(tmp_path: Path) -> None:
+def test_weight_decay_includes_biases_and_norms(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     images = draw.normal(size=(20, 1, 8, 8)).astype(np.float32)
     np.savez(
@@ -68,49 +68,49 @@ def test_every_parameter_decays_biases_and_norms_too(tmp_path: Path) -> None:
             model={"name": "resnet8", "width": 4},
             client={"weight_decay": decay},
         )
-        own = assemble(read_experiment(table))
-        params = own.problem.initial()
+        own = build(read_experiment(table))
+        params = own.problem.initial_params
         gradients.append(own.problem.gradient(own.runner.data.client(0))(params))
     assert torch.allclose(gradients[1] - gradients[0], 0.25 * params, atol=1e-6)
     assert any(isinstance(module, nn.GroupNorm) for module in own.problem.model.modules())
     assert sum(parameter.numel() for parameter in own.problem.model.parameters()) == len(params)
 
 
-def test_examples_are_the_same_in_every_pass_and_only_normalised() -> None:
-    """No augmentation: bytes come as ((byte/255) − mean)/std, whichever pass, round or client it is."""
-    known = KNOWN["cifar10"].normalisation
+def test_examples_are_normalised_and_not_augmented() -> None:
+    """Bytes become ((byte/255) − mean)/std in every pass, round and client."""
+    known = CIFAR_SPECS["cifar10"].normalisation
     images = torch.arange(4 * 3 * 32 * 32).remainder(256).to(torch.uint8).view(4, 3, 32, 32)
     data = ArrayData(Dataset("made", Examples(images, torch.arange(4)), None, 4, known), [np.arange(4)])
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (known.mean, known.std))
     for round in range(3):
-        for batch in LocalWork(3, epochs=2).batches(data.client(0), 1, round, 0):
+        for batch in LocalWork(3, epochs=2).draw_batches(data.client(0), 1, round, 0):
             for image, label in zip(batch.features, batch.labels, strict=True):
                 assert torch.allclose(image, (images[label] / 255 - mean) / std, atol=1e-5)
 
 
-def test_the_client_rate_falls_from_round_0_on_also_through_empty_rounds(tmp_path: Path) -> None:
+def test_the_client_rate_also_decays_in_empty_rounds(tmp_path: Path) -> None:
     table = small_experiment(
         write_npz(tmp_path / "made.npz"), participation={"kind": "independent", "probability": 0.05}
     )
-    own = assemble(read_experiment(table))
-    server = own.algorithm.init_server(own.problem.initial())
+    own = build(read_experiment(table))
+    server = own.algorithm.init_server(own.problem.initial_params)
     lines = [done.metrics for done in run_rounds(own.algorithm, LocalExecutor(own.runner), own.plan, server)]
-    assert {line["cohort"] == 0 for line in lines} == {True, False}
-    assert [line["client_lr"] for line in lines] == pytest.approx([0.1 * 0.99**t for t in range(12)])
+    assert {line.cohort == 0 for line in lines} == {True, False}
+    assert [line.client_lr for line in lines] == pytest.approx([0.1 * 0.99**t for t in range(12)])
 
 
 def test_algorithms_with_the_same_seed_share_split_start_cohorts_and_minibatches(tmp_path: Path) -> None:
     made = []
     for name in ("fedcm", "fedavg", "scaffold"):
-        own = assemble(read_experiment(small_experiment(write_npz(tmp_path / "made.npz"), algorithm={"name": name})))
+        own = build(read_experiment(small_experiment(write_npz(tmp_path / "made.npz"), algorithm={"name": name})))
         cohorts = [own.plan.participation.cohort(12, own.plan.seed, index).tolist() for index in range(12)]
-        first = own.runner.local_work.batches(own.runner.data.client(3), own.runner.seed, 5, 3)
+        first = own.runner.local_work.draw_batches(own.runner.data.client(3), own.runner.seed, 5, 3)
         batches = [batch.features.sum().item() for batch in first]
-        made.append((own.checksums["split"], own.problem.initial().tolist(), cohorts, batches))
+        made.append((own.checksums["split"], own.problem.initial_params.tolist(), cohorts, batches))
     assert made[0] == made[1] == made[2]
 
 
-def test_what_the_papers_grids_leave_to_defaults() -> None:
+def test_defaults_that_the_paper_grids_rely_on() -> None:
     for name in ("table1", "table2", "table3"):
         (path,) = list_grid_files(name, "full")
         for run in expand_grid(Path(path)):
@@ -124,7 +124,7 @@ def test_what_the_papers_grids_leave_to_defaults() -> None:
                 assert experiment.algorithm.option == "II"
 
 
-def test_the_first_round_starts_from_no_momentum_and_is_not_corrected_for_it() -> None:
+def test_the_first_round_has_zero_momentum_without_correction() -> None:
     params = torch.randn(5, generator=torch.Generator().manual_seed(0))
     algorithm = FedCM(alpha=0.1)
     server = algorithm.init_server(params)

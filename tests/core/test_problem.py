@@ -30,21 +30,21 @@ def plain_gradient(model: nn.Module, batch: Examples) -> torch.Tensor:
 
 def test_the_gradient_is_the_models_gradient() -> None:
     problem = Problem(network())
-    assert torch.equal(problem.gradient(BATCH)(problem.initial()), plain_gradient(network(), BATCH))
+    assert torch.equal(problem.gradient(BATCH)(problem.initial_params), plain_gradient(network(), BATCH))
 
 
 def test_the_models_parameters_are_views_of_the_vector() -> None:
     problem = Problem(network())
-    params = problem.initial()
+    params = problem.initial_params
     first = next(problem.bind(params).parameters())
     assert first.data_ptr() == params.data_ptr()
     params.add_(1.0)
     assert torch.equal(first.detach().reshape(-1), params[: first.numel()])
 
 
-def test_asking_for_the_gradient_elsewhere_leaves_the_vector_alone() -> None:
+def test_a_gradient_at_other_parameters_does_not_change_the_vector() -> None:
     problem = Problem(network())
-    params = problem.initial()
+    params = problem.initial_params
     gradient = problem.gradient(BATCH)
     here, before = gradient(params), params.clone()
     elsewhere = gradient(params + 0.5)
@@ -55,7 +55,7 @@ def test_asking_for_the_gradient_elsewhere_leaves_the_vector_alone() -> None:
 
 def test_gradients_of_two_calls_do_not_share_memory() -> None:
     problem = Problem(network())
-    params = problem.initial()
+    params = problem.initial_params
     gradient = problem.gradient(BATCH)
     first = gradient(params)
     kept = first.clone()
@@ -65,47 +65,47 @@ def test_gradients_of_two_calls_do_not_share_memory() -> None:
 
 def test_weight_decay_in_the_loss_is_part_of_the_gradient() -> None:
     problem = Problem(network(), weight_decay=0.1)
-    params = problem.initial()
+    params = problem.initial_params
     torch.testing.assert_close(problem.gradient(BATCH)(params), plain_gradient(network(), BATCH) + 0.1 * params)
 
 
-def test_clipping_bounds_the_clients_own_gradient_decay_included() -> None:
+def test_clipping_bounds_the_gradient_including_decay() -> None:
     problem = Problem(network(), weight_decay=0.1, clip=0.01)
-    params = problem.initial()
+    params = problem.initial_params
     whole = plain_gradient(network(), BATCH) + 0.1 * params
     torch.testing.assert_close(problem.gradient(BATCH)(params), whole * 0.01 / whole.norm())
 
 
-def test_a_gradient_within_the_bound_is_not_touched() -> None:
+def test_a_gradient_within_the_bound_is_not_clipped() -> None:
     problem = Problem(network(), clip=1e6)
-    assert torch.equal(problem.gradient(BATCH)(problem.initial()), plain_gradient(network(), BATCH))
+    assert torch.equal(problem.gradient(BATCH)(problem.initial_params), plain_gradient(network(), BATCH))
 
 
-def test_the_full_gradient_is_the_mean_over_all_data_however_many_pieces_it_takes() -> None:
+def test_the_full_gradient_is_the_mean_over_all_pieces() -> None:
     many = Examples(BATCH.features.repeat(200, 1, 1, 1)[:1111], BATCH.labels.repeat(200)[:1111])
     problem = Problem(network(), weight_decay=0.01)
-    params = problem.initial()
+    params = problem.initial_params
     expected = plain_gradient(network(), many) + 0.01 * params
     torch.testing.assert_close(problem.full_gradient(many)(params), expected)
 
 
-def test_the_loss_over_all_data_is_the_mean_however_many_pieces_it_takes() -> None:
+def test_the_full_loss_is_the_mean_over_all_pieces() -> None:
     many = Examples(BATCH.features.repeat(200, 1, 1, 1), BATCH.labels.repeat(200))
     problem = Problem(network(), weight_decay=3.0)
-    _, loss = problem.full_gradient_and_loss(problem.initial(), many)
+    _, loss = problem.full_gradient_and_loss(problem.initial_params, many)
     expected = F.cross_entropy(network()(BATCH.features), BATCH.labels).item()
-    assert loss == pytest.approx(expected, rel=1e-12), "as it is reported, without decay"
+    assert loss == pytest.approx(expected, rel=1e-12), "without weight decay, as in metrics"
 
 
-def test_the_model_and_its_loss_are_in_bfloat16_where_asked_for_and_nowhere_else() -> None:
+def test_autocast_is_bfloat16_only_if_requested() -> None:
     model = nn.Linear(3, 2)
-    with Problem(model, autocast=True).arithmetic():
+    with Problem(model, autocast=True).autocast():
         assert model(torch.ones(1, 3)).dtype == torch.bfloat16
-    with Problem(model).arithmetic():
+    with Problem(model).autocast():
         assert model(torch.ones(1, 3)).dtype == torch.float32
 
 
-def test_chance_inside_the_model_is_a_function_of_the_seed() -> None:
+def test_random_numbers_of_the_model_are_a_function_of_the_seed() -> None:
     problem = Problem(nn.Linear(3, 2))
     with torch.random.fork_rng(devices=[]):
         drawn = []
@@ -116,7 +116,7 @@ def test_chance_inside_the_model_is_a_function_of_the_seed() -> None:
     assert not torch.equal(drawn[0], drawn[1])
 
 
-def test_full_batches_alone_run_compiled_until_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_full_batches_run_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     def compiled(model: nn.Module, dynamic: bool) -> nn.Module:
@@ -130,7 +130,7 @@ def test_full_batches_alone_run_compiled_until_told_otherwise(monkeypatch: pytes
     def step(*batches: Examples) -> list[int]:
         calls.clear()
         for batch in batches:
-            problem.gradient(batch)(problem.initial())
+            problem.gradient(batch)(problem.initial_params)
         return list(calls)
 
     assert step(BATCH, some) == []
@@ -140,19 +140,19 @@ def test_full_batches_alone_run_compiled_until_told_otherwise(monkeypatch: pytes
     assert step(BATCH, some) == []
 
 
-def test_the_checksum_of_constants_knows_names_kinds_and_values() -> None:
+def test_the_hash_of_constants_covers_names_types_and_values() -> None:
     def model(frozen: float = 1.0, buffer: float = 2.0, **more: Any) -> nn.Module:
         made = nn.Linear(2, 1)
         made.bias = nn.Parameter(torch.full((1,), frozen), requires_grad=False)
         made.register_buffer(more.get("name", "kept"), torch.tensor([buffer, 1.0], dtype=more.get("dtype")))
         return made
 
-    one = Problem(model()).constants_sha256()
+    one = Problem(model()).hash_constants()
     assert one is not None
-    assert Problem(model()).constants_sha256() == one, "what trains does not count"
+    assert Problem(model()).hash_constants() == one, "trained parameters are not hashed"
     others = [model(frozen=3.0), model(buffer=3.0), model(name="other"), model(dtype=torch.float16)]
-    assert len({one, *(Problem(other).constants_sha256() for other in others)}) == 5
-    assert Problem(nn.Linear(2, 1)).constants_sha256() is None
+    assert len({one, *(Problem(other).hash_constants() for other in others)}) == 5
+    assert Problem(nn.Linear(2, 1)).hash_constants() is None
 
 
 class FailsBackward(torch.autograd.Function):
@@ -177,7 +177,7 @@ def fail(*given: Any) -> Any:
         (FailsBackward.apply, F.cross_entropy, "in the backward pass"),
     ],
 )
-def test_an_error_of_a_step_says_in_which_part(model: Any, loss: Any, note: str) -> None:
+def test_an_error_has_a_note_about_the_stage_of_the_step(model: Any, loss: Any, note: str) -> None:
     class Own(nn.Linear):
         def forward(self, input: torch.Tensor) -> Any:
             outputs = super().forward(input)
@@ -185,27 +185,27 @@ def test_an_error_of_a_step_says_in_which_part(model: Any, loss: Any, note: str)
 
     problem = Problem(Own(3, 5), loss)
     with pytest.raises(LookupError, match="lost") as failure:
-        problem.gradient(Examples(torch.ones(2, 3), torch.tensor([0, 1])))(problem.initial())
+        problem.gradient(Examples(torch.ones(2, 3), torch.tensor([0, 1])))(problem.initial_params)
     assert failure.value.__notes__ == [note]
 
 
-def test_a_lazy_module_is_named_by_its_own_place() -> None:
+def test_a_lazy_module_raises_with_its_own_path() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.ReLU(), nn.LazyLinear(3)))
-    with pytest.raises(UserError, match=r"got the lazy LazyLinear at '1\.1'; pass one batch through it first"):
+    with pytest.raises(UserError, match=r"got the lazy LazyLinear at '1\.1'; pass one batch through the model first"):
         Problem(model)
 
 
-def test_the_loss_is_remembered_where_it_was_first_asked() -> None:
+def test_the_loss_is_that_of_the_first_call() -> None:
     problem = Problem(network())
     gradient = problem.gradient(BATCH)
-    gradient(problem.initial())
+    gradient(problem.initial_params)
     first = gradient.loss
-    gradient(problem.initial() + 3.0)
+    gradient(problem.initial_params + 3.0)
     assert first is not None
     assert gradient.loss is first
 
 
-def test_frozen_parameters_stay_out_of_the_vector() -> None:
+def test_frozen_parameters_are_not_in_the_vector() -> None:
     model = network()
     model[0].requires_grad_(False)  # pyright: ignore[reportIndexIssue, reportCallIssue, reportArgumentType]
     assert Problem(model).size == 3 * 4 * 5 + 5
@@ -221,7 +221,7 @@ def test_a_parameter_that_the_loss_does_not_use_has_gradient_zero() -> None:
             return self.used(x)
 
     problem = Problem(Unused())
-    gradient = problem.gradient(Examples(torch.ones(1, 2), torch.tensor([1])))(problem.initial())
+    gradient = problem.gradient(Examples(torch.ones(1, 2), torch.tensor([1])))(problem.initial_params)
     assert torch.equal(gradient[6:], torch.zeros(6))
 
 
@@ -234,20 +234,20 @@ def test_a_parameter_that_the_loss_does_not_use_has_gradient_zero() -> None:
         nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
     ],
 )
-def test_batch_norm_in_training_mode_is_refused_with_the_reason_and_the_remedies(model: nn.Module) -> None:
-    said = r"which client trained last; use nn.GroupNorm instead, freeze it .* or give it track_running_stats=False"
-    with pytest.raises(UserError, match=said):
+def test_batch_norm_in_training_mode_raises_with_the_reason_and_remedies(model: nn.Module) -> None:
+    message = r"trained last; use nn.GroupNorm instead, freeze the module .* or give it track_running_stats=False"
+    with pytest.raises(UserError, match=message):
         Problem(model)
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         (nn.ReLU(), "must have parameters"),
         (nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()), "one dtype"),
         (nn.LazyLinear(3), "know its shapes"),
     ],
 )
-def test_models_that_cannot_be_trained_are_refused(model: nn.Module, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_models_that_cannot_be_trained_raise(model: nn.Module, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Problem(model)

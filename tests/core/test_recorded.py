@@ -1,4 +1,4 @@
-"""What is recorded gives the same bits as what it was recorded from; what cannot be recorded stays as it is."""
+"""A recorded function gives the same bits; a function that cannot be recorded is called as before."""
 
 import pytest
 import torch
@@ -13,48 +13,48 @@ from fedcm.models import build_model
 
 
 @pytest.mark.parametrize(("name", "shape"), [("linear", (12,)), ("mlp", (12,)), ("lenet", (3, 16, 16))])
-def test_a_stack_replays_to_the_bit(name: str, shape: tuple[int, ...]) -> None:
+def test_a_replayed_stack_has_the_same_bits(name: str, shape: tuple[int, ...]) -> None:
     draw = torch.Generator().manual_seed(0)
     stacked = StackedProblem(Problem(build_model(name, shape, 5, {}, 0), weight_decay=0.01, clip=0.1))
-    stacked._gradient = RecordedFunction(vmap(grad_and_value(stacked._loss)), often=2)
+    stacked._gradient = RecordedFunction(vmap(grad_and_value(stacked._loss)), record_after=2)
     plain = StackedProblem(stacked.problem)
     weights = torch.full((3, 4), 0.25)
-    params = stacked.problem.initial().repeat(3, 1)
+    params = stacked.problem.initial_params.repeat(3, 1)
     for call in range(5):
         examples = Examples(torch.randn(3, 4, *shape, generator=draw), torch.randint(5, (3, 4), generator=draw))
-        gradient, loss = stacked.at(params, examples, weights)
-        expected, its_loss = plain.at(params, examples, weights)
+        gradient, loss = stacked.compute_gradient(params, examples, weights)
+        expected, its_loss = plain.compute_gradient(params, examples, weights)
         assert torch.equal(gradient, expected)
         assert torch.equal(loss, its_loss)
-        assert stacked._gradient.recorded == (call >= 2)
+        assert stacked._gradient.recorded_shapes == (call >= 2)
         params = params - 0.1 * gradient
 
 
-def test_each_shape_is_recorded_for_itself() -> None:
-    replayed = RecordedFunction(lambda x: (x.sum(-1),), often=1)
+def test_each_shape_is_recorded_separately() -> None:
+    replayed = RecordedFunction(lambda x: (x.sum(-1),), record_after=1)
     for width in (2, 3, 2, 3, 2):
         assert replayed(torch.ones(2, width))[0].tolist() == [width, width]
-    assert replayed.recorded == 2
+    assert replayed.recorded_shapes == 2
 
 
-def test_a_function_that_branches_on_a_value_stays_as_it_is() -> None:
-    replayed = RecordedFunction(lambda x: (x if x.sum().item() > 0 else -x,), often=1)
+def test_a_function_that_branches_on_values_is_not_recorded() -> None:
+    replayed = RecordedFunction(lambda x: (x if x.sum().item() > 0 else -x,), record_after=1)
     for sign in (1.0, -1.0, 1.0, -1.0, 1.0):
         assert replayed(torch.tensor([sign]))[0].item() == 1.0
-    assert replayed.recorded == 0
+    assert replayed.recorded_shapes == 0
 
 
-def test_a_function_that_differs_from_call_to_call_stays_as_it_is() -> None:
+def test_a_function_that_changes_between_calls_is_not_recorded() -> None:
     calls = []
 
     def counting(x: Tensor) -> tuple[Tensor, ...]:
         calls.append(x)
         return (x * len(calls),)
 
-    replayed = RecordedFunction(counting, often=1)
+    replayed = RecordedFunction(counting, record_after=1)
     for _ in range(4):
         replayed(torch.ones(1))
-    assert replayed.recorded == 0
+    assert replayed.recorded_shapes == 0
 
 
 class Scaled(nn.Module):
@@ -69,15 +69,15 @@ class Scaled(nn.Module):
         return self.layer(x) * self.scale
 
 
-def test_a_models_buffers_are_read_as_they_are() -> None:
+def test_a_replay_reads_the_current_buffers() -> None:
     model = Scaled()
     stacked = StackedProblem(Problem(model))
-    stacked._gradient = RecordedFunction(vmap(grad_and_value(stacked._loss)), often=1)
-    params, weights = stacked.problem.initial().repeat(2, 1), torch.full((2, 4), 0.25)
+    stacked._gradient = RecordedFunction(vmap(grad_and_value(stacked._loss)), record_after=1)
+    params, weights = stacked.problem.initial_params.repeat(2, 1), torch.full((2, 4), 0.25)
     examples = Examples(torch.randn(2, 4, 3), torch.ones(2, 4, dtype=torch.int64))
-    before = [stacked.at(params, examples, weights)[0] for _ in range(3)][-1]
-    assert stacked._gradient.recorded == 1
+    before = [stacked.compute_gradient(params, examples, weights)[0] for _ in range(3)][-1]
+    assert stacked._gradient.recorded_shapes == 1
     model.scale.fill_(2.0)
-    after = stacked.at(params, examples, weights)[0]
+    after = stacked.compute_gradient(params, examples, weights)[0]
     assert not torch.equal(after, before)
-    assert torch.equal(after, StackedProblem(stacked.problem).at(params, examples, weights)[0])
+    assert torch.equal(after, StackedProblem(stacked.problem).compute_gradient(params, examples, weights)[0])

@@ -1,4 +1,4 @@
-"""Runs whose labels are numbers, from the experiment to the report: the test loss stands wherever an accuracy would."""
+"""Runs with number labels, from the experiment to the report: the test loss replaces the accuracy everywhere."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
-from scenes import Answer, lines_of, small_experiment, summary_of, whole
+from scenes import Answer, load_summary, read_lines, run_to_end, small_experiment
 
 from fedcm.runs.progress import show_progress
 
@@ -18,7 +18,7 @@ Fedcm = Callable[..., Answer]
 
 @pytest.fixture
 def regression(tmp_path: Path) -> Callable[..., Path]:
-    """Writes an experiment on 240 examples whose labels are floats, and 80 more to test on."""
+    """Return a function that writes an experiment with 240 training and 80 test examples and float labels."""
     draw = np.random.default_rng(0)
     x = draw.normal(size=(320, 6)).astype(np.float32)
     y = (x @ draw.normal(size=6) + 0.1 * draw.normal(size=320)).astype(np.float32)
@@ -33,31 +33,31 @@ def regression(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-def made_runs(write: Callable[..., Path], folder: Path, seeds: tuple[int, ...] = (3,)) -> dict[str, Path]:
-    """FedCM and FedAvg, under the names that `fedcm compare` gives them."""
+def make_runs(write: Callable[..., Path], folder: Path, seeds: tuple[int, ...] = (3,)) -> dict[str, Path]:
+    """Run FedCM and FedAvg under the names that `fedcm compare` uses."""
     runs = {}
     for algorithm in ({"name": "fedavg"}, {"name": "fedcm", "alpha": 0.1}):
         for seed in seeds:
             name = f"small-{algorithm['name']}-seed{seed}"
-            runs[name] = whole(write(algorithm=algorithm, seed=seed), folder, name)
+            runs[name] = run_to_end(write(algorithm=algorithm, seed=seed), folder, name)
     return runs
 
 
-def late_loss(folder: Path) -> float:
-    """Of 12 rounds the last two, of which the last is evaluated."""
-    return lines_of(folder)[-1]["test_loss"]
+def compute_late_loss(folder: Path) -> float:
+    """Return the test loss of the last two of 12 rounds, of which the last is evaluated."""
+    return read_lines(folder)[-1]["test_loss"]
 
 
-def test_the_summary_has_the_test_loss_in_three_ways(regression: Callable[..., Path], tmp_path: Path) -> None:
-    path = whole(regression(), tmp_path / "runs")
-    losses = [line["test_loss"] for line in lines_of(path) if "test_loss" in line]
-    found = summary_of(path)
+def test_the_summary_has_three_test_losses(regression: Callable[..., Path], tmp_path: Path) -> None:
+    path = run_to_end(regression(), tmp_path / "runs")
+    losses = [line["test_loss"] for line in read_lines(path) if "test_loss" in line]
+    found = load_summary(path)
     assert found["accuracy"] is None
     assert found["test_losses"]["last"] == found["test_losses"]["mean_last"] == losses[-1]
     assert found["test_losses"]["best"] == min(losses)
 
 
-def test_a_comparison_shows_the_test_loss_and_draws_it(
+def test_a_comparison_shows_and_plots_the_test_loss(
     fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
 ) -> None:
     answer = fedcm("compare", regression(), "--algorithms", "fedavg,fedcm", "--runs-dir", tmp_path / "runs")
@@ -67,7 +67,7 @@ def test_a_comparison_shows_the_test_loss_and_draws_it(
     for name in ("fedavg", "fedcm"):
         folder = tmp_path / "runs" / f"small-{name}-seed3"
         (row,) = (line.split() for line in answer.out.splitlines() if line.split()[:1] == [name])
-        assert float(row[1]) == pytest.approx(late_loss(folder), rel=1e-3)
+        assert float(row[1]) == pytest.approx(compute_late_loss(folder), rel=1e-3)
     assert list((tmp_path / "runs" / "small-report" / "figures").glob("*-test-loss.png"))
     page = (tmp_path / "runs" / "small-report" / "index.html").read_text()
     assert "has the lowest test loss in this table (one seed)" in page
@@ -76,14 +76,14 @@ def test_a_comparison_shows_the_test_loss_and_draws_it(
 def test_a_comparison_over_seeds_has_mean_and_deviation_of_the_losses(
     fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
 ) -> None:
-    runs = made_runs(regression, tmp_path / "runs", seeds=(3, 4, 5))
+    runs = make_runs(regression, tmp_path / "runs", seeds=(3, 4, 5))
     words = ("--algorithms", "fedavg,fedcm", "--seeds", 3, "--runs-dir", tmp_path / "runs")
     answer = fedcm("compare", regression(), *words)
     assert answer.code == 0, answer.err
     assert "test loss, lower is better" in answer.out
     assert "mean₂" in answer.out
     for name in ("fedavg", "fedcm"):
-        losses = [late_loss(path) for run, path in runs.items() if name in run]
+        losses = [compute_late_loss(path) for run, path in runs.items() if name in run]
         (row,) = (line for line in answer.out.splitlines() if line.split()[:1] == [name])
         mean, deviation = re.findall(r"(\S+) ± (\S+)", row)[0]
         assert float(mean) == pytest.approx(np.mean(losses), rel=1e-3)
@@ -91,8 +91,8 @@ def test_a_comparison_over_seeds_has_mean_and_deviation_of_the_losses(
 
 
 def test_runs_are_listed_with_their_losses(fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path) -> None:
-    path = whole(regression(), tmp_path / "runs")
-    losses = [line["test_loss"] for line in lines_of(path) if "test_loss" in line]
+    path = run_to_end(regression(), tmp_path / "runs")
+    losses = [line["test_loss"] for line in read_lines(path) if "test_loss" in line]
     out = fedcm("runs", "--runs-dir", tmp_path / "runs").out
     last, best = re.findall(r"loss (\d\S+)", out)
     assert float(last) == pytest.approx(losses[-1], rel=1e-3)
@@ -105,7 +105,7 @@ def test_runs_are_listed_with_their_losses(fedcm: Fedcm, regression: Callable[..
 def test_the_report_shows_losses_from_folders_and_from_digests(
     fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
 ) -> None:
-    runs = made_runs(regression, tmp_path / "runs")
+    runs = make_runs(regression, tmp_path / "runs")
     assert fedcm("report", tmp_path / "runs", "-o", tmp_path / "one").code == 0
     assert fedcm("report", tmp_path / "runs", "--digests", tmp_path / "digests").code == 0
     assert fedcm("report", tmp_path / "digests", "-o", tmp_path / "two").code == 0
@@ -113,31 +113,33 @@ def test_the_report_shows_losses_from_folders_and_from_digests(
         html = (tmp_path / out / "index.html").read_text()
         assert "Nothing has been evaluated" not in html
         for path in runs.values():
-            assert f"{late_loss(path):#.4g}" in html
+            assert f"{compute_late_loss(path):#.4g}" in html
         (table,) = (tmp_path / out / "tables").glob("*-test-loss.md")
         assert "test loss, mean of the last 2 rounds, one seed" in table.read_text()
 
 
-def without_what_is_new(folder: Path) -> None:
-    """The summary as it was before test losses were in it."""
-    summary = summary_of(folder)
+def remove_test_losses(folder: Path) -> None:
+    """Turn the summary into one of an older version, without test losses."""
+    summary = load_summary(folder)
     del summary["test_losses"]
     (folder / "summary.json").write_text(json.dumps(summary))
 
 
-def test_folders_from_before_losses_were_summed_up_show_them_too(
+def test_folders_of_older_versions_show_losses_too(
     fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
 ) -> None:
-    runs = made_runs(regression, tmp_path / "runs")
+    runs = make_runs(regression, tmp_path / "runs")
     words = ("compare", regression(), "--algorithms", "fedavg,fedcm", "--runs-dir", tmp_path / "runs")
     before = fedcm(*words).out
     for path in runs.values():
-        without_what_is_new(path)
+        remove_test_losses(path)
     assert fedcm(*words).out == before
-    assert fedcm("resume", runs["small-fedcm-seed3"]).out.count(f"{late_loss(runs['small-fedcm-seed3']):#.4g}") > 0
+    assert (
+        fedcm("resume", runs["small-fedcm-seed3"]).out.count(f"{compute_late_loss(runs['small-fedcm-seed3']):#.4g}") > 0
+    )
 
 
-def test_the_line_of_a_run_in_progress_has_the_test_loss(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_progress_line_has_the_test_loss(capsys: pytest.CaptureFixture[str]) -> None:
     metrics = {"round": 0, "loss": 0.5, "test_loss": 0.25, "test_accuracy": None}
     assert list(show_progress(iter([metrics]), total=1)) == [metrics]
     assert "test loss 0.25" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A stack of clients moves as the clients do one by one, to rounding."""
+"""A stack of clients moves as the single clients do, up to rounding."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import FinishedRound, TrainingPlan, run_rounds
 from fedcm.core.schedule import Schedule
-from fedcm.core.stacked import reject_other_in_stack
+from fedcm.core.stacked import reject_batch_dependent_model
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
@@ -42,19 +42,21 @@ def run(
     data = ArrayData(dataset, parts, torch.float64)
     runner = ClientRunner(algorithm, problem, data, LocalWork(4, epochs=2), seed=1, stack=stack, **more)
     plan = TrainingPlan(8, len(SIZES), FixedSize(5), Schedule(0.1, 0.9), seed=1, evaluate_every=4)
-    return list(run_rounds(algorithm, LocalExecutor(runner), plan, algorithm.init_server(problem.initial())))
+    return list(run_rounds(algorithm, LocalExecutor(runner), plan, algorithm.init_server(problem.initial_params)))
 
 
 @pytest.mark.parametrize("stack", [2, 3, 100])
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
-def test_a_stack_agrees_with_one_by_one_to_rounding(algorithm: Algorithm[Any, Any, Any, Any], stack: int) -> None:
+def test_a_stack_agrees_with_single_clients_up_to_rounding(
+    algorithm: Algorithm[Any, Any, Any, Any], stack: int
+) -> None:
     for alone, stacked in zip(run(algorithm, 1), run(algorithm, stack), strict=True):
         torch.testing.assert_close(stacked.server.params, alone.server.params, rtol=1e-11, atol=1e-12)
-        assert stacked.metrics["steps"] == alone.metrics["steps"]
-        assert stacked.metrics["loss"] == pytest.approx(alone.metrics["loss"], rel=1e-10)
+        assert stacked.metrics.steps == alone.metrics.steps
+        assert stacked.metrics.loss == pytest.approx(alone.metrics.loss, rel=1e-10)
 
 
-def test_weight_decay_in_the_step_weights_and_regression_agree_too() -> None:
+def test_a_stack_agrees_with_step_decay_weights_and_regression() -> None:
     settings = {"step_decay": 0.05, "weigh_by_examples": True, "regression": True}
     for alone, stacked in zip(run(FedCM(0.2), 1, **settings), run(FedCM(0.2), 3, **settings), strict=True):
         torch.testing.assert_close(stacked.server.params, alone.server.params, rtol=1e-11, atol=1e-12)
@@ -65,17 +67,17 @@ def test_the_same_stack_gives_the_same_bits() -> None:
     assert torch.equal(once[-1].server.params, again[-1].server.params)
 
 
-def test_what_cannot_be_stacked_is_refused() -> None:
+def test_losses_and_models_that_cannot_be_stacked_raise() -> None:
     data = ArrayData(Dataset("made", Examples(X, Y), None, 3), [np.arange(9)], torch.float64)
     dropping = Problem(nn.Sequential(nn.Linear(5, 3), nn.Dropout()).double())
     own_loss = Problem(nn.Linear(5, 3).double(), lambda outputs, labels: outputs.mean())
-    for problem, said in ((dropping, "dropout"), (own_loss, "cross-entropy")):
-        with pytest.raises(UserError, match=said):
+    for problem, message in ((dropping, "dropout"), (own_loss, "cross-entropy")):
+        with pytest.raises(UserError, match=message):
             ClientRunner(FedAvg(), problem, data, LocalWork(), seed=0, stack=2)
 
 
 class Halved(nn.Linear):
-    """If asked to, halves the outputs of a batch of three."""
+    """Can halve the outputs of a batch of three examples."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         outputs = super().forward(input)
@@ -84,28 +86,28 @@ class Halved(nn.Linear):
     halves = False
 
 
-def two_clients(scale: float) -> Examples:
-    """Tried as clients of the first three and the first two examples."""
+def make_examples(scale: float) -> Examples:
+    """Return examples for clients with the first three and the first two of them."""
     return Examples(scale * X[:3].float(), Y[:3])
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-9, 1.0, 1e6])
-def test_a_model_that_does_not_mix_examples_may_be_stacked_whatever_the_size_of_its_gradient(scale: float) -> None:
-    reject_other_in_stack(Problem(nn.Linear(5, 3, bias=False)), two_clients(scale))
+def test_a_model_that_does_not_mix_examples_is_accepted_at_every_gradient_scale(scale: float) -> None:
+    reject_batch_dependent_model(Problem(nn.Linear(5, 3, bias=False)), make_examples(scale))
 
 
-def test_one_client_that_steps_otherwise_is_enough_to_refuse_a_stack() -> None:
+def test_one_client_with_a_different_step_is_enough_to_raise() -> None:
     """The client of two examples is padded to three; its gradient is small beside the other client's."""
-    model, examples = Halved(5, 3, bias=False), two_clients(1.0)
+    model, examples = Halved(5, 3, bias=False), make_examples(1.0)
     examples.features[2] *= 1e4
-    reject_other_in_stack(Problem(model), examples)
+    reject_batch_dependent_model(Problem(model), examples)
     model.halves = True
-    with pytest.raises(UserError, match="takes other steps in a stack of clients than alone"):
-        reject_other_in_stack(Problem(model), examples)
+    with pytest.raises(UserError, match="takes different steps in a stack of clients than alone"):
+        reject_batch_dependent_model(Problem(model), examples)
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         (
             nn.Sequential(nn.Dropout(), nn.Linear(5, 3)),
@@ -113,10 +115,10 @@ def test_one_client_that_steps_otherwise_is_enough_to_refuse_a_stack() -> None:
         ),
         (
             nn.Sequential(nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 3)),
-            r"^a model with statistics of each batch \(BatchNorm1d at '0'\) cannot be stacked",
+            r"^a model that uses the statistics of each batch \(BatchNorm1d at '0'\) cannot be stacked",
         ),
     ],
 )
-def test_what_is_known_not_to_stack_is_refused_with_its_own_reason(model: nn.Module, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        reject_other_in_stack(Problem(model), two_clients(1.0))
+def test_modules_that_cannot_be_stacked_raise_with_their_reason(model: nn.Module, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        reject_batch_dependent_model(Problem(model), make_examples(1.0))

@@ -1,4 +1,4 @@
-"""Reports of any finite size: a federation with large gradients trains, with the same bits however it is run."""
+"""Training with very large gradients works and has the same bits on any number of workers and after a resume."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scenes import go_on, lines_of, stopped_after, summary_of, whole
+from scenes import load_summary, read_lines, resume_run, run_and_stop_after, run_to_end
 from torch import nn
 
 import fedcm
@@ -57,15 +57,15 @@ def large(experiment: Write, tmp_path: Path) -> Path:
 
 
 def test_large_reports_have_the_same_bits_on_several_workers_and_after_a_resume(large: Path, tmp_path: Path) -> None:
-    reference = whole(large, tmp_path / "runs")
-    assert max(line["control_norm"] for line in lines_of(reference)) > 1e8
+    reference = run_to_end(large, tmp_path / "runs")
+    assert max(line["control_norm"] for line in read_lines(reference)) > 1e8
     words = [sys.executable, "-m", "fedcm", "run", large, "--runs-dir", tmp_path / "runs", "--name", "shared"]
     done = subprocess.run(
         [*map(str, words), "--workers", "2"], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    resumed = stopped_after(5, large, tmp_path / "runs", "resumed")
-    go_on(resumed)
+    resumed = run_and_stop_after(5, large, tmp_path / "runs", "resumed")
+    resume_run(resumed)
     for folder in (tmp_path / "runs" / "shared", resumed):
-        assert lines_of(folder) == lines_of(reference)
-        assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+        assert read_lines(folder) == read_lines(reference)
+        assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]

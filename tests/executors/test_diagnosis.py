@@ -1,4 +1,4 @@
-"""Diagnoses: the numbers are what they say, and a run with them has the bits of one without."""
+"""Diagnoses measure the right quantities and do not change the bits of a run."""
 
 import json
 import math
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scenes import finish_session
 from torch import nn
 from torch.nn.functional import cosine_similarity
 
@@ -25,14 +26,13 @@ from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStatesInMemory
 from fedcm.executors.diagnosis import Diagnosis, diagnose, report_cost
-from fedcm.runs.running import drive
-from fedcm.runs.starting import begin, resume
-from fedcm.runs.summary import params_sha256
+from fedcm.runs.session import Session
+from fedcm.runs.summary import hash_params
 
 CLIENTS, EXAMPLES = 6, 8
 
 
-def runner(algorithm: Any, batch_size: int = 4) -> ClientRunner:
+def make_runner(algorithm: Any, batch_size: int = 4) -> ClientRunner:
     """Least squares in three dimensions, in float64: f_i(w) = mean (x·w − y)², every gradient known in closed form."""
     draw = np.random.default_rng(3)
     features = torch.from_numpy(draw.standard_normal((CLIENTS * EXAMPLES, 3)).astype(np.float32))
@@ -40,11 +40,11 @@ def runner(algorithm: Any, batch_size: int = 4) -> ClientRunner:
     parts = np.split(np.arange(CLIENTS * EXAMPLES), CLIENTS)
     data = ArrayData(Dataset("made", Examples(features, labels), None, None), parts)
     problem = Problem(nn.Linear(3, 1, bias=False).double(), squared_error)
-    data = data.ready_for(torch.float64, torch.device("cpu"))
+    data = data.prepare_for(torch.float64, torch.device("cpu"))
     return ClientRunner(algorithm, problem, data, LocalWork(batch_size), seed=1)
 
 
-def known_gradients(own: ClientRunner, params: torch.Tensor) -> torch.Tensor:
+def compute_known_gradients(own: ClientRunner, params: torch.Tensor) -> torch.Tensor:
     rows = []
     for client in range(CLIENTS):
         x, y = own.data.client(client)
@@ -52,61 +52,65 @@ def known_gradients(own: ClientRunner, params: torch.Tensor) -> torch.Tensor:
     return torch.stack(rows)
 
 
-def following(index: int = 5, lr: float = 0.05) -> Round:
+def make_round(index: int = 5, lr: float = 0.05) -> Round:
     return Round(index, lr, 1.0, 0, CLIENTS, math.nan)
 
 
-def test_gradient_and_dissimilarity_are_those_of_the_closed_form() -> None:
-    own, params = runner(FedAvg()), torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64)
-    found = diagnose(own, ClientStatesInMemory(own.algorithm, params), own.algorithm.init_server(params), following())
-    gradients = known_gradients(own, params)
-    assert found["gradient_norm"] == pytest.approx(gradients.mean(0).norm().item(), rel=1e-8)
-    assert found["gradient_square"] == pytest.approx(gradients.mean(0).square().sum().item(), rel=1e-8)
+def test_gradient_and_dissimilarity_match_the_closed_form() -> None:
+    own, params = make_runner(FedAvg()), torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64)
+    diagnosed = diagnose(
+        own, ClientStatesInMemory(own.algorithm, params), own.algorithm.init_server(params), make_round()
+    )
+    gradients = compute_known_gradients(own, params)
+    assert diagnosed["gradient_norm"] == pytest.approx(gradients.mean(0).norm().item(), rel=1e-8)
+    assert diagnosed["gradient_square"] == pytest.approx(gradients.mean(0).square().sum().item(), rel=1e-8)
     spread = (gradients - gradients.mean(0)).square().sum(1).mean().item()
-    assert found["dissimilarity"] == pytest.approx(spread, rel=1e-8)
+    assert diagnosed["dissimilarity"] == pytest.approx(spread, rel=1e-8)
     losses = [(x @ params - y).square().mean().item() for x, y in map(own.data.client, range(CLIENTS))]
-    assert found["client_loss"] == pytest.approx(np.mean(losses))
-    assert found["client_loss_deviation"] == pytest.approx(np.std(losses))
-    assert (found["client_loss_least"], found["client_loss_most"]) == pytest.approx((min(losses), max(losses)))
+    assert diagnosed["client_loss"] == pytest.approx(np.mean(losses))
+    assert diagnosed["client_loss_deviation"] == pytest.approx(np.std(losses))
+    assert (diagnosed["client_loss_least"], diagnosed["client_loss_most"]) == pytest.approx((min(losses), max(losses)))
 
 
-def test_noise_is_that_of_the_minibatches_and_none_in_full_batches() -> None:
+def test_noise_is_that_of_the_minibatches_and_zero_for_full_batches() -> None:
     params = torch.ones(3, dtype=torch.float64)
-    whole = runner(FedAvg(), batch_size=EXAMPLES)
+    whole = make_runner(FedAvg(), batch_size=EXAMPLES)
     server, states = whole.algorithm.init_server(params), ClientStatesInMemory(whole.algorithm, params)
-    assert diagnose(whole, states, server, following())["noise"] == pytest.approx(0, abs=1e-20)
-    small = runner(FedAvg(), batch_size=4)
+    assert diagnose(whole, states, server, make_round())["noise"] == pytest.approx(0, abs=1e-20)
+    small = make_runner(FedAvg(), batch_size=4)
     expected = []
     for client in range(CLIENTS):
         x, y = small.data.client(client)
         own = 2 * x.T @ (x @ params - y) / len(y)
-        for batch in small.local_work.batches(Examples(x, y), 1, 5, client):
+        for batch in small.local_work.draw_batches(Examples(x, y), 1, 5, client):
             part = 2 * batch.features.T @ (batch.features @ params - batch.labels) / batch.size
             expected.append((part - own).square().sum().item())
-    assert diagnose(small, states, server, following())["noise"] == pytest.approx(np.mean(expected), rel=1e-8)
+    assert diagnose(small, states, server, make_round())["noise"] == pytest.approx(np.mean(expected), rel=1e-8)
 
 
 def test_drift_and_directions_are_those_of_the_local_steps() -> None:
-    own, params = runner(FedCM(alpha=0.3), batch_size=4), torch.ones(3, dtype=torch.float64)
+    own, params = make_runner(FedCM(alpha=0.3), batch_size=4), torch.ones(3, dtype=torch.float64)
     momentum = torch.tensor([0.5, 0.1, -0.2], dtype=torch.float64)
-    found = diagnose(own, ClientStatesInMemory(own.algorithm, params), Momentum(params, momentum), following(lr=0.05))
-    drifts, cosines, gradient = [], [], known_gradients(own, params).mean(0)
+    diagnosed = diagnose(
+        own, ClientStatesInMemory(own.algorithm, params), Momentum(params, momentum), make_round(lr=0.05)
+    )
+    drifts, cosines, gradient = [], [], compute_known_gradients(own, params).mean(0)
     for client in range(CLIENTS):
         y, squares = params.clone(), []
-        for batch in own.local_work.batches(own.data.client(client), 1, 5, client):
+        for batch in own.local_work.draw_batches(own.data.client(client), 1, 5, client):
             g = 2 * batch.features.T @ (batch.features @ y - batch.labels) / batch.size
             squares.append((y - params).square().sum().item())
             y = y - 0.05 * (0.3 * g + 0.7 * momentum)
         drifts.append(np.mean(squares))
         cosines.append(cosine_similarity(params - y, gradient, dim=0).item())
-    assert found["drift"] == pytest.approx(np.mean(drifts), rel=1e-8)
-    assert found["direction_cosine"] == pytest.approx(np.mean(cosines), rel=1e-8)
-    assert found["direction_cosine_least"] == pytest.approx(min(cosines), rel=1e-8)
-    assert found["momentum_cosine"] == pytest.approx(cosine_similarity(momentum, gradient, dim=0).item(), rel=1e-8)
-    assert found["momentum_norm"] == pytest.approx(momentum.norm().item(), rel=1e-8)
+    assert diagnosed["drift"] == pytest.approx(np.mean(drifts), rel=1e-8)
+    assert diagnosed["direction_cosine"] == pytest.approx(np.mean(cosines), rel=1e-8)
+    assert diagnosed["direction_cosine_least"] == pytest.approx(min(cosines), rel=1e-8)
+    assert diagnosed["momentum_cosine"] == pytest.approx(cosine_similarity(momentum, gradient, dim=0).item(), rel=1e-8)
+    assert diagnosed["momentum_norm"] == pytest.approx(momentum.norm().item(), rel=1e-8)
 
 
-def experiment(algorithm: str) -> Any:
+def make_experiment(algorithm: str) -> Any:
     return read_experiment(
         {
             "name": "watched",
@@ -121,114 +125,110 @@ def experiment(algorithm: str) -> Any:
     )
 
 
-def metrics_of(folder: Path) -> list[dict[str, Any]]:
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("algorithm", ["fedcm", "scaffold", "feddyn", "fedadam", "fedavg"])
-def test_a_run_with_diagnoses_has_the_bits_of_one_without(algorithm: str, tmp_path: Path) -> None:
+def test_diagnoses_do_not_change_the_bits_of_a_run(algorithm: str, tmp_path: Path) -> None:
     shas = []
     for name, diagnosis in (("plain", None), ("watched", Diagnosis(2))):
-        run = begin(experiment(algorithm), tmp_path, name)
+        run = Session.start(make_experiment(algorithm), tmp_path, name)
         run.diagnosis = diagnosis
-        for _ in drive(run):
-            pass
-        shas.append(params_sha256(run.server.params))
+        finish_session(run)
+        shas.append(hash_params(run.server.params))
     assert shas[0] == shas[1]
-    lines = metrics_of(tmp_path / "watched")
+    lines = read_metrics(tmp_path / "watched")
     assert ["diagnosis" in line for line in lines] == [False, True] * 3
     assert all(math.isfinite(value) for line in lines for value in line.get("diagnosis", {}).values())
 
 
-def test_the_cost_is_told_once_and_at_the_end_and_never_when_off() -> None:
-    said: list[str] = []
+def test_the_cost_is_printed_after_the_first_diagnosis_and_at_the_end() -> None:
+    sentences: list[str] = []
     rounds = [
         {"seconds": 2.0},
         {"seconds": 2.0, "diagnosis": {"seconds": 1.0}},
         {"seconds": 4.0, "diagnosis": {"seconds": 1.0}},
     ]
-    assert list(report_cost(iter(rounds), 2, said.append)) == rounds
-    assert said == [
-        "a diagnosis takes 1 s; at this pace they take 25% of the rounds' time",
-        "2 diagnoses took 2 s, 25% of the rounds' 8 s",
+    assert list(report_cost(iter(rounds), 2, sentences.append)) == rounds
+    assert sentences == [
+        "a diagnosis takes 1 s; at this rate, diagnoses take 25% of the time of the rounds",
+        "2 diagnoses took 2 s, 25% of the 8 s of the rounds",
     ]
-    said.clear()
+    sentences.clear()
     resumed = [{"seconds": 1.0, "diagnosis": {"seconds": 4.0}}]
-    list(report_cost(iter(resumed), 8, said.append))
-    assert said[0] == "a diagnosis takes 4 s; at this pace they take 50% of the rounds' time", (
+    list(report_cost(iter(resumed), 8, sentences.append))
+    assert sentences[0] == "a diagnosis takes 4 s; at this rate, diagnoses take 50% of the time of the rounds", (
         "after one round of eight"
     )
-    assert said[1] == "1 diagnosis took 4 s, 4 times the rounds' 1 s"
-    said.clear()
-    list(report_cost(iter([{"seconds": 1.0}]), 2, said.append))
-    assert not said
+    assert sentences[1] == "1 diagnosis took 4 s, 4 times the 1 s of the rounds"
+    sentences.clear()
+    list(report_cost(iter([{"seconds": 1.0}]), 2, sentences.append))
+    assert not sentences
 
 
-def test_a_diagnosis_is_that_of_the_next_round_at_the_state_reached(tmp_path: Path) -> None:
-    run = begin(experiment("fedcm"), tmp_path, "watched")
+def test_a_diagnosis_uses_the_current_state_and_the_next_round(tmp_path: Path) -> None:
+    run = Session.start(make_experiment("fedcm"), tmp_path, "watched")
     run.diagnosis = Diagnosis(6)
-    for _ in drive(run):
-        pass
-    schedule, population = run.assembly.plan.schedule, run.assembly.plan.population
-    following = Round(6, schedule.client(6), schedule.server_lr, 0, population, math.nan)
-    expected = diagnose(run.assembly.runner, run.states, run.server, following)
-    found = metrics_of(tmp_path / "watched")[-1]["diagnosis"]
-    assert {k: v for k, v in found.items() if k != "seconds"} == {k: v for k, v in expected.items() if k != "seconds"}
+    finish_session(run)
+    schedule, population = run.setup.plan.schedule, run.setup.plan.population
+    next_round = Round(6, schedule.client_lr_at(6), schedule.server_lr, 0, population, math.nan)
+    expected = diagnose(run.setup.runner, run.states, run.server, next_round)
+    diagnosed = read_metrics(tmp_path / "watched")[-1]["diagnosis"]
+    assert {k: v for k, v in diagnosed.items() if k != "seconds"} == {
+        k: v for k, v in expected.items() if k != "seconds"
+    }
 
 
-def test_steps_that_explode_in_a_rehearsal_are_told_as_none_and_the_run_goes_on(tmp_path: Path) -> None:
-    own, params = runner(FedAvg(), batch_size=1), torch.ones(3, dtype=torch.float64)
+def test_values_that_are_not_finite_are_recorded_as_none_and_the_run_continues(tmp_path: Path) -> None:
+    own, params = make_runner(FedAvg(), batch_size=1), torch.ones(3, dtype=torch.float64)
     states, server = ClientStatesInMemory(own.algorithm, params), own.algorithm.init_server(params)
-    found = diagnose(own, states, server, following(lr=1e200))
-    assert found["drift"] is None
-    assert found["direction_cosine"] is None
-    assert found["direction_cosine_least"] is None
-    assert math.isfinite(found["gradient_norm"] or math.nan)
-    json.dumps(found, allow_nan=False)
+    diagnosed = diagnose(own, states, server, make_round(lr=1e200))
+    assert diagnosed["drift"] is None
+    assert diagnosed["direction_cosine"] is None
+    assert diagnosed["direction_cosine_least"] is None
+    assert math.isfinite(diagnosed["gradient_norm"] or math.nan)
+    json.dumps(diagnosed, allow_nan=False)
 
 
-def test_a_model_that_takes_chances_is_diagnosed_the_same_whatever_went_before() -> None:
-    plain = runner(FedAvg())
+def test_the_diagnosis_of_a_random_model_is_reproducible() -> None:
+    plain = make_runner(FedAvg())
     model = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 1, bias=False)).double()
     own = ClientRunner(FedAvg(), Problem(model, squared_error), plain.data, LocalWork(4), seed=1)
     params = torch.ones(3, dtype=torch.float64)
-    found = []
+    diagnosed = []
     for before in (1, 2):
         torch.manual_seed(before)
-        told = diagnose(own, ClientStatesInMemory(FedAvg(), params), own.algorithm.init_server(params), following())
-        found.append({name: value for name, value in told.items() if name != "seconds"})
-    assert found[0] == found[1]
+        told = diagnose(own, ClientStatesInMemory(FedAvg(), params), own.algorithm.init_server(params), make_round())
+        diagnosed.append({name: value for name, value in told.items() if name != "seconds"})
+    assert diagnosed[0] == diagnosed[1]
 
 
-def test_what_is_no_direction_has_no_cosine(tmp_path: Path) -> None:
-    run = begin(experiment("fedadam"), tmp_path, "adam")
+def test_fields_that_are_no_directions_have_no_cosine(tmp_path: Path) -> None:
+    run = Session.start(make_experiment("fedadam"), tmp_path, "adam")
     run.diagnosis = Diagnosis(3)
-    for _ in drive(run):
-        pass
-    found = metrics_of(tmp_path / "adam")[2]["diagnosis"]
-    assert "momentum_cosine" in found
-    assert not any(name.startswith("second_moment") for name in found)
+    finish_session(run)
+    diagnosed = read_metrics(tmp_path / "adam")[2]["diagnosis"]
+    assert "momentum_cosine" in diagnosed
+    assert not any(name.startswith("second_moment") for name in diagnosed)
 
 
-def test_a_wish_to_stop_ends_a_diagnosis_and_not_the_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was stopped and resumed ends with the bits of what was not, SCAFFOLD's clients too."""
-    whole = begin(experiment("scaffold"), tmp_path, "whole")
-    for _ in drive(whole):
-        pass
+def test_a_stop_request_ends_the_diagnosis_but_not_the_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is stopped and resumed ends with the same bits, also for SCAFFOLD's client states."""
+    whole = Session.start(make_experiment("scaffold"), tmp_path, "whole")
+    finish_session(whole)
     asked: list[bool] = []
 
     def stopped_in_the_middle(*given: Any, **named: Any) -> Any:
         asked.append(True)
         return diagnose(*given, **named)
 
-    monkeypatch.setattr("fedcm.runs.running.diagnose", stopped_in_the_middle)
-    run = begin(experiment("scaffold"), tmp_path, "stopped", stop_requested=lambda: bool(asked))
+    monkeypatch.setattr("fedcm.runs.session.diagnose", stopped_in_the_middle)
+    run = Session.start(make_experiment("scaffold"), tmp_path, "stopped", stop_requested=lambda: bool(asked))
     run.diagnosis = Diagnosis(2)
     with pytest.raises(Stopped):
-        for _ in drive(run):
-            pass
-    assert ["diagnosis" in line for line in metrics_of(tmp_path / "stopped")] == [False, False]
-    resumed = resume(tmp_path / "stopped")
-    for _ in drive(resumed):
-        pass
-    assert params_sha256(resumed.server.params) == params_sha256(whole.server.params)
+        finish_session(run)
+    assert ["diagnosis" in line for line in read_metrics(tmp_path / "stopped")] == [False, False]
+    resumed = Session.resume(tmp_path / "stopped")
+    finish_session(resumed)
+    assert hash_params(resumed.server.params) == hash_params(whole.server.params)

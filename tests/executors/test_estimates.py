@@ -1,7 +1,7 @@
-"""Estimates are unbiased: their exact expectation, over every sample there is, is the quantity of the population.
+"""Estimates are unbiased: their exact expectation over all samples is the quantity of the population.
 
-Nothing here is random. Clients, their order, their minibatches and the steps looked at are enumerated, each with its
-probability, and the estimate that a diagnosis makes is averaged over all of them.
+Nothing here is random. Clients, their order, their minibatches and the chosen steps are enumerated, each with its
+probability, and the estimate of a diagnosis is averaged over all of them.
 """
 
 import math
@@ -38,32 +38,32 @@ def squared_error(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 PARAMS = torch.tensor([0.3, -1.0], dtype=torch.float64)
 
 
-def runner(sizes: list[int], work: LocalWork) -> ClientRunner:
-    """Least squares in two dimensions, f_i(w) = mean (x·w − y)², on clients with so many examples."""
+def make_runner(sizes: list[int], work: LocalWork) -> ClientRunner:
+    """Least squares in two dimensions, f_i(w) = mean (x·w − y)², on clients of these sizes."""
     draw = np.random.default_rng(3)
     features = torch.from_numpy(draw.standard_normal((sum(sizes), 2)).astype(np.float32))
     labels = torch.from_numpy(draw.standard_normal(sum(sizes)).astype(np.float32))
     parts = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     data = ArrayData(Dataset("made", Examples(features, labels), None, None), parts)
     problem = Problem(nn.Linear(2, 1, bias=False).double(), squared_error)
-    return ClientRunner(FedAvg(), problem, data.ready_for(torch.float64, torch.device("cpu")), work, seed=1)
+    return ClientRunner(FedAvg(), problem, data.prepare_for(torch.float64, torch.device("cpu")), work, seed=1)
 
 
-def example_gradients(own: ClientRunner, client: int) -> np.ndarray:
+def compute_example_gradients(own: ClientRunner, client: int) -> np.ndarray:
     """∇(x·w − y)² of every example, in closed form; their mean is ∇f_i."""
     x, y = own.data.client(client)
     return (2 * x * (x @ PARAMS - y)[:, None]).numpy()
 
 
-def client_gradients(own: ClientRunner) -> np.ndarray:
-    return np.stack([example_gradients(own, client).mean(0) for client in range(own.data.population)])
+def compute_client_gradients(own: ClientRunner) -> np.ndarray:
+    return np.stack([compute_example_gradients(own, client).mean(0) for client in range(own.data.population)])
 
 
-def square(vector: np.ndarray) -> float:
+def compute_square(vector: np.ndarray) -> float:
     return float(np.square(vector).sum())
 
 
-def diagnosed(own: ClientRunner, **settings: Any) -> dict[str, Any]:
+def diagnose_runner(own: ClientRunner, **settings: Any) -> dict[str, Any]:
     next_round = Round(0, 0.05, 1.0, 0, own.data.population, math.nan)
     states, server = ClientStatesInMemory(own.algorithm, PARAMS), own.algorithm.init_server(PARAMS)
     return diagnosis.diagnose(own, states, server, next_round, **settings)
@@ -76,26 +76,28 @@ def diagnosed(own: ClientRunner, **settings: Any) -> dict[str, Any]:
 def test_a_sample_of_clients_estimates_gradient_and_dissimilarity_without_bias(
     sampled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over every sample of so many of 5 clients: of ‖∇f‖², σ_g² and the variance of clients' losses."""
-    own = runner([3] * 5, LocalWork(3))
-    gradients = client_gradients(own)
+    """Average the estimates of ‖∇f‖², σ_g² and the variance of losses over all samples of 5 clients."""
+    own = make_runner([3] * 5, LocalWork(3))
+    gradients = compute_client_gradients(own)
     mean = gradients.mean(0)
     losses = [float((x @ PARAMS - y).square().mean()) for x, y in map(own.data.client, range(5))]
-    found = []
+    diagnosed = []
     for clients in combinations(range(5), sampled):
-        monkeypatch.setattr(diagnosis, "_drawn", lambda *given, clients=clients, **named: np.array(clients))
-        found.append(diagnosed(own))
-    expectation = {name: np.mean([each[name] for each in found]) for name in ("gradient_square", "dissimilarity")}
-    assert expectation["gradient_square"] == pytest.approx(square(mean), rel=1e-7)
-    assert expectation["dissimilarity"] == pytest.approx(np.mean([square(g - mean) for g in gradients]), rel=1e-7)
-    spread = np.mean([each["client_loss_deviation"] ** 2 for each in found])
+        monkeypatch.setattr(diagnosis, "_draw_clients", lambda *given, clients=clients, **named: np.array(clients))
+        diagnosed.append(diagnose_runner(own))
+    expectation = {name: np.mean([each[name] for each in diagnosed]) for name in ("gradient_square", "dissimilarity")}
+    assert expectation["gradient_square"] == pytest.approx(compute_square(mean), rel=1e-7)
+    assert expectation["dissimilarity"] == pytest.approx(
+        np.mean([compute_square(g - mean) for g in gradients]), rel=1e-7
+    )
+    spread = np.mean([each["client_loss_deviation"] ** 2 for each in diagnosed])
     assert spread == pytest.approx(np.var(losses), rel=1e-7)
-    assert np.mean([each["client_loss"] for each in found]) == pytest.approx(np.mean(losses), rel=1e-7)
+    assert np.mean([each["client_loss"] for each in diagnosed]) == pytest.approx(np.mean(losses), rel=1e-7)
 
 
-def test_the_norm_is_the_root_of_the_estimate_and_0_where_that_is_negative(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_norm_is_the_root_of_the_estimate_or_0(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two clients that nearly cancel, of four whose gradients are ±a: ‖ḡ‖² is 0, and its variance is not."""
-    own = runner([1, 1, 1, 1], LocalWork(1))
+    own = make_runner([1, 1, 1, 1], LocalWork(1))
     ways = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
 
     def made(params: Any, data: Any) -> Any:
@@ -105,30 +107,30 @@ def test_the_norm_is_the_root_of_the_estimate_and_0_where_that_is_negative(monke
     monkeypatch.setattr(own.problem, "full_gradient_and_loss", made)
     signs = {}
     for clients in combinations(range(4), 2):
-        monkeypatch.setattr(diagnosis, "_drawn", lambda *given, clients=clients, **named: np.array(clients))
-        found = diagnosed(own)
-        signs[clients] = found["gradient_square"]
-        assert found["gradient_norm"] == pytest.approx(math.sqrt(max(found["gradient_square"], 0.0)))
+        monkeypatch.setattr(diagnosis, "_draw_clients", lambda *given, clients=clients, **named: np.array(clients))
+        diagnosed = diagnose_runner(own)
+        signs[clients] = diagnosed["gradient_square"]
+        assert diagnosed["gradient_norm"] == pytest.approx(math.sqrt(max(diagnosed["gradient_square"], 0.0)))
     assert signs[0, 1] == pytest.approx(-4.5)  # 0 − (4 − 2)/(4 − 1)·(9·2·3/4)/2
     assert signs[0, 2] == pytest.approx(9.0)
     assert np.mean(list(signs.values())) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_one_client_of_several_says_nothing_of_the_others_and_one_of_one_says_all(
+def test_a_sample_of_one_client_has_no_variance_unless_it_is_the_population(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = diagnosed(runner([3] * 5, LocalWork(3)), most=1)
+    diagnosed = diagnose_runner(make_runner([3] * 5, LocalWork(3)), max_gradients=1)
     for name in ("gradient_square", "gradient_norm", "dissimilarity", "client_loss_deviation"):
-        assert found[name] is None, name
-    alone = runner([3], LocalWork(3))
-    found = diagnosed(alone)
-    assert found["gradient_square"] == pytest.approx(square(client_gradients(alone)[0]), rel=1e-7)
-    assert (found["dissimilarity"], found["client_loss_deviation"]) == (0.0, 0.0)
+        assert diagnosed[name] is None, name
+    alone = make_runner([3], LocalWork(3))
+    diagnosed = diagnose_runner(alone)
+    assert diagnosed["gradient_square"] == pytest.approx(compute_square(compute_client_gradients(alone)[0]), rel=1e-7)
+    assert (diagnosed["dissimilarity"], diagnosed["client_loss_deviation"]) == (0.0, 0.0)
 
 
-def test_clients_of_a_sample_are_drawn_without_replacement_and_none_is_favoured() -> None:
-    """The expectations above are over samples that are all equally likely; this is that they are drawn so."""
-    draws = [diagnosis._drawn(seed, Round(0, 0.1, 1.0, 0, 4, math.nan), 4, 2) for seed in range(3000)]
+def test_samples_of_clients_are_uniform_and_without_replacement() -> None:
+    """The expectations above assume that all samples are equally likely."""
+    draws = [diagnosis._draw_clients(seed, Round(0, 0.1, 1.0, 0, 4, math.nan), 2) for seed in range(3000)]
     counts = [sum(tuple(draw) == pair for draw in draws) for pair in combinations(range(4), 2)]
     assert sum(counts) == 3000
     assert np.abs(np.array(counts) - 500).max() < 5 * math.sqrt(3000 / 6 * 5 / 6)
@@ -138,7 +140,7 @@ def test_clients_of_a_sample_are_drawn_without_replacement_and_none_is_favoured(
 
 
 class Orders:
-    """In place of a generator: the permutations of its passes, one after another."""
+    """Replaces a generator: returns given permutations, one per pass."""
 
     def __init__(self, orders: tuple[tuple[int, ...], ...]) -> None:
         self.orders = iter(orders)
@@ -147,11 +149,11 @@ class Orders:
         return np.array(next(self.orders))
 
 
-def every_round(work: LocalWork, examples: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
-    """The minibatches of a round for every order of every pass, which `work` draws while this is suspended."""
-    for orders in product(permutations(range(examples)), repeat=len(work.passes(examples))):
+def list_rounds(work: LocalWork, examples: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
+    """Yield the minibatches of a round for every order of every pass; `work` draws that order meanwhile."""
+    for orders in product(permutations(range(examples)), repeat=len(work.list_batch_sizes(examples))):
         monkeypatch.setattr("fedcm.data.batches.make_generator", lambda *given, orders=orders: Orders(orders))
-        yield [index.tolist() for index in work.indices(examples, 1, 0, 0)]
+        yield [index.tolist() for index in work.draw_indices(examples, 1, 0, 0)]
 
 
 WORKS = {
@@ -168,27 +170,27 @@ WORKS = {
 
 
 @pytest.mark.parametrize(("work", "examples"), WORKS.values(), ids=WORKS)
-def test_noise_of_a_minibatch_and_of_a_clients_round_over_every_order_of_its_passes(
+def test_the_noise_of_minibatches_and_rounds_is_exact_over_every_order(
     work: LocalWork, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = runner([examples], work)
-    each = example_gradients(own, 0)
-    single, of_mean, found = [], [], []
-    for batches in every_round(work, examples, monkeypatch):
+    own = make_runner([examples], work)
+    each = compute_example_gradients(own, 0)
+    single, of_mean, diagnosed = [], [], []
+    for batches in list_rounds(work, examples, monkeypatch):
         gradients = np.stack([each[batch].mean(0) for batch in batches]) - each.mean(0)
-        single.append(np.mean([square(gradient) for gradient in gradients]))
-        of_mean.append(square(gradients.mean(0)))
-        found.append(diagnosed(own))
-    assert np.mean([one["noise"] for one in found]) == pytest.approx(np.mean(single), rel=1e-7, abs=1e-15)
-    assert np.mean([one["round_noise"] for one in found]) == pytest.approx(np.mean(of_mean), rel=1e-7, abs=1e-15)
+        single.append(np.mean([compute_square(gradient) for gradient in gradients]))
+        of_mean.append(compute_square(gradients.mean(0)))
+        diagnosed.append(diagnose_runner(own))
+    assert np.mean([one["noise"] for one in diagnosed]) == pytest.approx(np.mean(single), rel=1e-7, abs=1e-15)
+    assert np.mean([one["round_noise"] for one in diagnosed]) == pytest.approx(np.mean(of_mean), rel=1e-7, abs=1e-15)
 
 
-def test_the_minibatches_that_are_looked_at_are_of_the_whole_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minibatches_are_sampled_from_the_whole_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of the three minibatches of a pass over 5 examples, sizes 2, 2 and 1: over every choice of two and every
     order. The first two alone would miss the small one, which is the noisiest."""
     work = LocalWork(2)
-    own = runner([5], work)
-    each = example_gradients(own, 0)
+    own = make_runner([5], work)
+    each = compute_example_gradients(own, 0)
     monkeypatch.setattr(diagnosis, "_BATCHES", 2)
     asked: list[tuple[int, int]] = []
 
@@ -200,27 +202,27 @@ def test_the_minibatches_that_are_looked_at_are_of_the_whole_round(monkeypatch: 
             asked.append((steps, count))
             return np.array(self.steps)
 
-    single, found = [], []
-    for batches in every_round(work, 5, monkeypatch):
+    single, diagnosed = [], []
+    for batches in list_rounds(work, 5, monkeypatch):
         gradients = [each[batch].mean(0) - each.mean(0) for batch in batches]
-        single.append(np.mean([square(gradient) for gradient in gradients]))
+        single.append(np.mean([compute_square(gradient) for gradient in gradients]))
         for steps in combinations(range(3), 2):
             monkeypatch.setattr(diagnosis, "make_generator", lambda *given, steps=steps: Chosen(steps))
-            found.append(diagnosed(own)["noise"])
+            diagnosed.append(diagnose_runner(own)["noise"])
     assert set(asked) == {(3, 2)}
-    assert np.mean(found) == pytest.approx(np.mean(single), rel=1e-7)
+    assert np.mean(diagnosed) == pytest.approx(np.mean(single), rel=1e-7)
 
 
-def test_a_paper_client_has_no_noise_left_in_its_round() -> None:
+def test_whole_passes_as_in_the_paper_leave_no_noise() -> None:
     """500 or 100 examples in minibatches of 50, as in the paper: whole passes use each example equally often."""
     for examples in (500, 100):
-        assert compute_noise_share(LocalWork(50, epochs=5).passes(examples), examples) == 0
-    assert compute_noise_share(LocalWork(50, epochs=5).passes(120), 120) > 0, "the last minibatch counts too much"
+        assert compute_noise_share(LocalWork(50, epochs=5).list_batch_sizes(examples), examples) == 0
+    assert compute_noise_share(LocalWork(50, epochs=5).list_batch_sizes(120), 120) > 0, "its last minibatch is smaller"
 
 
-def test_noise_that_is_not_of_the_minibatches_choice_is_averaged_over_the_steps() -> None:
+def test_noise_of_full_batches_is_averaged_over_the_steps() -> None:
     """With all examples in every minibatch only dropout and the like are left, drawn anew at each of K steps."""
-    assert compute_noise_share(LocalWork(4, epochs=2).passes(4), 4) == 1 / 2
+    assert compute_noise_share(LocalWork(4, epochs=2).list_batch_sizes(4), 4) == 1 / 2
 
 
 # ---- rounds ----
@@ -243,14 +245,14 @@ def test_the_variance_of_a_rounds_mean_gradient_over_every_cohort_and_every_orde
     work: LocalWork, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """E‖mean over the cohort of each client's mean minibatch gradient − ∇f‖², with clients of 3, 3 and 2 examples."""
-    own = runner([3, 3, 2], work)
-    gradients = client_gradients(own)
+    own = make_runner([3, 3, 2], work)
+    gradients = compute_client_gradients(own)
     rounds = []  # of each client: its mean gradient for every order of its passes
     for client, examples in enumerate((3, 3, 2)):
-        each = example_gradients(own, client)
+        each = compute_example_gradients(own, client)
         means = [
             np.mean([each[batch].mean(0) for batch in batches], axis=0)
-            for batches in every_round(work, examples, monkeypatch)
+            for batches in list_rounds(work, examples, monkeypatch)
         ]
         rounds.append(np.stack(means))
     exact, inverse = 0.0, 0.0
@@ -272,7 +274,7 @@ def test_the_variance_of_a_rounds_mean_gradient_over_every_cohort_and_every_orde
     assert estimate == pytest.approx(exact, rel=1e-9, abs=1e-15)
 
 
-def test_of_one_client_there_is_nothing_to_sample() -> None:
+def test_one_client_has_no_sampling_variance() -> None:
     assert estimate_round_variance(2.0, 0.0, 1.0, 1) == 2.0
     assert estimate_variance(0.0, 1, 1) == 0.0
     assert estimate_square_of_mean(3.0, 0.0, 1, 1) == 3.0

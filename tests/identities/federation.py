@@ -30,7 +30,7 @@ class Quadratic:
         return self.curvature @ (params - self.centre)
 
 
-def quadratics(
+def make_quadratics(
     clients: int,
     size: int = 4,
     seed: int = 0,
@@ -38,7 +38,7 @@ def quadratics(
     least: float = 0.5,
     most: float = 2.0,
 ) -> list[Quadratic]:
-    """Heterogeneous in curvature and centre; eigenvalues of every A_i lie in [least, most]."""
+    """Heterogeneous in curvature and centre; the eigenvalues of every A_i are in [least, most]."""
     chance = torch.Generator().manual_seed(seed)
     made: list[Quadratic] = []
     for _ in range(clients):
@@ -49,20 +49,20 @@ def quadratics(
     return made
 
 
-def optimum(clients: Sequence[Quadratic]) -> Vector:
+def find_optimum(clients: Sequence[Quadratic]) -> Vector:
     """The minimum of the mean loss, in closed form: (Σ A_i) x = Σ A_i b_i."""
     curvature = torch.stack([c.curvature for c in clients]).sum(0)
     return torch.linalg.solve(curvature, torch.stack([c.curvature @ c.centre for c in clients]).sum(0))
 
 
-def clipped(vector: Vector, norm: float | None) -> Vector:
+def clip_vector(vector: Vector, norm: float | None) -> Vector:
     return vector if norm is None else vector * min(1.0, norm / float(vector.norm()))
 
 
 @final
 @dataclass(frozen=True)
 class Minibatch:
-    """A minibatch as a function of the parameters: what a client does to its own gradient is inside."""
+    """The gradient of a minibatch as a function of the parameters, with weight decay and clipping."""
 
     client: Quadratic
     noise: Vector
@@ -70,38 +70,38 @@ class Minibatch:
     clip: float | None
 
     def raw(self, params: Vector) -> Vector:
-        """Before decay and clipping; right algorithms never see it, some mutants do."""
+        """Return the gradient before decay and clipping; only some mutants use it."""
         return self.client.gradient(params) + self.noise
 
     def __call__(self, params: Vector) -> Vector:
-        return clipped(self.raw(params) + self.weight_decay * params, self.clip)
+        return clip_vector(self.raw(params) + self.weight_decay * params, self.clip)
 
 
-class Local(NamedTuple):
-    """What one client did in one round."""
+class LocalRecord(NamedTuple):
+    """The local steps of one client in one round."""
 
-    gradients: list[Vector]  # of its minibatches, each where the client stood when it drew it
+    gradients: list[Vector]  # of its minibatches, each at the client's parameters of that step
     end: Vector
 
 
-class Past(NamedTuple):
-    """What happened in one round."""
+class PastRound(NamedTuple):
+    """The record of one round."""
 
     round: Round
     before: Any  # server state
     after: Any
-    locals: dict[int, Local]  # by client; the cohort's only
-    kept_before: dict[int, Any]  # by client; all N, a client not yet seen has its first state
+    locals: dict[int, LocalRecord]  # by client, for the cohort
+    kept_before: dict[int, Any]  # by client, for all N; a new client has its initial state
     kept_after: dict[int, Any]
 
 
 @dataclass(frozen=True)
 class Federation:
-    """An algorithm, the clients, and who does how much when."""
+    """An algorithm, its clients, their cohorts and their steps."""
 
     algorithm: AnyAlgorithm
     clients: Sequence[Quadratic]
-    cohorts: Sequence[Sequence[int]]  # one a round; in an empty one nothing happens
+    cohorts: Sequence[Sequence[int]]  # one per round; an empty one changes nothing
     steps: Sequence[int]  # K_i
     client_lrs: Sequence[float]  # η_l of every round
     server_lr: float = 1.0
@@ -110,7 +110,7 @@ class Federation:
     clip: float | None = None
     seed: int = 0
 
-    # The rule of an algorithm: what a mutant overrides.
+    # the functions of the algorithm, which mutants override
 
     def init_server(self, params: Vector) -> Any:
         return self.algorithm.init_server(params)
@@ -130,7 +130,7 @@ class Federation:
     def update(self, server: Any, mean: Any, round: Round) -> Any:
         return self.algorithm.update(server, mean, round)
 
-    # The rounds.
+    # the round loop
 
     def start(self) -> Vector:
         chance = torch.Generator().manual_seed(self.seed)
@@ -143,15 +143,15 @@ class Federation:
         noise = self.noise * torch.randn(centre.shape, generator=chance, dtype=torch.float64).to(centre.dtype)
         return Minibatch(self.clients[client], noise, self.weight_decay, self.clip)
 
-    def run(self) -> list[Past]:
+    def run(self) -> list[PastRound]:
         server = self.init_server(self.start())
         kept = {client: self.init_client(self.start()) for client in range(len(self.clients))}
-        history: list[Past] = []
+        history: list[PastRound] = []
         for index, (cohort, client_lr) in enumerate(zip(self.cohorts, self.client_lrs, strict=True)):
             mean_steps = sum(self.steps[i] for i in cohort) / len(cohort) if cohort else float("nan")
             round = Round(index, client_lr, self.server_lr, len(cohort), len(self.clients), mean_steps)
             kept_before, before = dict(kept), server
-            locals: dict[int, Local] = {}
+            locals: dict[int, LocalRecord] = {}
             reports: list[Any] = []
             for client in cohort:
                 sent = self.broadcast(before)
@@ -160,10 +160,10 @@ class Federation:
             if reports:
                 mean = type(reports[0])(*[torch.stack(field).mean(0) for field in zip(*reports, strict=True)])
                 server = self.update(before, mean, round)
-            history.append(Past(round, before, server, locals, kept_before, dict(kept)))
+            history.append(PastRound(round, before, server, locals, kept_before, dict(kept)))
         return history
 
-    def _local(self, client: int, round: Round, sent: Any, kept: Any) -> tuple[Any, Any, Local]:
+    def _local(self, client: int, round: Round, sent: Any, kept: Any) -> tuple[Any, Any, LocalRecord]:
         params: Vector = sent.params.clone()
         total = torch.zeros_like(params)
         gradients: list[Vector] = []
@@ -176,15 +176,15 @@ class Federation:
         full_gradient = Minibatch(self.clients[client], torch.zeros_like(params), self.weight_decay, self.clip)
         run = LocalRun(sent.params, params, total, steps, round.client_lr, full_gradient)
         report, kept = self.report(run, sent, kept)
-        return report, kept, Local(gradients, params)
+        return report, kept, LocalRecord(gradients, params)
 
 
-def everyone(clients: int, rounds: int) -> list[list[int]]:
+def list_everyone(clients: int, rounds: int) -> list[list[int]]:
     return [list(range(clients))] * rounds
 
 
-def some(clients: int, rounds: int, probability: float, seed: int = 0) -> list[list[int]]:
-    """Every client is in with this probability, so cohorts vary in size and may be empty."""
+def draw_cohorts(clients: int, rounds: int, probability: float, seed: int = 0) -> list[list[int]]:
+    """Draw cohorts in which every client takes part with this probability; they may be empty."""
     chance = torch.Generator().manual_seed(seed)
     return [
         [i for i, u in enumerate(torch.rand(clients, generator=chance).tolist()) if u < probability]
@@ -192,11 +192,11 @@ def some(clients: int, rounds: int, probability: float, seed: int = 0) -> list[l
     ]
 
 
-def in_turn(clients: int, rounds: int, size: int, seed: int = 0) -> list[list[int]]:
-    """So many clients a round, drawn without replacement."""
+def draw_fixed_cohorts(clients: int, rounds: int, size: int, seed: int = 0) -> list[list[int]]:
+    """Draw cohorts of a fixed size without replacement."""
     chance = torch.Generator().manual_seed(seed)
     return [sorted(torch.randperm(clients, generator=chance)[:size].tolist()) for _ in range(rounds)]
 
 
-def decaying(first: float, decay: float, rounds: int) -> list[float]:
+def make_decaying_rates(first: float, decay: float, rounds: int) -> list[float]:
     return [first * decay**t for t in range(rounds)]

@@ -1,4 +1,4 @@
-"""The papers' identities as plain functions: each runs a federation and raises AssertionError where one does not hold.
+"""The papers' identities as functions: each runs a federation and raises AssertionError if its identity does not hold.
 
 Tests call them on the right algorithms, `test_mutants.py` on wrong ones.
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from federation import Federation, Past, Quadratic, optimum
+from federation import Federation, PastRound, Quadratic, find_optimum
 from torch import Tensor
 
 from fedcm.algorithms import FedAdam, FedCM, FedDyn, Scaffold
@@ -32,12 +32,12 @@ def mean(vectors: Sequence[Vector]) -> Vector:
     return torch.stack(list(vectors)).mean(0)
 
 
-def mean_gradient(past: Past) -> Vector:
+def compute_mean_gradient(past: PastRound) -> Vector:
     """mean_i (mean_k g_ik): with equal K_i the mean of all minibatch gradients of the round."""
     return mean([mean(local.gradients) for local in past.locals.values()])
 
 
-def mean_moved(past: Past) -> Vector:
+def compute_mean_moved(past: PastRound) -> Vector:
     return mean([past.before.params - local.end for local in past.locals.values()])
 
 
@@ -66,7 +66,7 @@ def check_lemma_1(federation: Federation) -> None:
     assert not history[0].before.momentum.any(), "Δ_0 must be 0"
     for past in history:
         if past.locals:
-            expected = alpha * mean_gradient(past) + (1 - alpha) * past.before.momentum
+            expected = alpha * compute_mean_gradient(past) + (1 - alpha) * past.before.momentum
             assert_close(past.after.momentum, expected, f"Δ after round {past.round.index}")
 
 
@@ -98,7 +98,7 @@ def check_z_descends(federation: Federation) -> None:
         now, following = past.before.params, past.after.params
         z = now + (1 - alpha) / alpha * (now - previous)
         z_following = following + (1 - alpha) / alpha * (following - now)
-        assert_close(z_following, z - global_lr * mean_gradient(past), f"z after round {past.round.index}")
+        assert_close(z_following, z - global_lr * compute_mean_gradient(past), f"z after round {past.round.index}")
         previous = now
 
 
@@ -116,7 +116,7 @@ def check_adam(federation: Federation) -> None:
     for past in federation.run():
         if not past.locals:
             continue
-        movements.insert(0, mean_moved(past))
+        movements.insert(0, compute_mean_moved(past))
         powers = range(len(movements))
         m = (1 - adam.beta1) * torch.stack([adam.beta1**j * movements[j] for j in powers]).sum(0)
         v = (1 - adam.beta2) * torch.stack([adam.beta2**j * movements[j] ** 2 for j in powers]).sum(0)
@@ -129,17 +129,17 @@ def check_adam(federation: Federation) -> None:
 
 
 def check_control_is_the_mean_of_all_controls(federation: Federation) -> None:
-    """c = (1/N) Σ_i c_i over all N clients after every round; those not yet seen are at 0."""
+    """c = (1/N) Σ_i c_i over all N clients after every round; controls of new clients are 0."""
     seen: set[int] = set()
     for past in federation.run():
         seen |= past.locals.keys()
         for client, kept in past.kept_after.items():
-            assert client in seen or not kept.control.any(), f"client {client} was never active, its control must be 0"
-        everyone = mean([kept.control for kept in past.kept_after.values()])
-        assert_close(past.after.control, everyone, f"c after round {past.round.index}")
+            assert client in seen or not kept.control.any(), f"client {client} is new, so its control must be 0"
+        mean_over_all = mean([kept.control for kept in past.kept_after.values()])
+        assert_close(past.after.control, mean_over_all, f"c after round {past.round.index}")
 
 
-def check_control_is_the_clients_own_gradient(federation: Federation) -> None:
+def check_controls_are_client_gradients(federation: Federation) -> None:
     """Option I: c_i⁺ = ∇f_i(x). Option II telescopes: c_i⁺ = c_i − c + (x − y_i)/(K_i·η_l) = mean_k g_ik.
 
     Clients outside the cohort keep theirs, bit for bit.
@@ -160,7 +160,7 @@ def check_control_is_the_clients_own_gradient(federation: Federation) -> None:
 
 
 def check_scaffold_step(federation: Federation) -> None:
-    """x ← x − s·η_l·mean_i Σ_k (g_ik − c_i + c), with the controls as they stood before the round."""
+    """x ← x − s·η_l·mean_i Σ_k (g_ik − c_i + c), with the controls before the round."""
     for past in federation.run():
         if not past.locals:
             continue
@@ -191,8 +191,8 @@ def check_correction_is_the_mean_of_all_corrections(federation: Federation) -> N
     assert not history[0].before.correction.any(), "h must start at 0"
     assert not any(kept.correction.any() for kept in history[0].kept_before.values()), "h_i must start at 0"
     for past in history:
-        everyone = mean([kept.correction for kept in past.kept_after.values()])
-        assert_close(past.after.correction, everyone, f"h after round {past.round.index}")
+        mean_over_all = mean([kept.correction for kept in past.kept_after.values()])
+        assert_close(past.after.correction, mean_over_all, f"h after round {past.round.index}")
 
 
 def check_feddyn_step(federation: Federation) -> None:
@@ -213,8 +213,8 @@ def check_feddyn_step(federation: Federation) -> None:
         assert_close(past.after.params, expected, f"round {past.round.index}")
 
 
-def check_feddyn_local_walk(federation: Federation) -> None:
-    """y ← y − η_l·(g_k − h_i + a(y − x)), replayed from the gradients that were seen."""
+def check_feddyn_local_steps(federation: Federation) -> None:
+    """y ← y − η_l·(g_k − h_i + a(y − x)), replayed from the recorded gradients."""
     alpha = _feddyn(federation).alpha
     for past in federation.run():
         for client, local in past.locals.items():
@@ -225,8 +225,8 @@ def check_feddyn_local_walk(federation: Federation) -> None:
             assert_close(local.end, at, f"client {client} in round {past.round.index}")
 
 
-def check_correction_is_the_gradient_where_the_client_stopped(federation: Federation) -> None:
-    """Local problems solved to the end: first-order optimality gives h_i = ∇f_i(y_i), the paper's meaning of h_i."""
+def check_corrections_are_gradients_at_local_optima(federation: Federation) -> None:
+    """If clients solve their local problems exactly, first-order optimality gives h_i = ∇f_i(y_i)."""
     for past in federation.run():
         for client, local in past.locals.items():
             own = federation.clients[client].gradient(local.end)
@@ -234,25 +234,27 @@ def check_correction_is_the_gradient_where_the_client_stopped(federation: Federa
             assert apart <= 1e-9, f"client {client} after round {past.round.index}: differs by {apart:.3g}"
 
 
-# Where it ends
+# Limits
 
 
-def final_params(federation: Federation) -> Vector:
+def compute_final_params(federation: Federation) -> Vector:
     return federation.run()[-1].after.params
 
 
-def distance_from_optimum(federation: Federation) -> float:
-    return float((final_params(federation) - optimum(federation.clients)).norm())
+def compute_distance_from_optimum(federation: Federation) -> float:
+    return float((compute_final_params(federation) - find_optimum(federation.clients)).norm())
 
 
 def check_reaches_the_optimum(federation: Federation) -> None:
     """(Σ A_i) x = Σ A_i b_i to 1e-9: far below any drift, far above rounding."""
-    distance = distance_from_optimum(federation)
+    distance = compute_distance_from_optimum(federation)
     assert distance <= 1e-9, f"{distance:.3g} from the optimum"
 
 
-def fedavg_limit(clients: Sequence[Quadratic], steps: Sequence[int], lr: float, own_steps: bool = False) -> Vector:
-    """Where FedAvg with everyone in every round stands still: Σ_i w_i (I − (I − lr·A_i)^{K_i})(x − b_i) = 0.
+def compute_fedavg_limit(
+    clients: Sequence[Quadratic], steps: Sequence[int], lr: float, own_steps: bool = False
+) -> Vector:
+    """Return the fixed point of FedAvg with full participation: Σ_i w_i (I − (I − lr·A_i)^{K_i})(x − b_i) = 0.
 
     w_i = 1 for FedAvg. With lr = α·η_l and w_i = 1/K_i (`own_steps`) it is FedCM's: its Δ is 0 when it stands still.
     """

@@ -1,8 +1,16 @@
-"""FedCM: Lemma 1, the lemma of the sequence z_t, and the two algorithms that it becomes at its limits."""
+"""FedCM: Lemma 1, the lemma of the sequence z_t, and the two algorithms that are its limits."""
 
 import pytest
 import torch
-from federation import Federation, decaying, everyone, in_turn, optimum, quadratics, some
+from federation import (
+    Federation,
+    draw_cohorts,
+    draw_fixed_cohorts,
+    find_optimum,
+    list_everyone,
+    make_decaying_rates,
+    make_quadratics,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from identities import (
@@ -11,8 +19,8 @@ from identities import (
     check_lemma_1,
     check_same_trajectory,
     check_z_descends,
-    fedavg_limit,
-    final_params,
+    compute_fedavg_limit,
+    compute_final_params,
 )
 
 from fedcm.algorithms import FedAvg, FedCM
@@ -21,14 +29,14 @@ STEPS = [1, 3, 7, 2, 5]
 DTYPES = [torch.float64, torch.float32]
 
 
-def partial(alpha: float, dtype: torch.dtype = torch.float64, server_lr: float = 1.0) -> Federation:
-    """Unequal K_i, decaying η_l, cohorts that vary, noise, decay and clipping in the client's own gradient."""
+def make_federation(alpha: float, dtype: torch.dtype = torch.float64, server_lr: float = 1.0) -> Federation:
+    """Unequal K_i, decaying η_l, cohorts of varying size, noise, decay and clipping in the client's own gradient."""
     return Federation(
         FedCM(alpha),
-        quadratics(5, dtype=dtype),
-        some(5, 20, 0.5),
+        make_quadratics(5, dtype=dtype),
+        draw_cohorts(5, 20, 0.5),
         STEPS,
-        decaying(0.1, 0.95, 20),
+        make_decaying_rates(0.1, 0.95, 20),
         server_lr=server_lr,
         noise=1.0,
         weight_decay=0.01,
@@ -39,18 +47,25 @@ def partial(alpha: float, dtype: torch.dtype = torch.float64, server_lr: float =
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.5, 1.0])
 def test_momentum_is_the_moving_average_of_minibatch_gradients(alpha: float, dtype: torch.dtype) -> None:
-    check_lemma_1(partial(alpha, dtype))
+    check_lemma_1(make_federation(alpha, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("server_lr", [1.0, 0.7])
 def test_the_server_steps_along_the_new_momentum(server_lr: float, dtype: torch.dtype) -> None:
-    check_fedcm_server_step(partial(0.1, dtype, server_lr))
+    check_fedcm_server_step(make_federation(0.1, dtype, server_lr))
 
 
-def test_at_equal_step_counts_and_server_rate_one_the_new_model_is_the_mean_of_models() -> None:
+def test_at_equal_steps_and_server_rate_one_the_server_averages_models() -> None:
     check_fedcm_server_step(
-        Federation(FedCM(0.1), quadratics(5), in_turn(5, 20, 3), [4] * 5, decaying(0.1, 0.95, 20), noise=1.0)
+        Federation(
+            FedCM(0.1),
+            make_quadratics(5),
+            draw_fixed_cohorts(5, 20, 3),
+            [4] * 5,
+            make_decaying_rates(0.1, 0.95, 20),
+            noise=1.0,
+        )
     )
 
 
@@ -65,30 +80,34 @@ def test_at_equal_step_counts_and_server_rate_one_the_new_model_is_the_mean_of_m
 def test_lemma_1_holds_for_any_cohorts_step_counts_and_learning_rates(
     alpha: float, steps: list[int], client_lrs: list[float], cohorts: list[list[int]], seed: int
 ) -> None:
-    check_lemma_1(Federation(FedCM(alpha), quadratics(4, seed=seed), cohorts, steps, client_lrs, noise=1.0, seed=seed))
+    check_lemma_1(
+        Federation(FedCM(alpha), make_quadratics(4, seed=seed), cohorts, steps, client_lrs, noise=1.0, seed=seed)
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("server_lr", [1.0, 0.5])
 @pytest.mark.parametrize("alpha", [0.1, 0.3, 1.0])
 def test_z_descends_along_the_mean_gradient(alpha: float, server_lr: float, dtype: torch.dtype) -> None:
-    clients = quadratics(6, dtype=dtype)
+    clients = make_quadratics(6, dtype=dtype)
     check_z_descends(
-        Federation(FedCM(alpha), clients, in_turn(6, 25, 2), [4] * 6, [0.05] * 25, server_lr=server_lr, noise=1.0)
+        Federation(
+            FedCM(alpha), clients, draw_fixed_cohorts(6, 25, 2), [4] * 6, [0.05] * 25, server_lr=server_lr, noise=1.0
+        )
     )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("server_lr", [1.0, 0.7])
-def test_with_alpha_one_it_is_fedavg_at_equal_step_counts(server_lr: float, dtype: torch.dtype) -> None:
+def test_alpha_one_is_fedavg_at_equal_steps(server_lr: float, dtype: torch.dtype) -> None:
     check_same_trajectory(
         *[
             Federation(
                 algorithm,
-                quadratics(5, dtype=dtype),
-                some(5, 25, 0.5),
+                make_quadratics(5, dtype=dtype),
+                draw_cohorts(5, 25, 0.5),
                 [4] * 5,
-                decaying(0.1, 0.95, 25),
+                make_decaying_rates(0.1, 0.95, 25),
                 server_lr=server_lr,
                 noise=1.0,
             )
@@ -100,9 +119,9 @@ def test_with_alpha_one_it_is_fedavg_at_equal_step_counts(server_lr: float, dtyp
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 1.0])
 def test_one_full_batch_client_with_one_step_is_sgd_with_momentum(alpha: float) -> None:
     """m ← α g + (1 − α) m; torch's buffer is m/α, so its momentum is 1 − α and its lr is α·s·η_l, round by round."""
-    client_lrs = decaying(0.3, 0.97, 40)
-    clients = quadratics(1)
-    federation = Federation(FedCM(alpha), clients, everyone(1, 40), [1], client_lrs, server_lr=0.7)
+    client_lrs = make_decaying_rates(0.3, 0.97, 40)
+    clients = make_quadratics(1)
+    federation = Federation(FedCM(alpha), clients, list_everyone(1, 40), [1], client_lrs, server_lr=0.7)
     params = federation.start().requires_grad_()
     sgd = torch.optim.SGD([params], lr=1.0, momentum=1 - alpha)
     for past in federation.run():
@@ -113,13 +132,14 @@ def test_one_full_batch_client_with_one_step_is_sgd_with_momentum(alpha: float) 
 
 
 @pytest.mark.parametrize("steps", [[10] * 5, [2, 10, 5, 3, 8]], ids=["equal K", "unequal K"])
-def test_it_stands_still_where_fedavg_would_with_alpha_times_the_client_rate(steps: list[int]) -> None:
-    """When x stands still Δ is 0, and clients walk as FedAvg's do at rate α·η_l: less drift, yet not none."""
-    clients = quadratics(5)
-    federation = Federation(FedCM(alpha=0.2), clients, everyone(5, 400), steps, [0.05] * 400)
-    ends = final_params(federation)
-    assert float((ends - fedavg_limit(clients, steps, 0.2 * 0.05, own_steps=True)).norm()) <= 1e-9
+def test_the_limit_is_that_of_fedavg_at_alpha_times_the_client_rate(steps: list[int]) -> None:
+    """At the limit Δ is 0, and clients move as in FedAvg at rate α·η_l: with less drift, but with some."""
+    clients = make_quadratics(5)
+    federation = Federation(FedCM(alpha=0.2), clients, list_everyone(5, 400), steps, [0.05] * 400)
+    ends = compute_final_params(federation)
+    assert float((ends - compute_fedavg_limit(clients, steps, 0.2 * 0.05, own_steps=True)).norm()) <= 1e-9
     apart, fedavg_apart = (
-        float((end - optimum(clients)).norm()) for end in (ends, fedavg_limit(clients, steps, 0.05, own_steps=True))
+        float((end - find_optimum(clients)).norm())
+        for end in (ends, compute_fedavg_limit(clients, steps, 0.05, own_steps=True))
     )
     assert 1e-3 < apart < fedavg_apart / 3

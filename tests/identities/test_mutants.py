@@ -1,4 +1,4 @@
-"""Wrong variants of the algorithms, most of them found in public code: every identity must catch those it is for.
+"""Wrong variants of the algorithms, most of them from public code: each identity must reject its mutants.
 
 A mutant overrides one method of a `Federation` that the right algorithm passes in.
 """
@@ -9,16 +9,25 @@ from typing import Any
 
 import pytest
 import torch
-from federation import Federation, Minibatch, clipped, decaying, everyone, in_turn, quadratics, some
+from federation import (
+    Federation,
+    Minibatch,
+    clip_vector,
+    draw_cohorts,
+    draw_fixed_cohorts,
+    list_everyone,
+    make_decaying_rates,
+    make_quadratics,
+)
 from identities import (
     check_adam,
-    check_control_is_the_clients_own_gradient,
     check_control_is_the_mean_of_all_controls,
-    check_correction_is_the_gradient_where_the_client_stopped,
+    check_controls_are_client_gradients,
     check_correction_is_the_mean_of_all_corrections,
+    check_corrections_are_gradients_at_local_optima,
     check_fedavg_step,
     check_fedcm_server_step,
-    check_feddyn_local_walk,
+    check_feddyn_local_steps,
     check_feddyn_step,
     check_lemma_1,
     check_options_agree,
@@ -33,12 +42,12 @@ from fedcm.core.algorithm import LocalRun, Round, Vector
 Check = Callable[[Federation], None]
 
 ROUNDS = 12
-COHORTS = [c for c in some(6, 3 * ROUNDS, 0.4) if c][:ROUNDS]
+COHORTS = [c for c in draw_cohorts(6, 3 * ROUNDS, 0.4) if c][:ROUNDS]
 STEPS = [2, 3, 7, 1, 5, 4]
-RATES = decaying(0.1, 0.95, ROUNDS)
+RATES = make_decaying_rates(0.1, 0.95, ROUNDS)
 ALPHA = 0.2
 
-FEDAVG = Federation(FedAvg(), quadratics(6), COHORTS, STEPS, RATES, noise=1.0)
+FEDAVG = Federation(FedAvg(), make_quadratics(6), COHORTS, STEPS, RATES, noise=1.0)
 FEDCM = replace(FEDAVG, algorithm=FedCM(ALPHA))
 FEDCM_DECAYED = replace(FEDCM, weight_decay=0.1)
 FEDCM_CLIPPED = replace(FEDCM, clip=1.0)
@@ -47,16 +56,16 @@ FEDADAM = replace(FEDAVG, algorithm=FedAdam(tau=0.01), server_lr=0.1)
 SCAFFOLD_I = replace(FEDAVG, algorithm=Scaffold("I"))
 SCAFFOLD_II = replace(FEDAVG, algorithm=Scaffold("II"))
 SCAFFOLD_SINGLE = replace(SCAFFOLD_II, steps=[1] * 6, noise=0.0)
-SCAFFOLD_LONG = Federation(Scaffold("II"), quadratics(6), everyone(6, 250), [8, 2, 5, 3, 10, 6], [0.05] * 250)
+SCAFFOLD_LONG = Federation(Scaffold("II"), make_quadratics(6), list_everyone(6, 250), [8, 2, 5, 3, 10, 6], [0.05] * 250)
 FEDDYN = replace(FEDAVG, algorithm=FedDyn(0.5))
-FEDDYN_LONG = Federation(FedDyn(1.0), quadratics(6), everyone(6, 60), [30, 10, 20, 15, 40, 25], [0.1] * 60)
-FEDDYN_SOLVED = Federation(FedDyn(1.0), quadratics(4), in_turn(4, 10, 2), [120] * 4, [0.3] * 10)
+FEDDYN_LONG = Federation(FedDyn(1.0), make_quadratics(6), list_everyone(6, 60), [30, 10, 20, 15, 40, 25], [0.1] * 60)
+FEDDYN_SOLVED = Federation(FedDyn(1.0), make_quadratics(4), draw_fixed_cohorts(4, 10, 2), [120] * 4, [0.3] * 10)
 
 
 # FedAvg
 
 
-class WalksPerStep(Federation):
+class DividesBySteps(Federation):
     """Movements divided by K_i, as if every client had taken one step."""
 
     def report(self, run: LocalRun, sent: Any, kept: Any) -> tuple[Any, Any]:
@@ -64,8 +73,8 @@ class WalksPerStep(Federation):
         return report._replace(moved=report.moved / run.steps), kept
 
 
-class Climbs(Federation):
-    """The server adds what it should subtract."""
+class Ascends(Federation):
+    """The server adds instead of subtracting."""
 
     def update(self, server: Any, mean: Any, round: Round) -> Any:
         return super().update(server, mean._replace(moved=-mean.moved), round)
@@ -85,7 +94,7 @@ class SwappedAlpha(Federation):
 
 
 class HeavyBall(Federation):
-    """The gradient in full, plus the momentum: the two weights do not add up to one."""
+    """The full gradient plus the momentum: the two weights do not add up to one."""
 
     def direction(self, gradient: Minibatch, params: Vector, sent: Any, kept: Any) -> Vector:
         return gradient(params) + (1 - ALPHA) * sent.momentum
@@ -93,7 +102,7 @@ class HeavyBall(Federation):
 
 class ClipsAfterTheMix(Federation):
     def direction(self, gradient: Minibatch, params: Vector, sent: Any, kept: Any) -> Vector:
-        return clipped(super().direction(replace(gradient, clip=None), params, sent, kept), self.clip)
+        return clip_vector(super().direction(replace(gradient, clip=None), params, sent, kept), self.clip)
 
 
 class DecaysAfterTheMix(Federation):
@@ -140,7 +149,7 @@ class StepsAlongTheOldMomentum(Federation):
 
 
 class AdamVariant(Federation):
-    """Adam on the mean movement, written out; the right one here, a mutant changes one line."""
+    """Adam on the mean movement, correct; each mutant changes one line."""
 
     def update(self, server: Any, mean: Any, round: Round) -> Any:
         adam = self.algorithm
@@ -204,7 +213,7 @@ class NoDivisionByThePopulation(Federation):
 
 
 class FlippedChange(Federation):
-    """The change is old − new, the server's sign was not turned with it."""
+    """The change is old − new, but the server still adds it."""
 
     def report(self, run: LocalRun, sent: Any, kept: Any) -> tuple[Any, Any]:
         report, kept = super().report(run, sent, kept)
@@ -222,7 +231,7 @@ class ClientsStartAtTheWeights(Federation):
 
 
 class EveryoneStartsAtTheWeights(ClientsStartAtTheWeights):
-    """c is then the mean of all c_i for ever, only not from 0."""
+    """c stays the mean of all c_i, but does not start at 0."""
 
     def init_server(self, params: Vector) -> Any:
         return super().init_server(params)._replace(control=params.clone())
@@ -268,8 +277,8 @@ class StepsAlongTheOldCorrection(Federation):
 
 
 MUTANTS: list[tuple[type[Federation], Federation, Check]] = [
-    (WalksPerStep, FEDAVG, check_fedavg_step),
-    (Climbs, FEDAVG, check_fedavg_step),
+    (DividesBySteps, FEDAVG, check_fedavg_step),
+    (Ascends, FEDAVG, check_fedavg_step),
     #
     (FlippedMomentum, FEDCM, check_lemma_1),
     (FlippedMomentum, FEDCM_STEADY, check_z_descends),
@@ -292,7 +301,7 @@ MUTANTS: list[tuple[type[Federation], Federation, Check]] = [
     (AdamOnGradientUnits, FEDADAM, check_adam),
     #
     (FlippedCorrection, SCAFFOLD_I, check_scaffold_step),
-    (FlippedCorrection, SCAFFOLD_II, check_control_is_the_clients_own_gradient),
+    (FlippedCorrection, SCAFFOLD_II, check_controls_are_client_gradients),
     (FlippedCorrection, SCAFFOLD_SINGLE, check_options_agree),
     (FlippedCorrection, SCAFFOLD_LONG, check_reaches_the_optimum),
     (NeverCorrects, SCAFFOLD_I, check_scaffold_step),
@@ -308,14 +317,14 @@ MUTANTS: list[tuple[type[Federation], Federation, Check]] = [
     (NeverStores, SCAFFOLD_LONG, check_reaches_the_optimum),
     (ClientsStartAtTheWeights, SCAFFOLD_II, check_control_is_the_mean_of_all_controls),
     (EveryoneStartsAtTheWeights, SCAFFOLD_II, check_control_is_the_mean_of_all_controls),
-    (StepsOfClientZero, SCAFFOLD_II, check_control_is_the_clients_own_gradient),
+    (StepsOfClientZero, SCAFFOLD_II, check_controls_are_client_gradients),
     #
-    (NoPenalty, FEDDYN, check_feddyn_local_walk),
+    (NoPenalty, FEDDYN, check_feddyn_local_steps),
     (NoPenalty, FEDDYN_LONG, check_reaches_the_optimum),
-    (NoPenalty, FEDDYN_SOLVED, check_correction_is_the_gradient_where_the_client_stopped),
-    (NoQuadraticPenalty, FEDDYN, check_feddyn_local_walk),
+    (NoPenalty, FEDDYN_SOLVED, check_corrections_are_gradients_at_local_optima),
+    (NoQuadraticPenalty, FEDDYN, check_feddyn_local_steps),
     (NoQuadraticPenalty, FEDDYN_LONG, check_reaches_the_optimum),
-    (NoQuadraticPenalty, FEDDYN_SOLVED, check_correction_is_the_gradient_where_the_client_stopped),
+    (NoQuadraticPenalty, FEDDYN_SOLVED, check_corrections_are_gradients_at_local_optima),
     (NoLinearPenalty, FEDDYN_LONG, check_reaches_the_optimum),
     (FlippedLinearPenalty, FEDDYN_LONG, check_reaches_the_optimum),
     (DynNoShareOfTheCohort, FEDDYN, check_correction_is_the_mean_of_all_corrections),
@@ -327,7 +336,7 @@ MUTANTS: list[tuple[type[Federation], Federation, Check]] = [
 @pytest.mark.parametrize(
     ("mutant", "federation", "check"), MUTANTS, ids=[f"{m.__name__}-{c.__name__}" for m, _, c in MUTANTS]
 )
-def test_the_identity_catches_the_mutant(mutant: type[Federation], federation: Federation, check: Check) -> None:
+def test_the_identity_rejects_the_mutant(mutant: type[Federation], federation: Federation, check: Check) -> None:
     with pytest.raises(AssertionError, match=r"differs by|from the optimum|must be 0"):
         check(mutant(**vars(federation)))
 
@@ -336,9 +345,9 @@ def test_the_identity_catches_the_mutant(mutant: type[Federation], federation: F
     ("federation", "check"),
     {(id(f), c): pytest.param(f, c, id=f"{type(f.algorithm).__name__}-{c.__name__}") for _, f, c in MUTANTS}.values(),
 )
-def test_the_identity_passes_the_right_algorithm_in_the_same_federation(federation: Federation, check: Check) -> None:
+def test_the_identity_holds_for_the_correct_algorithm(federation: Federation, check: Check) -> None:
     check(federation)
 
 
-def test_adam_written_out_without_a_fault_passes() -> None:
+def test_the_correct_adam_variant_passes() -> None:
     check_adam(AdamVariant(**vars(FEDADAM)))

@@ -1,4 +1,4 @@
-"""The simulator and a literal transcription of each paper's pseudocode walk the same way, round by round, in float64.
+"""The simulator and a literal transcription of each paper's pseudocode agree round by round, in float64.
 
 Clients of unequal sizes take unequal numbers of steps, the last batch of a pass is smaller, η_l decays, everybody takes
 part with probability 0.35, and one round is empty.
@@ -86,7 +86,7 @@ ROWS = {
 }
 
 
-def federated_data() -> ArrayData:
+def make_data() -> ArrayData:
     """Two thirds of a client's examples carry one label, which differs from client to client."""
     draw = np.random.default_rng(7)
     labels = np.concatenate(
@@ -99,7 +99,7 @@ def federated_data() -> ArrayData:
     return ArrayData(Dataset("blobs", examples, examples, SHAPE.classes), parts, dtype=torch.float64)
 
 
-def initial_model() -> nn.Module:
+def make_model() -> nn.Module:
     model = nn.Sequential(
         nn.Linear(SHAPE.inputs, SHAPE.hidden), nn.Tanh(), nn.Linear(SHAPE.hidden, SHAPE.classes)
     ).double()
@@ -109,19 +109,21 @@ def initial_model() -> nn.Module:
     return model
 
 
-def check_same_way(row: Row, weight_decay: float = 0.0, step_decay: float = 0.0, clip: float | None = None) -> None:
-    data = federated_data()
-    problem = Problem(initial_model(), weight_decay=weight_decay, clip=clip)
+def check_same_trajectory(
+    row: Row, weight_decay: float = 0.0, step_decay: float = 0.0, clip: float | None = None
+) -> None:
+    data = make_data()
+    problem = Problem(make_model(), weight_decay=weight_decay, clip=clip)
     schedule = Schedule(client_lr=row.client_lr, decay=0.97, server_lr=row.server_lr)
     executor = LocalExecutor(ClientRunner(row.algorithm, problem, data, WORK, seed=SEED, step_decay=step_decay))
     plan = TrainingPlan(ROUNDS, len(SIZES), PARTICIPATION, schedule, seed=SEED, evaluate_every=ROUNDS)
 
-    start = torch.cat([parameter.detach().reshape(-1) for parameter in initial_model().parameters()])
+    start = torch.cat([parameter.detach().reshape(-1) for parameter in make_model().parameters()])
     world = World(
         SHAPE,
         len(SIZES),
         cohort=lambda t: PARTICIPATION.cohort(len(SIZES), SEED, t).tolist(),
-        minibatches=lambda t, i: list(WORK.batches(data.client(i), SEED, t, i)),
+        minibatches=lambda t, i: list(WORK.draw_batches(data.client(i), SEED, t, i)),
         all_data=data.client,
         client_lr=lambda t: row.client_lr * 0.97**t,
         server_lr=row.server_lr,
@@ -129,11 +131,11 @@ def check_same_way(row: Row, weight_decay: float = 0.0, step_decay: float = 0.0,
         step_decay=step_decay,
         clip=clip,
     )
-    walked = 0.0
+    distance = 0.0
     expectation = row.transcribed(world, start, ROUNDS)
     count = 0
     for done, expected in zip(
-        run_rounds(row.algorithm, executor, plan, row.algorithm.init_server(problem.initial())),
+        run_rounds(row.algorithm, executor, plan, row.algorithm.init_server(problem.initial_params)),
         expectation,
         strict=True,
     ):
@@ -146,28 +148,28 @@ def check_same_way(row: Row, weight_decay: float = 0.0, step_decay: float = 0.0,
             for client, kept in world.clients.items():
                 apart = float((getattr(executor.states.get(client), row.kept_field) - kept).abs().max())
                 assert apart <= LIMIT, f"{row.kept_field} of client {client} after round {done.index}: {apart:.3g}"
-        walked = float((expected["x"] - start).norm())
+        distance = float((expected["x"] - start).norm())
     assert count == ROUNDS
-    assert 0.3 < walked < 100, f"the run must go somewhere and stay finite, it walked {walked:.3g}"
+    assert 0.3 < distance < 100, f"the run must move and stay finite, it moved by {distance:.3g}"
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_simulator_walks_as_the_papers_pseudocode(name: str) -> None:
-    check_same_way(ROWS[name], weight_decay=0.01)
+def test_the_simulator_follows_the_papers_pseudocode(name: str) -> None:
+    check_same_trajectory(ROWS[name], weight_decay=0.01)
 
 
 @pytest.mark.parametrize("name", ["FedAvg", "FedCM", "SCAFFOLD I", "FedDyn"])
-def test_it_walks_so_with_clipped_client_gradients(name: str) -> None:
-    check_same_way(ROWS[name], weight_decay=0.01, clip=0.5)
+def test_the_simulator_follows_it_with_clipping(name: str) -> None:
+    check_same_trajectory(ROWS[name], weight_decay=0.01, clip=0.5)
 
 
 @pytest.mark.parametrize("name", ["FedAvg", "FedCM", "SCAFFOLD II", "FedDyn"])
-def test_it_walks_so_with_weight_decay_in_the_step(name: str) -> None:
-    check_same_way(ROWS[name], step_decay=0.01)
+def test_the_simulator_follows_it_with_weight_decay_in_the_step(name: str) -> None:
+    check_same_trajectory(ROWS[name], step_decay=0.01)
 
 
-def test_the_schedule_has_the_cases_that_it_is_meant_to_have() -> None:
+def test_the_schedule_covers_the_intended_cases() -> None:
     cohorts = [PARTICIPATION.cohort(len(SIZES), SEED, t).tolist() for t in range(ROUNDS)]
     assert sum(not cohort for cohort in cohorts) == 1
     assert {client for cohort in cohorts for client in cohort} == set(range(len(SIZES)))
-    assert any(len({WORK.count(SIZES[client]) for client in cohort}) > 1 for cohort in cohorts)
+    assert any(len({WORK.count_steps(SIZES[client]) for client in cohort}) > 1 for cohort in cohorts)

@@ -1,4 +1,4 @@
-"""The algorithms by name."""
+"""The bundled algorithms, one module for each. `registry` finds algorithms by name or import path."""
 
 from fedcm.algorithms.fedadam import FedAdam
 from fedcm.algorithms.fedavg import FedAvg

@@ -1,12 +1,13 @@
-"""FedAdam: plain local steps; the server takes the mean movement as a gradient and gives it to Adam.
+"""FedAdam: clients take plain local steps; the server applies Adam to the mean movement as if it were a gradient.
 
     client   y ← y − η_l·g                             K_i times from y = x
     report   moved = x − y
     server   m ← β1·m + (1−β1)·mean(moved)             m starts at 0
-             v ← β2·v + (1−β2)·mean(moved)²            v starts at τ², and nothing is corrected for bias
+             v ← β2·v + (1−β2)·mean(moved)²            v starts at τ²; no bias correction
              x ← x − s·m / (√v + τ)
 
-Elsewhere v starts at 0, or bias is corrected as in Adam itself; the paper does neither.
+Other implementations start v at 0 or correct the bias as Adam does; the paper does neither.
+
 Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar & McMahan, "Adaptive Federated Optimization", ICLR 2021.
 """
 
@@ -35,9 +36,11 @@ class Report(NamedTuple):
 @final
 @dataclass(frozen=True)
 class FedAdam(Algorithm[ServerState, Broadcast, Nothing, Report]):
-    beta1: float = 0.9  # memory of the mean movement, in [0, 1); the FedCM paper's α is 1 − β1
-    beta2: float = 0.99  # memory of its square, in [0, 1)
-    tau: float = 0.01  # added to the root, > 0: the smaller, the more adaptive
+    """FedAdam; see the module's docstring."""
+
+    beta1: float = 0.9  # decay of the momentum, in [0, 1); the FedCM paper's α is 1 − β1
+    beta2: float = 0.99  # decay of the second moment, in [0, 1)
+    tau: float = 0.01  # above 0; the smaller, the more adaptive
 
     paper = "Reddi et al., ICLR 2021"
 

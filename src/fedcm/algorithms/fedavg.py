@@ -1,11 +1,11 @@
-"""FedAvg: clients take plain local steps, the server averages where they ended.
+"""FedAvg: clients take plain local steps; the server averages their final parameters.
 
     client   y ← y − η_l·g                 K_i times from y = x
     report   moved = x − y
     server   x ← x − s·mean(moved)         s = 1 is plain averaging
 
 McMahan, Moore, Ramage, Hampson & Agüera y Arcas, "Communication-Efficient Learning of Deep Networks from Decentralized
-Data", AISTATS 2017; the server's learning rate is that of Reddi et al., ICLR 2021.
+Data", AISTATS 2017. The server learning rate s is from Reddi et al., ICLR 2021.
 """
 
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ class Report(NamedTuple):
 @final
 @dataclass(frozen=True)
 class FedAvg(Algorithm[ServerState, Broadcast, Nothing, Report]):
+    """FedAvg; see the module's docstring. It has no hyperparameters."""
+
     paper = "McMahan et al., AISTATS 2017"
 
     def init_server(self, params: Vector) -> ServerState:

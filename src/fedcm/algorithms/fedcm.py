@@ -1,11 +1,11 @@
-"""FedCM: every client step mixes the client's gradient with the last round's global direction.
+"""FedCM: every local step mixes the client's gradient with Δ, the mean direction of the previous round.
 
     client   v = α·g + (1−α)·Δ,  y ← y − η_l·v                  K_i times from y = x
-    report   direction = mean of its K_i v, which is (x − y) / (η_l·K_i)
+    report   direction = mean of the K_i vectors v = (x − y) / (η_l·K_i)
     server   Δ ← mean(direction),  x ← x − s·η_l·K·Δ            K = mean of the K_i; s = 1 is plain averaging
 
-Must hold: Δ_{t+1} = α·(mean minibatch gradient of the round) + (1−α)·Δ_t, whatever η_l does between rounds; with
-unequal K_i each client's own mean counts once. α = 1 is FedAvg at equal K_i.
+Invariant: Δ_{t+1} = α·(mean minibatch gradient of the round) + (1−α)·Δ_t, also if η_l changes between rounds. With
+unequal K_i, the mean direction of each client counts once. α = 1 is FedAvg if all K_i are equal.
 
 Xu, Wang, Wang & Yao, "FedCM: Federated Learning with Client-level Momentum", 2021, arXiv:2106.10874.
 """
@@ -35,7 +35,9 @@ class Report(NamedTuple):
 @final
 @dataclass(frozen=True)
 class FedCM(Algorithm[ServerState, Broadcast, Nothing, Report]):
-    alpha: float = 0.1  # weight of the client's own gradient in a step, in (0, 1]; Δ remembers about 1/α rounds
+    """FedCM; see the module's docstring."""
+
+    alpha: float = 0.1  # weight of the client's gradient, in (0, 1]; Δ averages over about 1/α rounds
 
     paper = "Xu et al., 2021, arXiv:2106.10874"
 

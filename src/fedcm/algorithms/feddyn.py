@@ -1,11 +1,12 @@
-"""FedDyn: a linear term h_i and a proximal term turn each client's loss so that its minimum is the global one.
+"""FedDyn: a linear and a proximal term change each client's loss so that its minimum is the global minimum.
 
     client   y ← y − η_l·(g − h_i + a·(y − x))           K_i times from y = x
              h_i ← h_i + a·(x − y)
     report   moved = x − y
-    server   h ← h + a·(S/N)·mean(moved),  x ← x − s·(mean(moved) + h/a)        s = 1 is the paper
+    server   h ← h + a·(S/N)·mean(moved),  x ← x − s·(mean(moved) + h/a)        s = 1 in the paper
 
-Must hold: h is the mean of all N h_i, those of unseen clients being 0. Some public code keeps −h_i instead.
+Invariant: h is the mean of all N h_i, where h_i = 0 until a client takes part. Some public code stores −h_i instead.
+
 Acar, Zhao, Matas, Mattina, Whatmough & Saligrama, "Federated Learning Based on Dynamic Regularization", ICLR 2021.
 """
 
@@ -37,13 +38,15 @@ class Report(NamedTuple):
 @final
 @dataclass(frozen=True)
 class FedDyn(Algorithm[ServerState, Broadcast, ClientState, Report]):
-    alpha: float = 0.01  # strength of the proximal term, > 0
+    """FedDyn; see the module's docstring."""
+
+    alpha: float = 0.01  # strength of the proximal term, above 0
 
     paper = "Acar et al., ICLR 2021"
 
     def __post_init__(self) -> None:
         if not self.alpha > 0:
-            raise ValueError(f"alpha must be positive, got {self.alpha}; the papers use 0.001 to 0.1")
+            raise ValueError(f"alpha must be above 0, got {self.alpha}; the papers use 0.001 to 0.1")
 
     def init_server(self, params: Vector) -> ServerState:
         return ServerState(params, torch.zeros_like(params))

@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates on server (c) and clients (c_i) take the clients' drift out of every step.
+"""SCAFFOLD: control variates of the server (c) and the clients (c_i) correct every local step for client drift.
 
     client   y ← y − η_l·(g − c_i + c)                  K_i times from y = x
              option I    c_i⁺ = full gradient of the client at x
@@ -6,8 +6,10 @@
     report   moved = x − y,  change = c_i⁺ − c_i
     server   x ← x − s·mean(moved),  c ← c + (S/N)·mean(change)
 
-Must hold: c is the mean of all N c_i, those of unseen clients being 0. Options I and II agree at one full-batch step.
-Karimireddy, Kale, Mohri, Reddi, Stich & Suresh, "SCAFFOLD: Stochastic Controlled Averaging …", ICML 2020.
+Invariant: c is the mean of all N c_i, where c_i = 0 at first. The options agree for one step on the full batch.
+
+Karimireddy, Kale, Mohri, Reddi, Stich & Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning",
+ICML 2020.
 """
 
 from dataclasses import dataclass
@@ -40,7 +42,9 @@ class Report(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Scaffold(Algorithm[ServerState, Broadcast, ClientState, Report]):
-    option: Literal["I", "II"] = "II"  # how c_i is renewed: I costs a pass over the client's data, II reuses the steps
+    """SCAFFOLD; see the module's docstring."""
+
+    option: Literal["I", "II"] = "II"  # update of c_i: I costs a pass over the data, II reuses the steps
 
     paper = "Karimireddy et al., ICML 2020"
 

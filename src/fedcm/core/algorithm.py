@@ -1,10 +1,10 @@
-"""What a federated algorithm is: six pure functions over flat vectors, and the four messages between them.
+"""The contract of a federated algorithm: six pure functions over flat vectors, and four messages between them.
 
     server state --broadcast--> sent --(local steps along `direction`)--> report --mean--> update --> server state
-                                                     ^ kept: what one client keeps between its rounds
+                                                     ^ kept: the state of one client between its rounds
 
-Every vector points uphill, like a gradient: subtract to descend. Arithmetic only broadcasts, and reductions go over
-the last dimension and keep it, so that one client (P,), a stack of clients (C, P) and the server share the same lines.
+Every vector points uphill, like a gradient: subtract to descend. Arithmetic broadcasts, and reductions run over the
+last dimension and keep it. So one client (P,), a stack of clients (C, P) and the server share the same code.
 """
 
 from abc import ABC, abstractmethod
@@ -15,45 +15,45 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_args
 from torch import Tensor
 
 Vector = Tensor  # (P,) on the server and for one client; (C, P) for a stack of C clients
-Gradient = Callable[[Vector], Vector]  # parameters -> gradient of this minibatch there
+Gradient = Callable[[Vector], Vector]  # parameters -> gradient of this minibatch at these parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What both sides know about one round."""
+    """Facts about one round that both the server and the clients know."""
 
     index: int
     client_lr: float  # constant within the round
     server_lr: float  # 1.0 = plain averaging
-    cohort: int  # clients in the mean, S
-    population: int  # all clients, N
-    steps: float  # mean local steps of those in the mean; nan until they have reported
+    cohort: int  # S, the number of clients in the mean
+    population: int  # N, the number of all clients
+    steps: float  # mean local steps of the clients in the mean; nan until they have reported
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRun:
-    """A client's finished local steps."""
+    """The finished local steps of one client, or of a stack of clients."""
 
     start: Vector
-    end: Vector  # start − client_lr · direction_sum, rounded to the parameters' precision
-    direction_sum: Vector  # Σ_k direction_k, added up step by step
-    steps: Tensor  # (1,) for one client, (C, 1) for a stack: each client's own K_i
+    end: Vector  # start − client_lr · direction_sum, rounded to the precision of the parameters
+    direction_sum: Vector  # Σ_k direction_k, added step by step
+    steps: Tensor  # K_i of each client: (1,) for one client, (C, 1) for a stack
     client_lr: float
-    full_gradient: Gradient  # over all the client's data; costs a pass when called
+    full_gradient: Gradient  # over all data of the client; each call costs one pass over them
 
     @property
     def moved(self) -> Vector:
-        """start − end, without the rounding of `end`: at a small client_lr that rounding is most of the difference."""
+        """start − end, without the rounding of `end`, which dominates the difference at a small client_lr."""
         return self.client_lr * self.direction_sum
 
     @property
     def mean_direction(self) -> Vector:
-        """The mean of the local steps' directions."""
+        """The mean direction of the local steps."""
         return self.direction_sum / self.steps
 
 
 class Nothing(NamedTuple):
-    """The client state of an algorithm whose clients keep nothing."""
+    """The client state of an algorithm without client state."""
 
 
 ServerState = TypeVar("ServerState", bound=tuple)  # has a field `params`
@@ -62,50 +62,65 @@ ClientState = TypeVar("ClientState", bound=tuple)
 Report = TypeVar("Report", bound=tuple)
 
 
-class Messages(NamedTuple):
-    """The four NamedTuple types of an algorithm; their fields are the wire format, the checkpoint and the store."""
+class MessageTypes(NamedTuple):
+    """The four NamedTuple types of an algorithm. Their fields define the wire format, checkpoints and client states."""
 
     server: type
-    sent: type
-    kept: type
-    reported: type
+    broadcast: type
+    client_state: type
+    report: type
 
 
 class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
-    """Subclasses are frozen, final dataclasses: their fields are the hyperparameters, checked in `__post_init__`."""
+    """The base class of algorithms.
+
+    A subclass is a frozen, final dataclass. Its fields are its hyperparameters, which `__post_init__` checks.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     paper: ClassVar[str] = ""  # shown by `fedcm algorithms`
 
     @abstractmethod
-    def init_server(self, params: Vector) -> ServerState: ...
+    def init_server(self, params: Vector) -> ServerState:
+        """Return the server state before the first round."""
 
     @abstractmethod
     def init_client(self, params: Vector) -> ClientState:
-        """The state of a client not yet seen; `params` gives shape and dtype."""
+        """Return the state of a client before its first round; `params` gives shape and dtype."""
 
     @abstractmethod
-    def broadcast(self, server: ServerState) -> Broadcast: ...
+    def broadcast(self, server: ServerState) -> Broadcast:
+        """Return what the server sends to every client of the cohort."""
 
     @abstractmethod
     def direction(self, gradient: Gradient, params: Vector, sent: Broadcast, kept: ClientState) -> Vector:
-        """Where one local step comes from: params ← params − client_lr · direction."""
+        """Return the direction of one local step: params ← params − client_lr · direction."""
 
     @abstractmethod
-    def report(self, run: LocalRun, sent: Broadcast, kept: ClientState) -> tuple[Report, ClientState]: ...
+    def report(self, run: LocalRun, sent: Broadcast, kept: ClientState) -> tuple[Report, ClientState]:
+        """Return what a client reports after its local steps, and its new state."""
 
     @abstractmethod
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
-        """`mean` has the fields of a report, each the mean over the cohort."""
+        """Return the new server state; each field of `mean` is the mean of that field over the cohort's reports."""
 
 
-def messages(algorithm: type[Algorithm]) -> Messages:
-    """The message types that a class names in `Algorithm[ServerState, Broadcast, ClientState, Report]`."""
+def get_message_types(algorithm: type[Algorithm]) -> MessageTypes:
+    """Return the message types that a class names in `Algorithm[ServerState, Broadcast, ClientState, Report]`.
+
+    Raises:
+        TypeError: the class does not name four NamedTuples.
+    """
     for base in getattr(algorithm, "__orig_bases__", ()):
         types = get_args(base)
         if len(types) == 4 and all(hasattr(t, "_fields") for t in types):
-            return Messages(*types)
+            return MessageTypes(*types)
     raise TypeError(
         f"{algorithm.__name__} must derive from Algorithm[ServerState, Broadcast, ClientState, Report] "
         "with four NamedTuples in the brackets"
     )
+
+
+def has_client_state(algorithm: Algorithm[Any, Any, Any, Any]) -> bool:
+    """Return whether clients have a state between rounds."""
+    return bool(getattr(get_message_types(type(algorithm)).client_state, "_fields", ()))

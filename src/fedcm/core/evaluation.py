@@ -1,4 +1,7 @@
-"""How well parameters do on held-out data, in pieces of fixed size so that work can be shared out without a trace."""
+"""Loss and accuracy on the test data.
+
+The test set is evaluated in pieces of fixed size, so that the result has the same bits on any number of workers.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -14,9 +17,9 @@ from fedcm.core.problem import Problem
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.rng import Purpose, make_torch_seed
-from fedcm.system.faults import note_on_error
+from fedcm.system.error_messages import note_on_error
 
-PIECE = 500  # examples; part of the result's last bits, so a constant
+PIECE = 500  # examples; a constant, because the last bits of the loss depend on it
 
 
 class Tally(NamedTuple):
@@ -24,36 +27,43 @@ class Tally(NamedTuple):
 
     examples: int
     loss: float  # summed over the examples
-    labels: int  # one an example, or more where an example has several
-    correct: int | None  # of those labels; None where they are not classes
+    labels: int  # more than `examples` if an example has several labels
+    correct: int | None  # correctly predicted labels; None if the labels are not classes
 
 
 class Score(NamedTuple):
+    """The result on the whole test set."""
+
     loss: float
-    accuracy: float | None
+    accuracy: float | None  # None if the labels are not classes
 
 
 def list_pieces(data: FederatedData) -> range:
+    """Return the index of the first example of every piece of the test set."""
     return range(0, data.test_size, PIECE)
 
 
 @contextmanager
 def evaluation_mode(problem: Problem, params: Vector, start: int = 0) -> Iterator[nn.Module]:
-    """The model, told that it is evaluated; whatever chance it takes is the same for the same start, every time."""
+    """Give the model with these parameters in eval mode, without gradients.
+
+    Random numbers that the model draws inside this context are a function of `start`.
+    """
     with eval_mode(problem.bind(params)) as model, torch.no_grad(), torch.random.fork_rng(devices=[]):
         problem.reseed(make_torch_seed(0, Purpose.EVALUATION, client=start))
-        with problem.arithmetic():
+        with problem.autocast():
             yield model
 
 
 def tally_piece(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
+    """Evaluate the piece of the test set that begins at example `start`."""
     with evaluation_mode(problem, params, start) as model:
-        features, labels = data.test(start, min(start + PIECE, data.test_size))
+        features, labels = data.test_slice(start, min(start + PIECE, data.test_size))
         return tally_examples(problem, model, Examples(features, labels))
 
 
 def tally_examples(problem: Problem, model: nn.Module, examples: Examples) -> Tally:
-    """The result on these examples, of a model that is being evaluated."""
+    """Evaluate a model from `evaluation_mode` on these examples."""
     features, labels = examples
     with note_on_error("in the model"):
         outputs = model(features)
@@ -64,8 +74,10 @@ def tally_examples(problem: Problem, model: nn.Module, examples: Examples) -> Ta
 
 
 def _count_correct(outputs: Any, labels: Tensor) -> int | None:
-    """How many labels the outputs (b, classes, …) are highest for; None if the outputs are not scores of two or more
-    classes."""
+    """Count the labels for which the outputs (b, classes, …) are highest.
+
+    Return None if the outputs are not scores of two or more classes.
+    """
     if not isinstance(outputs, Tensor) or outputs.dim() < 2 or outputs.shape[1] < 2:
         return None
     if outputs.dim() == 2 and labels.shape[1:] == (1,):
@@ -74,7 +86,7 @@ def _count_correct(outputs: Any, labels: Tensor) -> int | None:
 
 
 def combine_tallies(tallies: Iterable[Tally]) -> Score:
-    """Exact whatever the order of the pieces."""
+    """Return the result on all pieces; its bits do not depend on their order."""
     tallies = list(tallies)
     examples = sum(t.examples for t in tallies)
     counted = [t.correct for t in tallies if t.correct is not None]

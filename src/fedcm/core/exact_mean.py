@@ -1,16 +1,18 @@
-"""The mean of reports, with the same bits whatever the order.
+"""The mean of reports, with the same bits in any order.
 
-A floating-point sum depends on its order, so a mean over workers would too. Here every entry is rounded once to fixed
-point and added as integers: the total is the same for any order, any grouping into stacks and any number of machines.
+A floating-point sum depends on the order of its terms, and so on how clients are spread over workers. Here every entry
+is rounded once to fixed point and added as an integer: the total is the same for any order, any grouping into stacks
+and any number of machines.
 
     total = Σ_i round(w_i · report_i · 2⁴⁸)        mean = total · 2⁻⁴⁸ / Σ_i w_i
 
-The total lives in int64 limbs. One limb is enough while every entry stays below 2¹⁴ / S. A larger entry is split into
-digits of 40 bits, and the digits above the first go to higher limbs, which are allocated when an entry needs them. So
-every finite float32 can be added. float64 reports carry one more limb for what the first rounded away, down to 2⁻⁸⁸;
-their entries must stay below 2¹²⁸.
+The total is stored in int64 limbs. One limb is enough while every entry is below 2¹⁴ / S, where S is the size of the
+cohort. A larger entry is split into digits of 40 bits. The digits above the first go to higher limbs, which are
+allocated when an entry needs them, so every finite float32 can be added. float64 reports have one more limb for the
+remainder of the rounding, down to 2⁻⁸⁸; their entries must be below 2¹²⁸.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Generic, TypeVar, final
 
@@ -18,32 +20,32 @@ import torch
 from torch import Tensor
 
 FRACTION_BITS = 48
-LIMIT = 2.0**128  # entries below it fit: every finite float32
+LIMIT = 2.0**128  # entries must be below it; every finite float32 is
 _LIMB_BITS = 40
-_SUM_BITS = 62  # of int64's 63, so that a sum within them never wraps
-_BLOCK = 2**15  # entries at a time: what a core's cache holds; a third of the time for large models
+_SUM_BITS = 62  # one less than int64 has, so that no sum overflows
+_BLOCK = 2**15  # entries at a time: they fit into a core's cache, which makes large models three times as fast
 
 Report = TypeVar("Report", bound=tuple)
 
 
 class OutOfRange(ArithmeticError):  # noqa: N818
-    """A report that is not finite, or too large to be added exactly."""
+    """A report has an entry that is not finite, or too large to be added exactly."""
 
     def __init__(self, client: int, field: str, largest: float) -> None:
         self.client = client
-        what = f"reaches {largest:.3g}, where less than {LIMIT:.3g} fits" if largest == largest else "holds a nan"
-        super().__init__(f"the {field!r} that client {client} reported {what}")
+        problem = "has a nan" if math.isnan(largest) else f"reaches {largest:.3g} and must stay below {LIMIT:.3g}"
+        super().__init__(f"the {field!r} that client {client} reported {problem}")
 
 
 @final
 class ExactMean(Generic[Report]):
-    """Takes reports one by one, in any order, and gives their mean.
+    """Adds reports in any order and computes their mean.
 
     >>> from fedcm.algorithms.fedavg import Report
     >>> mean = ExactMean(Report(torch.zeros(2)), cohort=2)
     >>> mean.add(7, Report(torch.tensor([1.0, 3.0])))
     >>> mean.add(3, Report(torch.tensor([2.0, 4e9])))
-    >>> mean.value(weight=2.0)
+    >>> mean.compute(total_weight=2.0)
     Report(moved=tensor([1.5000e+00, 2.0000e+09]))
     """
 
@@ -51,72 +53,74 @@ class ExactMean(Generic[Report]):
         """Start an empty mean.
 
         Args:
-            template: gives the fields, their sizes and dtypes.
-            cohort: how many reports there may be in all, on every worker together.
+            template: a report that gives the fields, their sizes and dtypes.
+            cohort: the largest number of reports, on all workers together.
         """
         cohort_bits = max(cohort - 1, 0).bit_length()
         self.template = template
-        self._limb_bits = min(_LIMB_BITS, _SUM_BITS + 1 - cohort_bits)  # a digit is at most half of 2^bits
+        self._limb_bits = min(_LIMB_BITS, _SUM_BITS + 1 - cohort_bits)  # a digit is at most 2^bits / 2
         self._one = 2.0**FRACTION_BITS
-        self._whole = 2.0 ** (_SUM_BITS - FRACTION_BITS - cohort_bits)  # entries below it need one limb
+        self._whole = 2.0 ** (_SUM_BITS - FRACTION_BITS - cohort_bits)  # entries below it fit into one limb
         self._sums = [_LimbSum(field, self._limb_bits) for field in template]
 
     @property
     def totals(self) -> list[Tensor]:
-        """The limbs that every mean of this report has, as int64; those of several workers are simply added."""
+        """The int64 limbs that every mean has; to combine workers, add theirs."""
         return [limb for total in self._sums for limb in total.lower]
 
     @property
     def high_limbs(self) -> int:
-        """How many higher limbs the largest entry so far needed; 0 in a healthy run of usual scale."""
+        """The number of higher limbs that the largest entry so far needed; usually 0."""
         return max((len(total.higher) for total in self._sums), default=0)
 
     def widen(self, limbs: int) -> list[Tensor]:
-        """Allocate this many higher limbs and return them, in an order that is the same on every worker."""
+        """Allocate this number of higher limbs and return them, in the same order on every worker."""
         for total in self._sums:
             total.widen(limbs)
         return [limb for total in self._sums for limb in total.higher]
 
     def add(self, client: int, report: Report, weight: float = 1.0) -> None:
-        """Add one report. `weight` is above 0 and at most 1, and has few bits: 1, or a count of examples over a power
-        of two."""
+        """Add one report.
+
+        `weight` must be above 0 and at most 1, and have few bits: 1, or a number of examples over a power of two.
+        """
         self.add_stack([client], report, [weight])
 
     def add_stack(self, clients: Sequence[int], report: Report, weights: Sequence[float]) -> None:
-        """Add a row of each field for each client: all rows, or on an error none.
+        """Add one row of each field for each client. On an error, nothing is added.
 
         Raises:
-            OutOfRange: an entry is not finite, or too large.
+            OutOfRange: an entry is not finite or too large.
         """
         names: Sequence[str] = getattr(report, "_fields", ())
         rows = [field.view(len(clients), -1) for field in report]
-        largest = [_largest(clients, name, each) for name, each in zip(names, rows, strict=True)]
-        for each, most, total in zip(rows, largest, self._sums, strict=True):
-            scales = torch.tensor(weights, dtype=torch.float64, device=each.device)[:, None] * self._one
-            total.add(each, scales, 0 if most < self._whole else self._limbs_for(most))
+        largest = [_find_largest(clients, name, field) for name, field in zip(names, rows, strict=True)]
+        for field, maximum, total in zip(rows, largest, self._sums, strict=True):
+            scales = torch.tensor(weights, dtype=torch.float64, device=field.device)[:, None] * self._one
+            total.add(field, scales, 0 if maximum < self._whole else self._count_high_limbs(maximum))
 
-    def _limbs_for(self, largest: float) -> int:
-        limbs, fits = 0, 2.0 ** (self._limb_bits - 1) / self._one
-        while largest >= fits:
-            limbs, fits = limbs + 1, fits * 2.0**self._limb_bits
+    def _count_high_limbs(self, largest: float) -> int:
+        limbs, limit = 0, 2.0 ** (self._limb_bits - 1) / self._one
+        while largest >= limit:
+            limbs, limit = limbs + 1, limit * 2.0**self._limb_bits
         return limbs
 
-    def value(self, weight: float) -> Report:
-        """The mean, given the sum of all weights; the same bits for the same set of reports."""
-        means = [total.value().mul_(1.0 / self._one).div_(weight) for total in self._sums]
+    def compute(self, total_weight: float) -> Report:
+        """Return the mean, given the sum of all weights. The same set of reports gives the same bits."""
+        means = [total.compute().mul_(1.0 / self._one).div_(total_weight) for total in self._sums]
         return type(self.template)(*[mean.to(like.dtype) for mean, like in zip(means, self.template, strict=True)])
 
 
 @final
 class _LimbSum:
-    """One field's exact sum: units, the higher limbs that were needed, and for float64 a limb of finer parts."""
+    """The exact sum of one field: a limb of units, higher limbs as needed, and for float64 a limb of remainders."""
 
     def __init__(self, like: Tensor, limb_bits: int) -> None:
         self.bits = limb_bits
         self.base = 2.0**limb_bits
         count = 2 if like.dtype == torch.float64 else 1
-        self.lower = [self._zeros(like) for _ in range(count)]  # units; then what rounding to units left, · 2^bits
-        self.higher: list[Tensor] = []  # of 2^bits units, 2^(2·bits) units, …
+        self.lower = [self._zeros(like) for _ in range(count)]  # units; then remainders of units, · 2^bits
+        self.higher: list[Tensor] = []  # in multiples of 2^bits units, 2^(2·bits) units, …
 
     def _zeros(self, like: Tensor) -> Tensor:
         return torch.zeros(like.numel(), dtype=torch.int64, device=like.device)
@@ -125,27 +129,30 @@ class _LimbSum:
         self.higher += [self._zeros(self.lower[0]) for _ in range(limbs - len(self.higher))]
 
     def add(self, rows: Tensor, scales: Tensor, higher: int) -> None:
-        """Add each row times its scale; entries need this many higher limbs."""
+        """Add each row times its scale; the entries need `higher` higher limbs."""
         self.widen(higher)
-        wide = _BLOCK if rows.device.type == "cpu" else rows.numel()
-        high = max(wide // rows.shape[1], 1)
-        for some, scale in zip(rows.split(high), scales.split(high), strict=True):
-            for start in range(0, rows.shape[1], wide):
-                here = slice(start, start + wide)
-                self._add_block(some[:, here].to(torch.float64, copy=True).mul_(scale), here, higher)
+        width = _BLOCK if rows.device.type == "cpu" else rows.numel()
+        height = max(width // rows.shape[1], 1)
+        for block, scale in zip(rows.split(height), scales.split(height), strict=True):
+            for start in range(0, rows.shape[1], width):
+                columns = slice(start, start + width)
+                self._add_block(block[:, columns].to(torch.float64, copy=True).mul_(scale), columns, higher)
 
-    def _add_block(self, scaled: Tensor, here: slice, higher: int) -> None:
+    def _add_block(self, scaled: Tensor, columns: slice, higher: int) -> None:
         units = scaled.round()
         if len(self.lower) == 2:
-            self.lower[1][here] += _column_sums(scaled.sub_(units).mul_(self.base).round_())
-        for limb in range(higher, 0, -1):  # exact: a float64 minus its own leading digits
+            self.lower[1][columns] += _sum_columns(scaled.sub_(units).mul_(self.base).round_())
+        for limb in range(higher, 0, -1):  # subtracting its leading digits from a float64 is exact
             digits = (units / self.base**limb).round_()
-            self.higher[limb - 1][here] += _column_sums(digits)
+            self.higher[limb - 1][columns] += _sum_columns(digits)
             units -= digits.mul_(self.base**limb)
-        self.lower[0][here] += _column_sums(units)
+        self.lower[0][columns] += _sum_columns(units)
 
-    def value(self) -> Tensor:
-        """The total in units, rounded to float64: a function of the total alone, not of how it came to be split."""
+    def compute(self) -> Tensor:
+        """Return the total in units, rounded to float64.
+
+        It depends on the total alone, not on how the total is split over the limbs.
+        """
         digits, carried = [], self.lower[0]
         for limb in self.higher:
             up = (carried + (1 << (self.bits - 1))) >> self.bits
@@ -159,19 +166,19 @@ class _LimbSum:
         return total
 
 
-def _column_sums(whole: Tensor) -> Tensor:
-    return whole.to(torch.int64).sum(0)  # as integers: a sum of floats might round
+def _sum_columns(whole: Tensor) -> Tensor:
+    return whole.to(torch.int64).sum(0)  # as integers, because a sum of floats may round
 
 
-def _largest(clients: Sequence[int], name: str, rows: Tensor) -> float:
-    """The largest magnitude; an error that names the first client whose entries do not fit."""
+def _find_largest(clients: Sequence[int], name: str, rows: Tensor) -> float:
+    """Return the largest magnitude; raise an error that names the first client with an entry out of range."""
     low, high = rows.aminmax()
     largest = max(-low.item(), high.item())
-    if largest < LIMIT:  # not so for nan
+    if largest < LIMIT:  # False for nan
         return largest
     for client, row in zip(clients, rows, strict=True):
         low, high = row.aminmax()
         own = max(-low.item(), high.item())
         if not own < LIMIT:
             raise OutOfRange(client, name, own)
-    raise AssertionError("a stack's largest entry is some row's largest")
+    raise AssertionError("the largest entry of a stack must be the largest of one of its rows")

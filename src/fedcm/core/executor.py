@@ -1,4 +1,4 @@
-"""The seam between the training loop and whatever does the clients' work."""
+"""The interface between the round loop and whatever runs the clients."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,21 +11,23 @@ from fedcm.core.evaluation import Score
 
 
 class RoundResult(NamedTuple):
-    """What came back from a round's cohort."""
+    """What the cohort of a round reported."""
 
-    mean: Any  # the algorithm's Report, each field its mean over those who reported; None when nobody did
-    cohort: int  # how many reported
-    steps: float  # their mean local steps
-    loss: float  # the mean of their local losses
-    clients: np.ndarray  # who reported, sorted
-    told: Mapping[str, Any] = MappingProxyType({})  # what else is to be recorded, in place of what the loop would say
+    mean: Any  # the algorithm's Report, averaged over the clients that reported; None if none did
+    cohort: int  # the number of clients that reported
+    steps: float  # mean local steps of these clients
+    loss: float  # mean local loss of these clients
+    clients: np.ndarray  # the clients that reported, sorted
+    extra_metrics: Mapping[str, Any] = MappingProxyType({})  # they override the loop's own
 
 
 class Executor(Protocol):
+    """Runs the clients of a round and evaluates the model."""
+
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
-        """Run the cohort's local steps and take in what the clients keep: all of it, or on an error none of it."""
+        """Run the local steps of the cohort and store the new client states: all of them, or on an error none."""
         ...
 
     def evaluate(self, params: Vector) -> Score | None:
-        """On the held-out data; None when there are none."""
+        """Evaluate parameters on the test data; None if there are none."""
         ...

@@ -1,9 +1,9 @@
-"""The local steps of one client: the only SGD loop there is.
+"""The local SGD loop of one client. `fedcm.core.stacked` has the same loop for several clients at once.
 
     d ← d + direction(y) + λ_step·y,  y ← x − η_l·d      once for every minibatch, from y = x = sent.params, d = 0
 
-This is y ← y − η_l·(direction(y) + λ_step·y) with one rounding of y in place of one per step: steps that are smaller
-than the rounding unit of a parameter add up in d, and are not lost.
+This is y ← y − η_l·(direction(y) + λ_step·y), but y is rounded once and not once per step: steps that are smaller than
+the rounding unit of a parameter add up in d and are not lost.
 """
 
 import math
@@ -18,10 +18,12 @@ from fedcm.data.dataset import Examples
 
 
 class ClientResult(NamedTuple):
+    """The result of one client's local steps."""
+
     report: tuple
-    kept: tuple
+    client_state: tuple
     steps: int
-    loss: float  # mean over the steps, each before its step
+    loss: float  # mean of the minibatch losses, each taken before its step
 
 
 def run_local_steps(
@@ -35,7 +37,15 @@ def run_local_steps(
     client_lr: float,
     step_decay: float,
 ) -> ClientResult:
-    """Take the local steps and make the report; `sent` and `kept` stay as they are."""
+    """Take one local step for each minibatch and return the report and the new client state.
+
+    `sent` and `kept` are not changed.
+
+    Args:
+        data: all examples of the client, for `LocalRun.full_gradient`.
+        batches: the minibatches, one for each step.
+        step_decay: λ_step, weight decay that is added to the direction.
+    """
     params, total = sent.params.clone(), torch.zeros_like(sent.params)
     steps, losses = 0, []
     with torch.no_grad():
@@ -45,7 +55,7 @@ def run_local_steps(
             if step_decay:
                 direction = direction.add(params, alpha=step_decay)
             total += direction
-            # in place: the model's parameters are views of this vector
+            # in place, because the model's parameters are views of this vector
             torch.sub(sent.params, total, alpha=client_lr, out=params)
             steps += 1
             if gradient.loss is not None:

@@ -1,4 +1,4 @@
-"""Who takes part in a round: a pure function of (seed, round), whose cost grows with the cohort, not the population."""
+"""The cohort of a round: a pure function of (seed, round). Its cost grows with the cohort, not with the population."""
 
 from dataclasses import dataclass
 from typing import Protocol, final
@@ -9,18 +9,20 @@ from fedcm.rng import Purpose, make_generator
 
 
 class Participation(Protocol):
+    """Chooses the clients of each round."""
+
     def cohort(self, population: int, seed: int, round: int) -> np.ndarray:
-        """The clients of this round, sorted."""
+        """Return the clients of this round, sorted."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class Independent:
-    """Every client is active with this probability, independently of the others; so a cohort may be empty.
+    """Each client takes part with this probability, independently of the others. A cohort may be empty.
 
-    Drawn as a binomial number of clients, then that many without replacement: the same distribution, at the cost of
-    the cohort alone.
+    The size of the cohort is drawn from a binomial distribution, then its members are drawn without replacement: the
+    same distribution, at a cost that grows with the cohort alone.
     """
 
     probability: float
@@ -30,14 +32,15 @@ class Independent:
             raise ValueError(f"probability must be above 0 and at most 1, got {self.probability}")
 
     def cohort(self, population: int, seed: int, round: int) -> np.ndarray:
-        draw = make_generator(seed, Purpose.COHORT, round)
-        return _without_replacement(draw, population, int(draw.binomial(population, self.probability)))
+        """Return the sorted indices of the clients of a round."""
+        generator = make_generator(seed, Purpose.COHORT, round)
+        return _draw_without_replacement(generator, population, int(generator.binomial(population, self.probability)))
 
 
 @final
 @dataclass(frozen=True)
 class FixedSize:
-    """So many clients, uniformly without replacement."""
+    """A fixed number of clients, drawn uniformly without replacement."""
 
     clients: int
 
@@ -46,7 +49,8 @@ class FixedSize:
             raise ValueError(f"clients must be at least 1, got {self.clients}")
 
     def cohort(self, population: int, seed: int, round: int) -> np.ndarray:
-        return _without_replacement(
+        """Return the sorted indices of the clients of a round."""
+        return _draw_without_replacement(
             make_generator(seed, Purpose.COHORT, round), population, min(self.clients, population)
         )
 
@@ -54,9 +58,10 @@ class FixedSize:
 @final
 @dataclass(frozen=True)
 class Everyone:
-    """All clients in every round."""
+    """All clients take part in every round."""
 
     def cohort(self, population: int, seed: int, round: int) -> np.ndarray:
+        """Return the sorted indices of the clients of a round."""
         return np.arange(population)
 
 
@@ -67,5 +72,5 @@ PARTICIPATION: dict[str, type[Participation]] = {
 }
 
 
-def _without_replacement(draw: np.random.Generator, population: int, size: int) -> np.ndarray:
-    return np.sort(draw.choice(population, size, replace=False, shuffle=False))
+def _draw_without_replacement(generator: np.random.Generator, population: int, size: int) -> np.ndarray:
+    return np.sort(generator.choice(population, size, replace=False, shuffle=False))

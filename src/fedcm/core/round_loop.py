@@ -1,6 +1,6 @@
-"""The round loop: the only one there is, whatever runs the clients.
+"""The round loop, which is the same for every executor.
 
-It is a generator: whoever drives it sees every finished round, and decides what to write, to show and when to stop.
+It is a generator: the caller gets every finished round, and decides what to write, what to show and when to stop.
 """
 
 import math
@@ -14,21 +14,20 @@ from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm, Round
 from fedcm.core.executor import Executor, RoundResult
+from fedcm.core.metrics import RoundMetrics
 from fedcm.core.participation import Participation
 from fedcm.core.schedule import Schedule
 from fedcm.errors import Diverged
-from fedcm.system.faults import add_note
-from fedcm.system.threads import one_thread
+from fedcm.system.error_messages import add_note
+from fedcm.system.hardware import use_one_thread
 
-Metrics = dict[str, Any]
-
-_NAMED = 1000  # a larger cohort is told by its size alone; who it was follows from the seed
+_NAMED = 1000  # the clients of a larger cohort are not recorded, because they follow from the seed
 
 
 @final
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training is, beside its algorithm and its clients."""
+    """Everything that defines a training except the algorithm and the clients' work."""
 
     rounds: int
     population: int
@@ -46,81 +45,102 @@ class TrainingPlan:
 @final
 @dataclass(frozen=True)
 class FinishedRound:
+    """The result of one round."""
+
     index: int
     server: Any  # the algorithm's server state after the round
-    metrics: Metrics  # the line for metrics.jsonl
+    metrics: RoundMetrics
 
 
 def run_rounds(
     algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, first: int = 0
 ) -> Iterator[FinishedRound]:
-    """Rounds `first`, …, from a server state on."""
+    """Run the rounds from `first` to the last one, starting from a server state.
+
+    Yields:
+        Each round when it is finished.
+    """
     for index in range(first, plan.rounds):
         started = time.perf_counter()
         try:
-            with one_thread():
+            with use_one_thread():
                 server, metrics = run_round(algorithm, executor, plan, server, index)
         except Exception as error:
             add_note(error, f"round {index} failed")
             raise
-        yield FinishedRound(index, server, metrics | {"seconds": round_seconds(started)})
+        yield FinishedRound(index, server, replace(metrics, seconds=_measure_seconds(started)))
 
 
 def run_round(
     algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, index: int
-) -> tuple[Any, Metrics]:
+) -> tuple[Any, RoundMetrics]:
+    """Run one round and return the new server state and the metrics."""
     cohort = plan.participation.cohort(plan.population, plan.seed, index)
-    client_lr = plan.schedule.client(index)
+    client_lr = plan.schedule.client_lr_at(index)
     round = Round(index, client_lr, plan.schedule.server_lr, len(cohort), plan.population, math.nan)
     sent = algorithm.broadcast(server)
     result = executor.run_round(sent, cohort, round)
     before = server
-    if result.cohort:  # an empty round passes and changes nothing
+    if result.cohort:  # a round without reports changes nothing
         server = algorithm.update(server, result.mean, replace(round, cohort=result.cohort, steps=result.steps))
-    metrics = describe(index, client_lr, len(cohort), sent, result, before, server)
+    metrics = collect_metrics(round, sent, result, before, server)
     if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
-        metrics |= evaluation(executor, server.params, index)
+        metrics = add_evaluation(metrics, executor, server.params)
     return server, metrics
 
 
-def describe(
-    index: int, client_lr: float, asked: int, sent: Any, result: RoundResult, before: Any, after: Any
-) -> Metrics:
-    norms = {"update_norm": norm(after.params - before.params)}
-    norms |= {f"{name}_norm": norm(field) for name, field in zip(after._fields, after, strict=True) if name != "params"}
+def collect_metrics(round: Round, sent: Any, result: RoundResult, before: Any, after: Any) -> RoundMetrics:
+    """Return the metrics of a round that took the server from the state `before` to the state `after`.
+
+    Raises:
+        Diverged: a field of the new server state is not finite.
+    """
+    norms = {"update_norm": compute_norm(after.params - before.params)}
+    norms |= {
+        f"{name}_norm": compute_norm(field)
+        for name, field in zip(after._fields, after, strict=True)
+        if name != "params"
+    }
     for name, value in norms.items():
         if not math.isfinite(value):
-            raise Diverged(f"the server's {name} became {value} in round {index}")
-    return {
-        "round": index,
-        "cohort": result.cohort,
-        **({"clients": result.clients.tolist()} if result.cohort <= _NAMED else {}),
-        "steps": result.steps,
-        "client_lr": client_lr,
-        "loss": result.loss if result.cohort else None,
-        **norms,
-        "bytes_down": asked * size_in_bytes(sent),
-        "bytes_up": result.cohort * size_in_bytes(result.mean or ()),
-        **result.told,
-    }
+            raise Diverged(f"the server's {name} became {value} in round {round.index}")
+    metrics = RoundMetrics(
+        round=round.index,
+        cohort=result.cohort,
+        clients=result.clients.tolist() if result.cohort <= _NAMED else None,
+        steps=result.steps,
+        client_lr=round.client_lr,
+        loss=result.loss if result.cohort else None,
+        norms=norms,
+        bytes_down=round.cohort * count_bytes(sent),
+        bytes_up=result.cohort * count_bytes(result.mean or ()),
+    )
+    return metrics.override(result.extra_metrics)
 
 
-def evaluation(executor: Executor, params: Tensor, index: int) -> Metrics:
+def add_evaluation(metrics: RoundMetrics, executor: Executor, params: Tensor) -> RoundMetrics:
+    """Return the metrics with the result on the test data, if there are any.
+
+    Raises:
+        Diverged: the test loss is not finite.
+    """
     score = executor.evaluate(params)
     if score is None:
-        return {}
+        return metrics
     if not math.isfinite(score.loss):
-        raise Diverged(f"the loss on the test data became {score.loss} in round {index}")
-    return {"test_loss": score.loss, "test_accuracy": score.accuracy}
+        raise Diverged(f"the loss on the test data became {score.loss} in round {metrics.round}")
+    return replace(metrics, test_loss=score.loss, test_accuracy=score.accuracy)
 
 
-def norm(vector: Tensor) -> float:
+def compute_norm(vector: Tensor) -> float:
+    """Return the Euclidean norm, computed in float64 so that it cannot overflow."""
     return torch.linalg.vector_norm(vector, dtype=torch.float64).item()
 
 
-def size_in_bytes(message: tuple) -> int:
+def count_bytes(message: tuple) -> int:
+    """Return the size of all tensors of a message."""
     return sum(field.numel() * field.element_size() for field in message)
 
 
-def round_seconds(started: float) -> float:
+def _measure_seconds(started: float) -> float:
     return round(time.perf_counter() - started, 6)

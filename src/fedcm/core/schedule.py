@@ -7,9 +7,9 @@ from typing import final
 @final
 @dataclass(frozen=True)
 class Schedule:
-    """η_l(t) = client_lr · decay^t; the server's rate is constant.
+    """The client rate decays, η_l(t) = client_lr · decay^t; the server rate is constant.
 
-    >>> Schedule(client_lr=0.1, decay=0.5).client(2)
+    >>> Schedule(client_lr=0.1, decay=0.5).client_lr_at(2)
     0.025
     """
 
@@ -21,5 +21,6 @@ class Schedule:
         if not (self.client_lr > 0 and self.server_lr > 0 and 0 < self.decay <= 1):
             raise ValueError(f"lr and server_lr must be positive and lr_decay in (0, 1], got {self}")
 
-    def client(self, round: int) -> float:
+    def client_lr_at(self, round: int) -> float:
+        """Return η_l of a round."""
         return self.client_lr * self.decay**round

@@ -1,4 +1,4 @@
-"""Everything that one process needs to do any client's round."""
+"""Runs the local steps of any client, in one process."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from fedcm.core.algorithm import Algorithm, Round, messages
+from fedcm.core.algorithm import Algorithm, Round, get_message_types
 from fedcm.core.exact_mean import ExactMean, OutOfRange
 from fedcm.core.local_steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
@@ -24,12 +24,14 @@ from fedcm.rng import Purpose, make_torch_seed
 @final
 @dataclass(frozen=True)
 class ClientRunner:
+    """The algorithm, the model, the data and the settings that a client's local steps depend on."""
+
     algorithm: Algorithm[Any, Any, Any, Any]
     problem: Problem
     data: FederatedData
     local_work: LocalWork
     seed: int
-    step_decay: float = 0.0  # weight decay after the algorithm's mix
+    step_decay: float = 0.0  # weight decay that is added to the algorithm's direction
     weigh_by_examples: bool = False
     stack: int = 1  # clients that train at once
 
@@ -41,11 +43,14 @@ class ClientRunner:
     def _stacked(self) -> StackedProblem:
         return StackedProblem(self.problem)
 
-    def units(self, cohort: np.ndarray) -> list[list[int]]:
-        """The cohort's positions in stacks, formed before it is shared out, so that sharing leaves the bits alone."""
+    def split_into_stacks(self, cohort: np.ndarray) -> list[list[int]]:
+        """Return the positions of the cohort in stacks.
+
+        Stacks are formed before they are spread over workers, so that the number of workers does not change the bits.
+        """
         return [list(range(start, min(start + self.stack, len(cohort)))) for start in range(0, len(cohort), self.stack)]
 
-    def run_unit(
+    def run_stack(
         self,
         clients: Sequence[int],
         sent: Any,
@@ -54,16 +59,20 @@ class ClientRunner:
         mean: ExactMean[Any],
         weights: np.ndarray,
     ) -> np.ndarray:
-        """A stack of clients, or one: their reports go into the mean, what they keep to the states.
+        """Run the clients of one stack, add their reports to the mean and put their new states.
 
-        Gives a row of facts for each: its steps, its loss, the checksum of what it keeps.
+        Returns:
+            One row per client: its steps, its loss and the checksum of its state.
+
+        Raises:
+            Diverged: a loss or a report is not finite, or a report is too large.
         """
         before = [states.get(client) for client in clients]
         if self.stack == 1:
-            done = self.run(clients[0], sent, before[0], round)
-            result = StackResult(done.report, done.kept, [done.steps], [done.loss])
+            done = self.run_client(clients[0], sent, before[0], round)
+            result = StackResult(done.report, done.client_state, [done.steps], [done.loss])
         else:
-            result = self._run_stack(clients, sent, before, round)
+            result = self._run_stacked(clients, sent, before, round)
         for client, loss in zip(clients, result.losses, strict=True):
             if not math.isfinite(loss):
                 raise Diverged(f"the loss of client {client} became {loss} in round {round.index}")
@@ -71,27 +80,28 @@ class ClientRunner:
             mean.add_stack(clients, result.report, weights.tolist())
         except OutOfRange as error:
             raise Diverged(f"{error} in round {round.index}") from None
-        after = [field.view(len(clients), -1).unbind() for field in result.kept]
-        kept = [type(result.kept)(*fields) for fields in zip(*after, strict=True)] if after else [()] * len(clients)
-        checksums = [states.put(client, own) for client, own in zip(clients, kept, strict=True)]
+        checksums = [
+            states.put(client, state)
+            for client, state in zip(clients, _unstack(result.client_state, len(clients)), strict=True)
+        ]
         return np.array([result.steps, result.losses, checksums], dtype=np.float64).T
 
-    def _run_stack(self, clients: Sequence[int], sent: Any, before: Sequence[Any], round: Round) -> StackResult:
+    def _run_stacked(self, clients: Sequence[int], sent: Any, before: Sequence[Any], round: Round) -> StackResult:
         sizes = self.data.sizes(np.asarray(clients))
         return run_stacked_steps(
             self.algorithm,
             self._stacked,
             sent,
             type(before[0])(*[torch.stack(fields) for fields in zip(*before, strict=True)]),
-            pick=self.data.stacked(clients),
-            batches=self.local_work.stacked(sizes, self.seed, round.index, clients),
+            pick=self.data.stack_clients(clients),
+            batches=self.local_work.draw_stacked_indices(sizes, self.seed, round.index, clients),
             sizes=torch.from_numpy(sizes),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
         )
 
-    def run(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
-        """One client's local steps."""
+    def run_client(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
+        """Run the local steps of one client."""
         self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
         data = self.data.client(client)
         return run_local_steps(
@@ -100,23 +110,32 @@ class ClientRunner:
             sent,
             kept,
             data=data,
-            batches=self.local_work.batches(data, self.seed, round.index, client),
+            batches=self.local_work.draw_batches(data, self.seed, round.index, client),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
         )
 
-    def mean(self, like: torch.Tensor, cohort: int) -> ExactMean[Any]:
-        """An empty mean of this algorithm's reports, whose fields are all vectors like the parameters."""
-        kind = messages(type(self.algorithm)).reported
-        return ExactMean(kind(*[like] * len(getattr(kind, "_fields", ()))), cohort)
+    def make_mean(self, params: torch.Tensor, cohort: int) -> ExactMean[Any]:
+        """Return an empty mean of this algorithm's reports; `params` gives the shape of every field."""
+        kind = get_message_types(type(self.algorithm)).report
+        return ExactMean(kind(*[params] * len(getattr(kind, "_fields", ()))), cohort)
 
-    def weights(self, cohort: np.ndarray) -> np.ndarray:
-        """Examples over a power of two no smaller than any client's count: exact in a float, at most 1."""
+    def compute_weights(self, cohort: np.ndarray) -> np.ndarray:
+        """Return the weight of each client in the mean.
+
+        By default every weight is 1. If clients are weighed by their examples, it is the number of examples over a
+        power of two that is not below the largest number: exact in a float, and at most 1.
+        """
         if not self.weigh_by_examples or not len(cohort):
             return np.ones(len(cohort))
         sizes = self.data.sizes(cohort)
         return sizes / 2.0 ** math.ceil(math.log2(max(int(sizes.max()), 2)))
 
-    def steps(self, cohort: np.ndarray) -> np.ndarray:
-        """How many local steps each of these clients takes."""
-        return np.array([self.local_work.count(int(size)) for size in self.data.sizes(cohort)], dtype=np.int64)
+    def count_steps(self, cohort: np.ndarray) -> np.ndarray:
+        """Return the number of local steps of each client."""
+        return np.array([self.local_work.count_steps(int(size)) for size in self.data.sizes(cohort)], dtype=np.int64)
+
+
+def _unstack(stack: tuple, clients: int) -> list[tuple]:
+    fields = [field.view(clients, -1).unbind() for field in stack]
+    return [type(stack)(*rows) for rows in zip(*fields, strict=True)] if fields else [()] * clients

@@ -1,10 +1,9 @@
-"""What clients keep, in one file that the workers of a machine share: the system's memory while it has some, then disk.
+"""Client states in one file that the workers of a machine share. The system caches it in memory as long as it fits.
 
-Every state has a slot of the file. A new state goes to a free slot, never over the old one, and the table of who has
-which slot changes when the whole round is done: so a crash at any moment leaves the states that a checkpoint's table
-names as they were. A checkpoint is that table alone, with a checksum a slot. Which slots are free follows from the
-cohorts, which every process knows, so no process has to ask another. A slot given up is used again when no checkpoint
-that is kept can still name it.
+Every state has a slot of the file. A new state goes to a free slot, never over the old one. The table of clients and
+their slots changes at the end of a round, so a crash at any moment leaves the states of the last checkpoint intact. A
+checkpoint stores the table alone, with a checksum per slot. The free slots follow from the cohorts, which every process
+knows, so processes need not communicate. A released slot is reused when no stored checkpoint can refer to it any more.
 """
 
 import itertools
@@ -18,81 +17,107 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.core.algorithm import Algorithm, Vector, messages
+from fedcm.core.algorithm import Algorithm, Vector, get_message_types
 
-_CLIENTS, _SLOTS, _CHECKSUMS, _NAMED = "@clients", "@slots", "@checksums", "@named"
+_CLIENTS, _SLOTS, _CHECKSUMS, _RELEASED = "@clients", "@slots", "@checksums", "@named"  # keys in a checkpoint
 
 
 @final
 class ClientStatesInFile:
+    """Client states in a file; see the module's docstring."""
+
     def __init__(
         self,
         algorithm: Algorithm[Any, Any, Any, Any],
         params: Vector,
         path: Path,
-        rounds_named: int,
+        rounds_held: int,
         rounded: torch.dtype | None = None,
     ) -> None:
-        """`rounds_named` is for how many rounds a kept checkpoint may still name a slot that was given up; states are
-        stored as they are, or rounded to a smaller type."""
-        self._kind = messages(type(algorithm)).kept
-        self._unseen = algorithm.init_client(params)
-        self._stored = [rounded or field.dtype for field in self._unseen]
+        """Open the file, or create it.
+
+        Args:
+            params: gives the shape and dtype of the parameters.
+            path: the file.
+            rounds_held: for how many rounds a stored checkpoint may refer to a released slot.
+            rounded: the type to which states are rounded; by default they are stored exactly.
+        """
+        self._kind = get_message_types(type(algorithm)).client_state
+        self._initial = algorithm.init_client(params)
+        self._dtypes = [rounded or field.dtype for field in self._initial]
         self._lengths = [
-            field.numel() * dtype.itemsize for field, dtype in zip(self._unseen, self._stored, strict=True)
+            field.numel() * dtype.itemsize for field, dtype in zip(self._initial, self._dtypes, strict=True)
         ]
-        self._bytes = sum(self._lengths)
+        self._slot_bytes = sum(self._lengths)  # 0 if clients have no state
         self._path = path
-        self._rounds_named = rounds_named
+        self._rounds_held = rounds_held
         self._slot_of: dict[int, int] = {}
         self._checksum_of: dict[int, int] = {}
-        self._given_up: deque[tuple[int, int]] = deque()  # (round, slot), oldest first
+        self._released: deque[tuple[int, int]] = deque()  # (round, slot), oldest first
         self._free: deque[int] = deque()
         self._slots = 0  # in the file so far
         self._next: dict[int, int] = {}
         self._round = 0
-        if self._bytes:
+        if self._slot_bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
     def prepare(self, cohort: np.ndarray, round: int) -> None:
+        """Choose a free slot for each client of the cohort."""
         self._round = round
         self._next = {}
-        if not self._bytes:
+        if not self._slot_bytes:
             return
-        while self._given_up and self._given_up[0][0] + self._rounds_named <= round:
-            self._free.append(self._given_up.popleft()[1])
+        while self._released and self._released[0][0] + self._rounds_held <= round:
+            self._free.append(self._released.popleft()[1])
         free = list(itertools.islice(self._free, len(cohort)))
         for position, client in enumerate(cohort.tolist()):
-            fresh = self._slots + position - len(free)
-            self._next[client] = free[position] if position < len(free) else fresh
+            new_slot = self._slots + position - len(free)
+            self._next[client] = free[position] if position < len(free) else new_slot
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._slot_bytes and self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def list_clients(self) -> list[int]:
+        """Return the clients whose state is not the initial one."""
+        return sorted(self._slot_of)
 
     def get(self, client: int) -> Any:
+        """Return the state of a client.
+
+        Raises:
+            OSError: its slot is damaged.
+        """
         if client not in self._slot_of:
-            return self._unseen
-        raw = torch.empty(self._bytes, dtype=torch.uint8)
-        whole = _read(self._file, raw.numpy().data, self._slot_of[client] * self._bytes)
-        if not whole or zlib.crc32(raw.numpy().data) != self._checksum_of[client]:
-            raise OSError(f"what client {client} keeps is damaged in {self._path}")
-        fields = zip(raw.split(self._lengths), self._stored, self._unseen, strict=True)
+            return self._initial
+        raw = torch.empty(self._slot_bytes, dtype=torch.uint8)
+        complete = _read(self._file, raw.numpy().data, self._slot_of[client] * self._slot_bytes)
+        if not complete or zlib.crc32(raw.numpy().data) != self._checksum_of[client]:
+            raise OSError(f"the state of client {client} is damaged in {self._path}")
+        fields = zip(raw.split(self._lengths), self._dtypes, self._initial, strict=True)
         return self._kind(*[part.view(dtype).to(like) for part, dtype, like in fields])
 
     def put(self, client: int, kept: tuple) -> int:
-        if not self._bytes:
+        """Write the new state of a client to its next slot and return the checksum."""
+        if not self._slot_bytes:
             return 0
-        checksum, place = 0, self._next[client] * self._bytes
-        for field, dtype in zip(kept, self._stored, strict=True):
+        checksum, offset = 0, self._next[client] * self._slot_bytes
+        for field, dtype in zip(kept, self._dtypes, strict=True):
             raw = field.detach().to("cpu", dtype).contiguous().view(torch.uint8).numpy().data
             checksum = zlib.crc32(raw, checksum)
-            place += _write(self._file, raw, place)
+            offset += _write(self._file, raw, offset)
         return checksum
 
     def commit(self, cohort: np.ndarray, checksums: list[float]) -> None:
-        if not self._bytes:
+        """Point the table to the new slots and release the old ones."""
+        if not self._slot_bytes:
             return
         for client, checksum in zip(cohort.tolist(), checksums, strict=True):
             if client in self._slot_of:
-                self._given_up.append((self._round, self._slot_of[client]))
+                self._released.append((self._round, self._slot_of[client]))
             if self._free:
                 self._free.popleft()
             else:
@@ -101,59 +126,59 @@ class ClientStatesInFile:
             self._checksum_of[client] = int(checksum)
 
     def save(self) -> dict[str, Tensor]:
-        """The table, once everything that it names is on the disk."""
+        """Return the table for a checkpoint, after all states that it refers to are on the disk."""
         if not self._slot_of:
             return {}
         os.fsync(self._file)
         clients = sorted(self._slot_of)
-        named = [number for pair in self._given_up for number in pair]
+        released = [number for pair in self._released for number in pair]
         return {
             _CLIENTS: torch.tensor(clients),
             _SLOTS: torch.tensor([self._slot_of[client] for client in clients]),
             _CHECKSUMS: torch.tensor([self._checksum_of[client] for client in clients]),
-            _NAMED: torch.tensor(named, dtype=torch.int64),
+            _RELEASED: torch.tensor(released, dtype=torch.int64),
         }
 
     def restore(self, saved: dict[str, Tensor]) -> None:
-        """Slots that the table does not know are free: whatever later rounds put there is to be done again."""
+        """Restore the table of a checkpoint. All slots that it does not mention are free."""
         self._slot_of, self._checksum_of = {}, {}
-        self._given_up, self._free, self._slots = deque(), deque(), 0
+        self._released, self._free, self._slots = deque(), deque(), 0
         if not saved:
             return
         clients, slots, checksums = (saved[name].tolist() for name in (_CLIENTS, _SLOTS, _CHECKSUMS))
         self._slot_of = dict(zip(clients, slots, strict=True))
         self._checksum_of = dict(zip(clients, checksums, strict=True))
-        named = saved[_NAMED].tolist()
-        self._given_up = deque(zip(named[::2], named[1::2], strict=True))
-        used = set(slots) | {slot for _, slot in self._given_up}
+        released = saved[_RELEASED].tolist()
+        self._released = deque(zip(released[::2], released[1::2], strict=True))
+        used = set(slots) | {slot for _, slot in self._released}
         self._slots = max(used) + 1
         self._free = deque(slot for slot in range(self._slots) if slot not in used)
 
-    def take(self, saved: dict[str, Tensor]) -> str | None:
-        """Restore, and say what is damaged, if anything is."""
+    def try_restore(self, saved: dict[str, Tensor]) -> str | None:
+        """Restore the table and read every state; return what is damaged, or None if nothing is."""
         try:
             self.restore(saved)
             for client in self._slot_of:
                 self.get(client)
         except (KeyError, ValueError, OSError) as error:
-            return f"what clients keep cannot be read: {error}"
+            return f"the client states cannot be read: {error}"
         return None
 
 
-def _read(file: int, raw: memoryview, place: int) -> bool:
-    """Whether all of it was there: a single call reads 2 GiB at most."""
+def _read(file: int, raw: memoryview, offset: int) -> bool:
+    """Fill the buffer, by several calls because one reads at most 2 GiB; return whether the file was long enough."""
     done = 0
     while done < len(raw):
-        some = os.preadv(file, [raw[done:]], place + done)
-        if not some:
+        count = os.preadv(file, [raw[done:]], offset + done)
+        if not count:
             return False
-        done += some
+        done += count
     return True
 
 
-def _write(file: int, raw: Any, place: int) -> int:
-    """All of it: a single call writes 2 GiB at most."""
+def _write(file: int, raw: Any, offset: int) -> int:
+    """Write the buffer, by several calls because one writes at most 2 GiB; return its length."""
     view, done = memoryview(raw).cast("B"), 0
     while done < len(view):
-        done += os.pwrite(file, view[done:], place + done)
+        done += os.pwrite(file, view[done:], offset + done)
     return done

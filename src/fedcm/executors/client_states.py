@@ -1,50 +1,62 @@
-"""What clients keep between rounds, for those already seen; a client not yet seen has the algorithm's initial state."""
+"""Client states between rounds. A client that has not taken part yet has the algorithm's initial state."""
 
 from typing import Any, Protocol, final
 
 import numpy as np
 
-from fedcm.core.algorithm import Algorithm, Vector, messages
+from fedcm.core.algorithm import Algorithm, Vector, has_client_state
 
 
 class ClientStates(Protocol):
-    """A round's new states come one by one and count from `commit` on: all of them, or after an error none."""
+    """Stores client states.
+
+    The new states of a round are put one by one and take effect with `commit`: all of them, or after an error none.
+    """
 
     def prepare(self, cohort: np.ndarray, round: int) -> None:
-        """Said in every process before the round's first client."""
+        """Prepare for a round; called in every process before the first client."""
         ...
 
-    def get(self, client: int) -> Any: ...
+    def list_clients(self) -> list[int]:
+        """Return the clients whose state is not the initial one."""
+        ...
+
+    def get(self, client: int) -> Any:
+        """Return the state of a client."""
+        ...
 
     def put(self, client: int, kept: tuple) -> int:
-        """The checksum of what was put, for whoever keeps checksums."""
+        """Store the new state of a client and return its checksum, or 0 if this storage has no checksums."""
         ...
 
     def commit(self, cohort: np.ndarray, checksums: list[float]) -> None:
-        """Said in every process when the round's last client is done anywhere."""
+        """Make the new states current; called in every process after the last client of all processes."""
         ...
 
 
 @final
 class ClientStatesInMemory:
-    """In this process's memory, one state a client."""
+    """Client states in the memory of this process."""
 
     def __init__(self, algorithm: Algorithm[Any, Any, Any, Any], params: Vector) -> None:
-        self._keeps = bool(getattr(messages(type(algorithm)).kept, "_fields", ()))
-        self._unseen = algorithm.init_client(params)
-        self._seen: dict[int, tuple] = {}
+        self._has_state = has_client_state(algorithm)
+        self._initial = algorithm.init_client(params)
+        self._current: dict[int, tuple] = {}
         self._new: dict[int, tuple] = {}
 
     def prepare(self, cohort: np.ndarray, round: int) -> None:
         self._new = {}
 
+    def list_clients(self) -> list[int]:
+        return sorted(self._current)
+
     def get(self, client: int) -> Any:
-        return self._seen.get(client, self._unseen)
+        return self._current.get(client, self._initial)
 
     def put(self, client: int, kept: tuple) -> int:
-        if self._keeps:
+        if self._has_state:
             self._new[client] = kept
         return 0
 
     def commit(self, cohort: np.ndarray, checksums: list[float]) -> None:
-        self._seen |= self._new
+        self._current |= self._new

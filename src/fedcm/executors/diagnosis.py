@@ -1,22 +1,21 @@
-"""Why an algorithm does what it does on these data: drift, momentum and dissimilarity, measured after a round.
+"""Measure drift, noise, dissimilarity and momentum after a round, to explain how an algorithm behaves on these data.
 
-At the server's parameters x, with clients' whole gradients g_i = ∇f_i(x) (their own decay and clipping included), as
-means over all N clients, each counted once:
+Each quantity is a mean over all N clients, each counted once, at the server's parameters x. g_i = ∇f_i(x) is the full
+gradient of a client, with its weight decay and clipping:
 
     gradient_square  ‖∇f‖², ∇f = mean g_i
     dissimilarity    σ_g² = mean ‖g_i − ∇f‖²
-    noise            σ_l² = mean ‖minibatch gradient − g_i‖²        of the next round's minibatches at x
+    noise            σ_l² = mean ‖minibatch gradient − g_i‖²        for the next round's minibatches, at x
     round_noise      mean ‖mean of these minibatch gradients − g_i‖²
-    drift            ε = mean ‖y_i,k − x‖²                          where the next round's gradients are taken
-    cosines          of the directions that the server keeps beside x, and of rehearsed clients' mean ones, with ∇f
+    drift            ε = mean ‖y_i,k − x‖²                          over the local steps of the next round
+    cosines          with ∇f: of the other vectors of the server state, and of clients' mean directions
 
-Where there are more than 1000 clients, 1000 are drawn for the first two; the others are from ten clients and five of
-each one's minibatches. All but the cosines are unbiased estimates of the mean over all clients
-(`fedcm.executors.estimates`); the cosines are with the sample's mean gradient. The estimate of ‖∇f‖² may be negative,
-and `gradient_norm` is 0 then.
+The first two use at most 1000 clients, drawn at random. The others use ten clients and five minibatches of each. All
+but the cosines are unbiased estimates of the mean over all clients (`fedcm.executors.estimates`); the cosines are with
+the mean gradient of the sample. The estimate of ‖∇f‖² may be negative; `gradient_norm` is 0 then.
 
-Nothing of a rehearsal is kept, and every draw is a function, so a run with diagnoses has the bits of one without. What
-is not finite is recorded as None.
+A diagnosis changes no state, and every draw is a function of the seed and the round, so a run with diagnoses has the
+same bits as one without. A value that is not finite is recorded as None.
 """
 
 import math
@@ -35,24 +34,25 @@ from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
 from fedcm.executors.estimates import compute_noise_share, estimate_square_of_mean, estimate_variance
 from fedcm.rng import Purpose, make_generator, make_torch_seed
-from fedcm.system.threads import one_thread
+from fedcm.system.hardware import use_one_thread
 
-MOST = 1000  # clients whose whole gradients are taken
-REHEARSED = 10  # clients whose local steps are rehearsed
-_BATCHES = 5  # minibatches a client for its noise
-_NO_DIRECTIONS = {"params", "second_moment"}  # of what servers keep
+MAX_GRADIENTS = 1000  # clients whose full gradients are computed
+MAX_LOCAL_RUNS = 10  # clients whose local steps are run
+_BATCHES = 5  # minibatches per client for its noise
+_NO_DIRECTIONS = {"params", "second_moment"}  # fields of server states that are no directions
 
-Found = dict[str, float | None]
+DiagnosisValues = dict[str, float | None]
 
 
 @final
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is measured every so many rounds."""
+    """When to diagnose a run."""
 
-    every: int
+    every: int  # rounds
 
-    def due(self, index: int) -> bool:
+    def is_due(self, index: int) -> bool:
+        """Return whether a diagnosis follows this round."""
         return (index + 1) % self.every == 0
 
 
@@ -61,27 +61,39 @@ def diagnose(
     states: ClientStates,
     server: Any,
     next_round: Round,
-    most: int = MOST,
-    rehearsed: int = REHEARSED,
+    max_gradients: int = MAX_GRADIENTS,
+    max_local_runs: int = MAX_LOCAL_RUNS,
     stop_requested: Callable[[], bool] = lambda: False,
-) -> Found:
-    """At the server's state before `next_round`; what it cost is among the numbers."""
+) -> DiagnosisValues:
+    """Measure the quantities of this module at the server state before `next_round`.
+
+    Args:
+        max_gradients: the largest number of clients whose full gradients are computed.
+        max_local_runs: the largest number of clients whose local steps are run.
+        stop_requested: asked before each client; `Stopped` is raised when it returns True.
+
+    Returns:
+        The values by name, with the number of clients and the seconds that the diagnosis took.
+    """
     started = time.perf_counter()
-    with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        clients = _going_on(_drawn(runner.seed, next_round, next_round.population, most), stop_requested)
-        whole = _whole_gradients(runner, server.params, clients, next_round.index)
-        found = _dissimilarity(whole, next_round.population) | _spread(whole.losses, next_round.population)
+    with use_one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        clients = _draw_clients(runner.seed, next_round, max_gradients)
+        full = _compute_full_gradients(runner, server.params, _until_stopped(clients, stop_requested), next_round.index)
+        values = _estimate_dissimilarity(full, next_round.population)
+        values |= _describe_losses(full.losses, next_round.population)
         for name, vector in zip(server._fields, server, strict=True):
             if name not in _NO_DIRECTIONS:
-                found[f"{name}_norm"] = vector.double().norm().item()
-                found[f"{name}_cosine"] = cosine(vector, whole.mean)
-        again = _drawn(runner.seed, next_round, next_round.population, rehearsed, again=1)
-        found |= _rehearsed(runner, states, server, next_round, whole.mean, _going_on(again, stop_requested))
-    told = {name: _plain(value) for name, value in found.items()} | {"clients": len(whole.losses)}
-    return told | {"seconds": round(time.perf_counter() - started, 6)}
+                values[f"{name}_norm"] = vector.double().norm().item()
+                values[f"{name}_cosine"] = compute_cosine(vector, full.mean)
+        clients = _draw_clients(runner.seed, next_round, max_local_runs, draw=1)
+        values |= _measure_local_runs(
+            runner, states, server, next_round, full.mean, _until_stopped(clients, stop_requested)
+        )
+    rounded = {name: _round_value(value) for name, value in values.items()} | {"clients": len(full.losses)}
+    return rounded | {"seconds": round(time.perf_counter() - started, 6)}
 
 
-def _going_on(clients: np.ndarray, stop_requested: Callable[[], bool]) -> Iterator[int]:
+def _until_stopped(clients: np.ndarray, stop_requested: Callable[[], bool]) -> Iterator[int]:
     for client in clients.tolist():
         if stop_requested():
             raise Stopped
@@ -89,7 +101,13 @@ def _going_on(clients: np.ndarray, stop_requested: Callable[[], bool]) -> Iterat
 
 
 def report_cost(rounds: Iterator[dict[str, Any]], every: int, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The same rounds; what their diagnoses cost is said after the first of them and at the end, if there are any."""
+    """Pass on the rounds; print what diagnoses cost, after the first one and at the end.
+
+    Args:
+        rounds: lines of metrics.jsonl.
+        every: rounds between diagnoses.
+        say: prints a sentence.
+    """
     trained = spent = 0.0
     count = 0
     for done, metrics in enumerate(rounds, start=1):
@@ -98,51 +116,51 @@ def report_cost(rounds: Iterator[dict[str, Any]], every: int, say: Callable[[str
             spent += metrics["diagnosis"]["seconds"]
             count += 1
             if count == 1:
-                share = _share(spent / (every * trained / done))
-                say(f"a diagnosis takes {spent:.2g} s; at this pace they take {share} the rounds' time")
+                share = _format_share(spent / (every * trained / done))
+                say(f"a diagnosis takes {spent:.2g} s; at this rate, diagnoses take {share} the time of the rounds")
         yield metrics
     if count:
-        told = "1 diagnosis" if count == 1 else f"{count} diagnoses"
-        say(f"{told} took {spent:.3g} s, {_share(spent / trained)} the rounds' {trained:.3g} s")
+        diagnoses = "1 diagnosis" if count == 1 else f"{count} diagnoses"
+        say(f"{diagnoses} took {spent:.3g} s, {_format_share(spent / trained)} the {trained:.3g} s of the rounds")
 
 
-def _share(share: float) -> str:
+def _format_share(share: float) -> str:
     """
-    >>> _share(0.254), _share(14.1)
+    >>> _format_share(0.254), _format_share(14.1)
     ('25% of', '14 times')
     """
     return f"{share:.0%} of" if share < 2 else f"{share:.2g} times"
 
 
 @dataclass
-class _Whole:
-    """Clients' whole gradients: their mean, the mean of their squared norms, and the losses there."""
+class _FullGradients:
+    """The full gradients of some clients."""
 
     mean: Tensor
-    square: float
+    square: float  # mean of the squared norms
     losses: list[float]
 
 
-def _whole_gradients(runner: ClientRunner, params: Vector, clients: Iterator[int], index: int) -> _Whole:
+def _compute_full_gradients(runner: ClientRunner, params: Vector, clients: Iterator[int], index: int) -> _FullGradients:
     total, square, losses = torch.zeros_like(params, dtype=torch.float64), 0.0, []
     for client in clients:
         _reseed(runner, index, client)
         gradient, loss = runner.problem.full_gradient_and_loss(params, runner.data.client(client))
         total += gradient
-        square += _square(gradient)
+        square += _compute_square(gradient)
         losses.append(loss)
-    return _Whole(total / len(losses), square / len(losses), losses)
+    return _FullGradients(total / len(losses), square / len(losses), losses)
 
 
 def _reseed(runner: ClientRunner, index: int, client: int) -> None:
-    """Whatever chance a model takes, dropout say, is the same for the same client in the same diagnosis."""
+    """Make random numbers of the model, such as dropout, a function of the diagnosis and the client."""
     runner.problem.reseed(make_torch_seed(runner.seed, Purpose.DIAGNOSIS, index, client))
 
 
-def _dissimilarity(whole: _Whole, population: int) -> dict[str, float]:
-    """From mean ‖g_i − ḡ‖² = mean ‖g_i‖² − ‖ḡ‖² of the clients looked at."""
-    square, sampled = whole.mean.square().sum().item(), len(whole.losses)
-    variance = estimate_variance(max(whole.square - square, 0.0), sampled, population)  # rounding may be below 0
+def _estimate_dissimilarity(full: _FullGradients, population: int) -> dict[str, float]:
+    """Use mean ‖g_i − ḡ‖² = mean ‖g_i‖² − ‖ḡ‖² of the sample."""
+    square, sampled = full.mean.square().sum().item(), len(full.losses)
+    variance = estimate_variance(max(full.square - square, 0.0), sampled, population)  # rounding may give less than 0
     gradient_square = estimate_square_of_mean(square, variance, sampled, population)
     return {
         "gradient_square": gradient_square,
@@ -151,7 +169,7 @@ def _dissimilarity(whole: _Whole, population: int) -> dict[str, float]:
     }
 
 
-def _spread(losses: list[float], population: int) -> dict[str, float]:
+def _describe_losses(losses: list[float], population: int) -> dict[str, float]:
     return {
         "client_loss": float(np.mean(losses)),
         "client_loss_deviation": math.sqrt(estimate_variance(float(np.var(losses)), len(losses), population)),
@@ -160,17 +178,18 @@ def _spread(losses: list[float], population: int) -> dict[str, float]:
     }
 
 
-def _rehearsed(
+def _measure_local_runs(
     runner: ClientRunner, states: ClientStates, server: Any, round: Round, gradient: Tensor, clients: Iterator[int]
 ) -> dict[str, float]:
     sent = runner.algorithm.broadcast(server)
     drifts, cosines, noises, round_noises = [], [], [], []
     for client in clients:
-        watching = _Watching(runner.algorithm, sent.params)
-        replace(runner, algorithm=watching, stack=1).run(client, sent, states.get(client), round)  # pyright: ignore[reportArgumentType]
-        drifts.append(watching.drift)
-        cosines.append(cosine(watching.direction_taken, gradient))
-        noise, share = _noise(runner, server.params, client, round)
+        observed = _ObservedAlgorithm(runner.algorithm, sent.params)
+        observed_runner = replace(runner, algorithm=observed, stack=1)  # pyright: ignore[reportArgumentType]
+        observed_runner.run_client(client, sent, states.get(client), round)
+        drifts.append(observed.drift)
+        cosines.append(compute_cosine(observed.mean_direction, gradient))
+        noise, share = _measure_noise(runner, server.params, client, round)
         noises.append(noise)
         round_noises.append(noise * share)
     return {
@@ -182,39 +201,39 @@ def _rehearsed(
     }
 
 
-def _noise(runner: ClientRunner, params: Vector, client: int, round: Round) -> tuple[float, float]:
-    """Of a client's minibatches, with decay and clipping as in its steps: clipped gradients are less noisy. And what
-    the mean over its round leaves of it.
+def _measure_noise(runner: ClientRunner, params: Vector, client: int, round: Round) -> tuple[float, float]:
+    """Return the noise of a client's minibatches, and the share of it that is left in the mean over its round.
 
-    The minibatches are drawn from all of the round, because the last of a pass may be smaller and so noisier.
+    Gradients have weight decay and clipping as in the local steps, because clipping reduces the noise. The minibatches
+    are drawn from the whole round, because the last one of a pass may be smaller and so noisier.
     """
     data = runner.data.client(client)
     _reseed(runner, round.index, client)
-    whole = runner.problem.full_gradient(data)(params).double()
-    passes = runner.local_work.passes(data.size)
-    drawn = set(_steps_drawn(runner.seed, round, client, sum(map(len, passes))).tolist())
-    batches = enumerate(runner.local_work.batches(data, runner.seed, round.index, client))
-    gradients = (runner.problem.gradient(batch)(params).double() for step, batch in batches if step in drawn)
-    squares = [_square(gradient - whole) for gradient in gradients]
+    full = runner.problem.full_gradient(data)(params).double()
+    passes = runner.local_work.list_batch_sizes(data.size)
+    chosen = set(_draw_steps(runner.seed, round, client, sum(map(len, passes))).tolist())
+    batches = enumerate(runner.local_work.draw_batches(data, runner.seed, round.index, client))
+    gradients = (runner.problem.gradient(batch)(params).double() for step, batch in batches if step in chosen)
+    squares = [_compute_square(gradient - full) for gradient in gradients]
     return float(np.mean(squares)), compute_noise_share(passes, data.size)
 
 
 @final
-class _Watching:
-    """An algorithm that is looked at while it takes its local steps."""
+class _ObservedAlgorithm:
+    """An algorithm that records the drift and the mean direction of its local steps."""
 
     def __init__(self, algorithm: Algorithm[Any, Any, Any, Any], start: Vector) -> None:
         self._algorithm = algorithm
         self._start = start
         self._squares: list[float] = []
-        self.direction_taken = start
+        self.mean_direction = start
 
     def direction(self, gradient: Gradient, params: Vector, sent: Any, kept: Any) -> Vector:
-        self._squares.append(_square(params - self._start))
+        self._squares.append(_compute_square(params - self._start))
         return self._algorithm.direction(gradient, params, sent, kept)
 
     def report(self, run: LocalRun, sent: Any, kept: Any) -> tuple[Any, Any]:
-        self.direction_taken = run.mean_direction
+        self.mean_direction = run.mean_direction
         return self._algorithm.report(run, sent, kept)
 
     @property
@@ -222,31 +241,31 @@ class _Watching:
         return float(np.mean(self._squares))
 
 
-def cosine(one: Tensor, other: Tensor) -> float:
-    """0 where one of them is 0: it points nowhere."""
+def compute_cosine(one: Tensor, other: Tensor) -> float:
+    """Return the cosine of the angle between two vectors; 0 if one of them is 0."""
     one, other = one.double(), other.double()
     norms = one.norm().item() * other.norm().item()
     return (one @ other).item() / norms if norms != 0 else 0.0
 
 
-def _square(vector: Tensor) -> float:
+def _compute_square(vector: Tensor) -> float:
     return vector.double().square().sum().item()
 
 
-def _drawn(seed: int, round: Round, population: int, count: int, again: int = 0) -> np.ndarray:
-    if population <= count:
-        return np.arange(population)
-    draw = make_generator(seed, Purpose.DIAGNOSIS, round.index, again)
-    return np.sort(draw.choice(population, count, replace=False, shuffle=False))
+def _draw_clients(seed: int, round: Round, count: int, draw: int = 0) -> np.ndarray:
+    if round.population <= count:
+        return np.arange(round.population)
+    generator = make_generator(seed, Purpose.DIAGNOSIS, round.index, draw)
+    return np.sort(generator.choice(round.population, count, replace=False, shuffle=False))
 
 
-def _steps_drawn(seed: int, round: Round, client: int, steps: int) -> np.ndarray:
-    """The local steps whose minibatches count for a client's noise."""
+def _draw_steps(seed: int, round: Round, client: int, steps: int) -> np.ndarray:
+    """Draw the local steps whose minibatches are used for a client's noise."""
     if steps <= _BATCHES:
         return np.arange(steps)
-    draw = make_generator(seed, Purpose.DIAGNOSIS, round.index, 2 + client)  # 0 and 1 are `_drawn`'s
-    return draw.choice(steps, _BATCHES, replace=False, shuffle=False)
+    generator = make_generator(seed, Purpose.DIAGNOSIS, round.index, 2 + client)  # `_draw_clients` uses 0 and 1
+    return generator.choice(steps, _BATCHES, replace=False, shuffle=False)
 
 
-def _plain(value: float) -> float | None:
+def _round_value(value: float) -> float | None:
     return float(f"{value:.9g}") if math.isfinite(value) else None

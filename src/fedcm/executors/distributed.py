@@ -1,6 +1,6 @@
-"""A round shared out over processes: each does its part of the cohort, the integer totals are added, all have the mean.
+"""Runs a round on several processes: each runs its part of the cohort, then the integer totals are added.
 
-There is no server process: every process holds the server state and makes the same update from the same mean.
+There is no server process. Every process holds the server state and makes the same update from the same mean.
 """
 
 from collections.abc import Callable
@@ -15,86 +15,99 @@ from fedcm.core.executor import RoundResult
 from fedcm.errors import Diverged, Stopped, WorkerFailed
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
-from fedcm.executors.local import empty_round, summarise_round
-from fedcm.executors.process_group import ProcessGroup, Trouble, divide_work
-from fedcm.system.faults import describe_with_trace, is_disk_error
+from fedcm.executors.local import make_empty_result, summarise_round
+from fedcm.executors.process_group import ProcessGroup, WorkerStatus, divide_work
+from fedcm.system.error_messages import describe_failure_with_traceback, is_disk_error
 
 
 @final
 class DistributedExecutor:
+    """An executor that shares the clients of a round with the other processes of a group.
+
+    Args:
+        runner: runs the local steps of a client.
+        states: stores client states.
+        group: the processes.
+        stop_requested: asked before each stack of clients; all processes raise `Stopped` when it returns True in one.
+        on_client: called with the round and the client before each stack, so that the death of this process can be
+            reported with both.
+    """
+
     def __init__(
         self,
         runner: ClientRunner,
         states: ClientStates,
         group: ProcessGroup,
         stop_requested: Callable[[], bool] = lambda: False,
-        at_work_on: Callable[[int, int], None] = lambda round, client: None,
+        on_client: Callable[[int, int], None] = lambda round, client: None,
     ) -> None:
         self.runner = runner
         self.states = states
         self.group = group
         self.stop_requested = stop_requested
-        self.at_work_on = at_work_on  # told before each client, so that a death can be told with it
+        self.on_client = on_client
 
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
-        mean, weights = self.runner.mean(sent.params, len(cohort)), self.runner.weights(cohort)
-        facts = torch.zeros((len(cohort), 3), dtype=torch.float64)  # steps, loss, checksum of what the client keeps
-        units, steps = self.runner.units(cohort), self.runner.steps(cohort)
-        mine = divide_work([steps[unit].sum() for unit in units], self.group.size)[self.group.rank]
+        """Run the local steps of the cohort; see `Executor`. Every process calls it and gets the same result."""
+        mean, weights = self.runner.make_mean(sent.params, len(cohort)), self.runner.compute_weights(cohort)
+        facts = torch.zeros((len(cohort), 3), dtype=torch.float64)  # steps, loss and checksum of each client
+        stacks, steps = self.runner.split_into_stacks(cohort), self.runner.count_steps(cohort)
+        own_stacks = divide_work([steps[stack].sum() for stack in stacks], self.group.size)[self.group.rank]
         self.states.prepare(cohort, round.index)
-        trouble, said, client = Trouble.NONE, "", -1
+        status, message, client = WorkerStatus.OK, "", -1
         try:
             with torch.random.fork_rng(devices=[]):
-                for unit in (units[k] for k in mine):
-                    clients = cohort[unit].tolist()
+                for positions in (stacks[k] for k in own_stacks):
+                    clients = cohort[positions].tolist()
                     client = clients[0]
-                    self.at_work_on(round.index, client)
+                    self.on_client(round.index, client)
                     if self.stop_requested():
                         raise Stopped
-                    rows = self.runner.run_unit(clients, sent, self.states, round, mean, weights[unit])
-                    facts[unit] = torch.from_numpy(rows)
+                    rows = self.runner.run_stack(clients, sent, self.states, round, mean, weights[positions])
+                    facts[positions] = torch.from_numpy(rows)
             if self.stop_requested():
                 raise Stopped
         except Stopped:
-            trouble = Trouble.STOPPED
+            status = WorkerStatus.STOPPED
         except Diverged as error:
-            trouble, said = Trouble.DIVERGED, str(error)
-        except WorkerFailed:  # of another
+            status, message = WorkerStatus.DIVERGED, str(error)
+        except WorkerFailed:  # another worker did
             raise
         except Exception as error:
             where = f"client {client} failed in round {round.index} on worker {self.group.rank}"
             if is_disk_error(error):
-                trouble, said = Trouble.UNWRITTEN, f"{error} ({where})"
+                status, message = WorkerStatus.WRITE_FAILED, f"{error} ({where})"
             else:
-                trouble, said = Trouble.FAILED, describe_with_trace(error, where)
+                status, message = WorkerStatus.FAILED, describe_failure_with_traceback(error, where)
                 if self.group.rank:
-                    self.group.alarm(said)
-        high_limbs = self.group.add_up(trouble, said, facts, mean.totals, mean.high_limbs)
+                    self.group.raise_alarm(message)
+        high_limbs = self.group.sum_results(status, message, facts, mean.totals, mean.high_limbs)
         for limb in mean.widen(high_limbs):
             self.group.sum_(limb)
         if not len(cohort):
-            return empty_round(cohort)
+            return make_empty_result(cohort)
         self.states.commit(cohort, facts[:, 2].tolist())
         return summarise_round(mean, weights, facts.numpy(), cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
+        """Evaluate parameters on the test data; every process evaluates some pieces and gets the same result."""
         problem, data = self.runner.problem, self.runner.data
         if not data.test_size:
             return None
         starts = list_pieces(data)
         table = torch.zeros((len(starts), 4), dtype=torch.float64)
-        trouble, said = Trouble.NONE, ""
+        status, message = WorkerStatus.OK, ""
         try:
             for position in range(self.group.rank, len(starts), self.group.size):
-                done = tally_piece(problem, params, data, starts[position])
-                row = [done.examples, done.loss, done.labels, -1 if done.correct is None else done.correct]
+                tally = tally_piece(problem, params, data, starts[position])
+                row = [tally.examples, tally.loss, tally.labels, -1 if tally.correct is None else tally.correct]
                 table[position] = torch.tensor(row, dtype=torch.float64)
-        except WorkerFailed:  # of another
+        except WorkerFailed:  # another worker did
             raise
         except Exception as error:
-            trouble = Trouble.FAILED
-            said = describe_with_trace(error, f"the evaluation failed on worker {self.group.rank}")
-        self.group.add_up(trouble, said, table, [])
+            status = WorkerStatus.FAILED
+            message = describe_failure_with_traceback(error, f"the evaluation failed on worker {self.group.rank}")
+        self.group.sum_results(status, message, table, [])
         return combine_tallies(
             Tally(int(examples), loss, int(labels), None if correct < 0 else int(correct))
             for examples, loss, labels, correct in table.tolist()

@@ -1,4 +1,4 @@
-"""All clients of a round one after another, in this process."""
+"""Runs all clients of a round one after another, in this process."""
 
 import math
 from collections.abc import Callable
@@ -9,15 +9,24 @@ import torch
 
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score, combine_tallies, list_pieces, tally_piece
+from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
-from fedcm.system.faults import add_note
+from fedcm.system.error_messages import add_note
 
 
 @final
 class LocalExecutor:
+    """An executor that runs every client in this process.
+
+    Args:
+        runner: runs the local steps of a client.
+        states: stores client states; by default in memory.
+        stop_requested: asked before each stack of clients; `Stopped` is raised when it returns True.
+    """
+
     def __init__(
         self,
         runner: ClientRunner,
@@ -25,24 +34,27 @@ class LocalExecutor:
         stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self.runner = runner
-        self.states = states or ClientStatesInMemory(runner.algorithm, runner.problem.initial())
+        self.states = states or ClientStatesInMemory(runner.algorithm, runner.problem.initial_params)
         self.stop_requested = stop_requested
 
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
+        """Run the local steps of the cohort; see `Executor`."""
         if self.stop_requested():
             raise Stopped
         if not len(cohort):
-            return empty_round(cohort)
-        mean, weights = self.runner.mean(sent.params, len(cohort)), self.runner.weights(cohort)
+            return make_empty_result(cohort)
+        mean, weights = self.runner.make_mean(sent.params, len(cohort)), self.runner.compute_weights(cohort)
         facts = np.zeros((len(cohort), 3))
         self.states.prepare(cohort, round.index)
         with torch.random.fork_rng(devices=[]):
-            for unit in self.runner.units(cohort):
+            for positions in self.runner.split_into_stacks(cohort):
                 if self.stop_requested():
                     raise Stopped
-                clients = cohort[unit].tolist()
+                clients = cohort[positions].tolist()
                 try:
-                    facts[unit] = self.runner.run_unit(clients, sent, self.states, round, mean, weights[unit])
+                    facts[positions] = self.runner.run_stack(
+                        clients, sent, self.states, round, mean, weights[positions]
+                    )
                 except Exception as error:
                     add_note(error, f"client {clients[0]} failed in round {round.index}")
                     raise
@@ -50,10 +62,12 @@ class LocalExecutor:
         return summarise_round(mean, weights, facts, cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
+        """Evaluate parameters on the test data; None if there are none."""
         return evaluate_model(self.runner, params)
 
 
 def evaluate_model(runner: ClientRunner, params: Vector) -> Score | None:
+    """Evaluate parameters on the test data in this process; None if there are none."""
     problem, data = runner.problem, runner.data
     if not data.test_size:
         return None
@@ -64,12 +78,20 @@ def evaluate_model(runner: ClientRunner, params: Vector) -> Score | None:
         raise
 
 
-def empty_round(cohort: np.ndarray) -> RoundResult:
+def make_empty_result(cohort: np.ndarray) -> RoundResult:
+    """Return the result of a round in which no client reported."""
     return RoundResult(None, 0, 0.0, math.nan, cohort)
 
 
-def summarise_round(mean: Any, weights: np.ndarray, facts: np.ndarray, cohort: np.ndarray) -> RoundResult:
-    """`facts` has the steps, the loss and a checksum of each client, in the cohort's order."""
+def summarise_round(mean: ExactMean[Any], weights: np.ndarray, facts: np.ndarray, cohort: np.ndarray) -> RoundResult:
+    """Return the result of a round.
+
+    Args:
+        mean: the mean to which all reports have been added.
+        weights: the weight of each client.
+        facts: the rows of `ClientRunner.run_stack`, in the order of the cohort.
+        cohort: the clients that reported.
+    """
     total = math.fsum(weights)
     steps, loss = (math.fsum(weights * column) / total for column in facts.T[:2])
-    return RoundResult(mean.value(total), len(cohort), steps, loss, cohort)
+    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort)

@@ -1,12 +1,13 @@
-"""The processes that share a run: they add up, agree on trouble, and pass on what the first one knows.
+"""The processes that share a run: sums, broadcasts from rank 0, and errors that every process raises.
 
-Nothing is pickled: tensors and text go as tensors of numbers.
+Nothing is pickled: tensors and text are sent as tensors of numbers.
 """
 
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum
 from typing import Any, NoReturn, final
@@ -16,160 +17,209 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fedcm.errors import Diverged, Stopped, UserError, WorkerFailed, WriteFailed
-from fedcm.system.faults import describe_with_trace
+from fedcm.system.error_messages import describe_failure_with_traceback
 
-ALARM = "alarm"  # the key in the store of a trouble that somebody may be watching for
-_SMALL = 2**20  # numbers that go in one message
-_PATIENCE = timedelta(hours=12)  # a connection that closes is noticed at once; a process that is slow is waited for
+ALARM = "alarm"  # key in the store under which `raise_alarm` puts its message
+_SMALL = 2**20  # numbers that are sent in one message
+_TIMEOUT = timedelta(hours=12)  # a closed connection is noticed at once; a slow process is waited for
 
 
-class Trouble(IntEnum):
-    NONE = 0
+class WorkerStatus(IntEnum):
+    """How a worker ended a piece of work, in increasing order of severity."""
+
+    OK = 0
     STOPPED = 1
     DIVERGED = 2
-    REFUSED = 3
-    UNWRITTEN = 4  # a full disk, most often
-    FAILED = 5  # the gravest is told
+    REJECTED = 3  # a UserError
+    WRITE_FAILED = 4  # most often because the disk is full
+    FAILED = 5
 
 
 def to_worker_failure(error: Exception, otherwise: str) -> WorkerFailed:
-    """Of an error in a user's own code most often; `otherwise` says what failed, where the error does not know."""
-    return WorkerFailed(describe_with_trace(error, otherwise))
+    """Return a WorkerFailed for an unexpected error, most often one in the user's own code.
+
+    Args:
+        otherwise: what failed, if the notes of the error do not say it.
+    """
+    return WorkerFailed(describe_failure_with_traceback(error, otherwise))
+
+
+def reject_second_group() -> None:
+    """Raise a UserError if this process is in a process group already; torch allows one."""
+    if dist.is_initialized():
+        raise UserError(
+            "only one training with workers can be in progress in a process; end the other one first (close its "
+            "generator, if it is one of `fedcm.rounds`), or use workers=1"
+        )
 
 
 @final
 class ProcessGroup:
+    """A torch.distributed process group; every process of it calls the same methods in the same order.
+
+    Args:
+        rank: the rank of this process.
+        size: the number of processes.
+        store: the torch.distributed store through which the processes find each other.
+
+    Raises:
+        WorkerFailed: the processes cannot reach each other.
+    """
+
     def __init__(self, rank: int, size: int, store: Any) -> None:
+        hook = sys.excepthook  # torch replaces it by one that writes the rank before every line, and never restores it
         try:
-            dist.init_process_group(_backend(size), store=store, rank=rank, world_size=size, timeout=_PATIENCE)
+            dist.init_process_group(_choose_backend(size), store=store, rank=rank, world_size=size, timeout=_TIMEOUT)
         except RuntimeError as error:
-            raise WorkerFailed(f"the workers cannot reach each other ({_in_short(error)})") from None
+            raise WorkerFailed(f"the workers cannot reach each other ({_shorten(error)})") from None
+        finally:
+            sys.excepthook = hook
         self.rank, self.size = rank, size
         self._store = store
 
-    def alarm(self, said: str) -> None:
-        """For whoever watches: a trouble that all hear of at the end of the round anyway."""
-        with contextlib.suppress(RuntimeError):  # nobody is there to watch
-            self._store.set(ALARM, said)
+    def raise_alarm(self, message: str) -> None:
+        """Report a failure at once to a process that watches the store; the others learn it at the end of the round."""
+        with contextlib.suppress(RuntimeError):  # the store may be gone
+            self._store.set(ALARM, message)
 
     def sum_(self, tensor: Tensor) -> None:
-        """In place, over all processes; exact for integers, and for floats where all but one process hold 0."""
+        """Sum a tensor over all processes, in place.
+
+        The sum is exact for integers, and for floats if all but one process hold 0.
+        """
         try:
             dist.all_reduce(tensor)
         except RuntimeError as error:
-            raise WorkerFailed(f"a worker is no longer there ({_in_short(error)})") from None
+            raise WorkerFailed(f"a worker is no longer there ({_shorten(error)})") from None
 
-    def agree(self, trouble: Trouble = Trouble.NONE, said: str = "") -> None:
-        """All come here, and the gravest trouble of any is raised in all."""
-        self.add_up(trouble, said, torch.zeros(0, dtype=torch.float64), [])
+    def agree(self, status: WorkerStatus = WorkerStatus.OK, message: str = "") -> None:
+        """Wait for all processes; if one has failed, raise the most severe failure in all of them."""
+        self.sum_results(status, message, torch.zeros(0, dtype=torch.float64), [])
 
-    def add_up(self, trouble: Trouble, said: str, facts: Tensor, totals: list[Tensor], largest: int = 0) -> int:
-        """Once a round: the gravest trouble of any process is raised in all; without any, facts and totals are summed.
-        Returns the greatest `largest` of any process.
+    def sum_results(
+        self, status: WorkerStatus, message: str, facts: Tensor, totals: Sequence[Tensor], largest: int = 0
+    ) -> int:
+        """Sum the results of a round over all processes, in place, or raise the most severe failure in all of them.
 
-        `facts` are float64 with every row filled in by one process and 0 in the others: as the integers that their bits
-        are, they add up exactly, and go with the rest in one message.
+        Args:
+            status: how this process ended its work.
+            message: why it failed.
+            facts: float64; each row is filled in by one process and 0 in the others. The bits are added as integers,
+                which is exact, and in one message with the rest.
+            totals: integer tensors.
+            largest: a number of which the maximum over all processes is returned.
+
+        Returns:
+            The maximum of `largest`.
         """
-        message = said.encode()
+        encoded = message.encode()
         board = torch.zeros((self.size, 3), dtype=torch.int64)
-        board[self.rank] = torch.tensor([trouble, len(message), largest])
+        board[self.rank] = torch.tensor([status, len(encoded), largest])
         parts = [board, facts.view(torch.int64)]
         small = sum(total.numel() for total in totals) <= _SMALL and all(total.device.type == "cpu" for total in totals)
         self._sum_together([*parts, *totals] if small else parts)
-        if int(board[:, 0].max()) != Trouble.NONE:
-            self._tell(board, message)
+        if int(board[:, 0].max()) != WorkerStatus.OK:
+            self._raise_worst(board, encoded)
         if not small:
             for total in totals:
                 self.sum_(total)
         return int(board[:, 2].max())
 
     def _sum_together(self, parts: list[Tensor]) -> None:
-        """In place; a message costs more than the numbers in it, where they are few."""
+        """Sum several tensors in one message, in place: for few numbers, each message costs more than its content."""
         together = torch.cat([part.reshape(-1) for part in parts])
         self.sum_(together)
         for part, summed in zip(parts, together.split([part.numel() for part in parts]), strict=True):
             part.copy_(summed.view(part.shape))
 
-    def _tell(self, board: Tensor, message: bytes) -> NoReturn:
+    def _raise_worst(self, board: Tensor, encoded: bytes) -> NoReturn:
         worst = int(board[:, 0].max())
-        teller = int((board[:, 0] == worst).nonzero()[0])
-        _raise(Trouble(worst), self.text(message, int(board[teller, 1]), teller))
+        rank = int((board[:, 0] == worst).nonzero()[0])
+        _raise_error(WorkerStatus(worst), self._share_text(encoded, int(board[rank, 1]), rank))
 
-    def text(self, message: bytes, length: int, teller: int = 0) -> str:
-        """The teller's message, in all processes."""
+    def _share_text(self, encoded: bytes, length: int, source: int = 0) -> str:
+        """Return the text of the process `source`, in all processes."""
         letters = torch.zeros(length, dtype=torch.int64)
-        if self.rank == teller:
-            letters += torch.tensor(list(message), dtype=torch.int64)
+        if self.rank == source:
+            letters += torch.tensor(list(encoded), dtype=torch.int64)
         self.sum_(letters)
         return bytes(letters.tolist()).decode()
 
-    def from_first(self, tensor: Tensor) -> Tensor:
-        """The first process's tensor, in all; the others give one of the same shape and dtype."""
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """Return the tensor of rank 0; the other processes pass one of the same shape and dtype."""
         shared = tensor.contiguous().clone()
         try:
             dist.broadcast(shared, src=0)
         except RuntimeError as error:
-            raise WorkerFailed(f"a worker is no longer there ({_in_short(error)})") from None
+            raise WorkerFailed(f"a worker is no longer there ({_shorten(error)})") from None
         return shared
 
-    def text_from_first(self, text: str) -> str:
-        """The first process's text, in all; what the others give does not count."""
-        message = text.encode() if self.rank == 0 else b""
-        return self.text(message, int(self.from_first(torch.tensor(len(message)))))
+    def broadcast_text(self, text: str) -> str:
+        """Return the text of rank 0; the text of the other processes is ignored."""
+        encoded = text.encode() if self.rank == 0 else b""
+        return self._share_text(encoded, int(self.broadcast(torch.tensor(len(encoded)))))
 
-    def tensors_from_first(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
-        """The first process's integer vectors by name; the others give None."""
-        names = self.text_from_first("\n".join(tensors) if tensors is not None else "")
-        found = {}
+    def broadcast_tensors(self, tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+        """Return the named integer vectors of rank 0; the other processes pass None."""
+        names = self.broadcast_text("\n".join(tensors) if tensors is not None else "")
+        received = {}
         for name in names.split("\n") if names else ():
-            size = int(self.from_first(torch.tensor(len(tensors[name]) if tensors is not None else 0)))
+            size = int(self.broadcast(torch.tensor(len(tensors[name]) if tensors is not None else 0)))
             vector = tensors[name] if tensors is not None else torch.zeros(size, dtype=torch.int64)
-            found[name] = self.from_first(vector)
-        return found
+            received[name] = self.broadcast(vector)
+        return received
 
     def close(self) -> None:
+        """Leave the group."""
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-def _in_short(error: RuntimeError) -> str:
-    """gloo's first sentence, without the place in its source.
+def _shorten(error: RuntimeError) -> str:
+    """Return the first sentence of an error of gloo, without the position in its source.
 
-    >>> _in_short(RuntimeError("[/gloo/pair.cc:553] Connection closed by peer [127.0.0.1]:4. Check the logs."))
+    >>> _shorten(RuntimeError("[/gloo/pair.cc:553] Connection closed by peer [127.0.0.1]:4. Check the logs."))
     'Connection closed by peer [127.0.0.1]:4'
     """
     return re.sub(r"^\[\S+\] ", "", str(error).splitlines()[0]).partition(". ")[0]
 
 
-def _backend(size: int) -> str:
-    """nccl where every process can have a CUDA device of its own, which nccl asks for; gloo for all else."""
+def _choose_backend(size: int) -> str:
+    """Return nccl if every process can have its own CUDA device, which nccl requires; otherwise gloo."""
     if dist.is_nccl_available() and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE") or size):
         return "cpu:gloo,cuda:nccl"
     return "gloo"
 
 
-def _raise(trouble: Trouble, said: str) -> NoReturn:
-    if trouble is Trouble.STOPPED:
+def _raise_error(status: WorkerStatus, message: str) -> NoReturn:
+    if status is WorkerStatus.STOPPED:
         raise Stopped
-    if trouble is Trouble.DIVERGED:
-        raise Diverged(said)
-    if trouble is Trouble.REFUSED:
-        raise UserError(said)
-    if trouble is Trouble.UNWRITTEN:
-        raise WriteFailed(said)
-    raise WorkerFailed(said)
+    if status is WorkerStatus.DIVERGED:
+        raise Diverged(message)
+    if status is WorkerStatus.REJECTED:
+        raise UserError(message)
+    if status is WorkerStatus.WRITE_FAILED:
+        raise WriteFailed(message)
+    raise WorkerFailed(message)
 
 
 def divide_work(steps: Any, size: int) -> list[list[int]]:
-    """Who does which of the cohort's positions: the longest first, each to whoever has least; a pure function.
+    """Divide work among processes: the longest piece first, each to the process with the least work so far.
 
-    >>> shares([5, 1, 1, 3], size=2)
+    Args:
+        steps: the steps of each piece of work.
+        size: the number of processes.
+
+    Returns:
+        For each process, the positions of its pieces.
+
+    >>> divide_work([5, 1, 1, 3], size=2)
     [[0], [3, 1, 2]]
     """
-    mine: list[list[int]] = [[] for _ in range(size)]
+    shares: list[list[int]] = [[] for _ in range(size)]
     load = [0] * size
     for position in sorted(range(len(steps)), key=lambda k: (-int(steps[k]), k)):
         least = min(range(size), key=lambda rank: (load[rank], rank))
-        mine[least].append(position)
+        shares[least].append(position)
         load[least] += int(steps[position])
-    return mine
+    return shares
