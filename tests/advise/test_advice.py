@@ -1,13 +1,22 @@
-"""Advice: what follows from a probe, and what it warns of."""
+"""Advice: the suggestion that follows from a probe, and its warnings."""
 
 import math
 from typing import Any
 
 import pytest
 
-from fedcm.advise.advice import ALPHAS, Probe, Setting, Trial, advise, at_horizon, best_of, variations
+from fedcm.advise.advice import (
+    ALPHAS,
+    ExperimentProfile,
+    ProbeResult,
+    Trial,
+    advise,
+    find_best,
+    list_variations,
+    scale_alpha,
+)
 
-FOUND = {
+DIAGNOSIS = {
     "gradient_square": 1.0,
     "noise": 20.0,
     "round_noise": 0.2,
@@ -17,12 +26,12 @@ FOUND = {
 }
 
 
-def trial(alpha: float, rate: float, *losses: float) -> Trial:
+def make_trial(alpha: float, rate: float, *losses: float) -> Trial:
     return Trial(alpha, rate, dict(zip((30, 40, 50), losses, strict=True)))
 
 
-def setting(**changes: Any) -> Setting:
-    usual = Setting(
+def make_profile(**changes: Any) -> ExperimentProfile:
+    usual = ExperimentProfile(
         rounds=500,
         population=500,
         cohort=10.0,
@@ -39,121 +48,128 @@ def setting(**changes: Any) -> Setting:
     return usual._replace(**changes)
 
 
-def seen(**changes: Any) -> Probe:
-    """0.3 at 0.1 wins."""
-    trials = [trial(alpha, 0.1, *([1.5, 1.4, 1.3] if alpha == 0.3 else [1.8, 1.7, 1.6])) for alpha in ALPHAS]
-    more = [trial(0.3, 0.03, 2.0, 2.0, 1.9), trial(0.3, 0.3, 1.6, 1.5, 1.4), trial(0.1, 0.3, 1.6, 1.5, 1.4)]
-    return Probe(50, 2.3, (*trials, *more), FOUND | changes, smoothness=1.0)
+def make_probe(**changes: Any) -> ProbeResult:
+    """Return a probe in which α = 0.3 at η_l = 0.1 is the best trial."""
+    trials = [make_trial(alpha, 0.1, *([1.5, 1.4, 1.3] if alpha == 0.3 else [1.8, 1.7, 1.6])) for alpha in ALPHAS]
+    more = [
+        make_trial(0.3, 0.03, 2.0, 2.0, 1.9),
+        make_trial(0.3, 0.3, 1.6, 1.5, 1.4),
+        make_trial(0.1, 0.3, 1.6, 1.5, 1.4),
+    ]
+    return ProbeResult(50, 2.3, (*trials, *more), DIAGNOSIS | changes, smoothness=1.0)
 
 
-def test_the_variance_is_that_of_a_rounds_mean_gradient() -> None:
-    """Of clients' rounds over S, and (N − S)/(N − 1)·σ_g²/S; with everybody there, sampling adds nothing. That this is
-    the variance is shown in test_estimates.py."""
-    assert advise(setting(), seen()).variance == pytest.approx(0.2 / 10 + 490 / 499 * 0.5)
-    assert advise(setting(cohort=500.0, inverse_cohort=1 / 500), seen()).variance == pytest.approx(0.2 / 500)
-    few = advise(setting(cohort=2.0, inverse_cohort=0.7), seen())
-    assert few.variance == pytest.approx(0.7 * 0.2 + 349 / 499 * 5), "cohorts of 1 and more count for more than of 2"
+def test_the_variance_of_a_rounds_mean_gradient() -> None:
+    """V = noise/S + (N − S)/(N − 1)·σ_g²/S; test_estimates.py proves the formula."""
+    assert advise(make_profile(), make_probe()).variance == pytest.approx(0.2 / 10 + 490 / 499 * 0.5)
+    assert advise(make_profile(cohort=500.0, inverse_cohort=1 / 500), make_probe()).variance == pytest.approx(0.2 / 500)
+    few = advise(make_profile(cohort=2.0, inverse_cohort=0.7), make_probe())
+    assert few.variance == pytest.approx(0.7 * 0.2 + 349 / 499 * 5), "E[1/S] is above 1/E[S]"
 
 
-def test_against_a_gradient_that_cannot_be_told_from_0_there_is_no_ratio() -> None:
+def test_there_is_no_ratio_if_the_gradient_may_be_0() -> None:
     few = {"cohort": 2.0, "inverse_cohort": 0.5}
-    assert advise(setting(**few), seen(gradient_square=4.0)).ratio == pytest.approx((0.1 + 249 / 499 * 5) / 4)
-    advice = advise(setting(**few), seen(gradient_square=-0.1))
+    assert advise(make_profile(**few), make_probe(gradient_square=4.0)).ratio == pytest.approx(
+        (0.1 + 249 / 499 * 5) / 4
+    )
+    advice = advise(make_profile(**few), make_probe(gradient_square=-0.1))
     assert advice.ratio is None
-    assert "the gradient's square cannot be told from 0" in advice.warnings[0]
+    assert "the gradient's square cannot be distinguished from 0" in advice.warnings[0]
 
 
-def test_a_trials_level_is_the_geometric_mean_of_its_losses() -> None:
-    assert trial(1.0, 0.1, 1.0, 2.0, 4.0).level == pytest.approx(2.0)
-    assert best_of([trial(1.0, 0.1, 1.0, 2.0, 4.0), trial(0.3, 0.1, 2.1, 2.1, 2.1)]).alpha == 1.0
+def test_the_level_of_a_trial_is_the_geometric_mean_of_its_losses() -> None:
+    assert make_trial(1.0, 0.1, 1.0, 2.0, 4.0).level == pytest.approx(2.0)
+    assert find_best([make_trial(1.0, 0.1, 1.0, 2.0, 4.0), make_trial(0.3, 0.1, 2.1, 2.1, 2.1)]).alpha == 1.0
 
 
 def test_a_trial_that_diverged_never_wins() -> None:
     diverged = Trial(0.3, 0.3, {})
     assert diverged.level == math.inf
-    assert best_of([diverged, trial(1.0, 0.1, 100.0, 100.0, 100.0)]).alpha == 1.0
+    assert find_best([diverged, make_trial(1.0, 0.1, 100.0, 100.0, 100.0)]).alpha == 1.0
 
 
-def test_beside_the_best_alpha_the_larger_rate_is_tried_with_the_clients_own_step_kept_too() -> None:
-    assert variations(trial(0.3, 0.1, 1.0, 1.0, 1.0)) == [
+def test_variations_have_other_rates_and_a_smaller_alpha() -> None:
+    assert list_variations(make_trial(0.3, 0.1, 1.0, 1.0, 1.0)) == [
         (0.3, pytest.approx(0.1 / 3)),
         (0.3, pytest.approx(0.3)),
         (0.1, pytest.approx(0.3)),
     ]
 
 
-def test_alpha_and_rate_are_the_winners_the_alpha_at_the_runs_horizon() -> None:
-    advice = advise(setting(rounds=400), seen())
+def test_advice_is_the_best_trial_with_alpha_scaled_to_the_run() -> None:
+    advice = advise(make_profile(rounds=400), make_probe())
     assert (advice.alpha, advice.client_lr) == (0.075, 0.1)
     assert "0.3 · (50/400)^⅔" in advice.reasons[1]
-    at_once = advise(setting(rounds=50), seen())
-    assert at_once.alpha == 0.3
-    assert not any("⅔" in reason for reason in at_once.reasons), "a probe of the run's own length needs no rule"
+    same_length = advise(make_profile(rounds=50), make_probe())
+    assert same_length.alpha == 0.3
+    assert not any("⅔" in reason for reason in same_length.reasons), "a probe as long as the run needs no scaling"
 
 
 @pytest.mark.parametrize(
-    ("alpha", "probed", "rounds", "told"),
+    ("alpha", "probed", "rounds", "expected"),
     [
-        (0.3, 50, 400, 0.075),  # an eighth of the horizon is a quarter of α
+        (0.3, 50, 400, 0.075),  # an eighth of the rounds is a quarter of α
         (1.0, 50, 6250, 0.04),
-        (0.1, 10, 80, 0.1),  # never above what won …
-        (0.3, 10, 80, 0.13),  # … and never below ten fillings
+        (0.1, 10, 80, 0.1),  # never above the best trial's α …
+        (0.3, 10, 80, 0.13),  # … and never below 10/T
         (0.3, 50, 20, 0.3),
     ],
 )
-def test_alpha_falls_with_the_horizon(alpha: float, probed: int, rounds: int, told: float) -> None:
-    assert at_horizon(alpha, probed, rounds) == told
+def test_alpha_falls_with_the_number_of_rounds(alpha: float, probed: int, rounds: int, expected: float) -> None:
+    assert scale_alpha(alpha, probed, rounds) == expected
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
-        ({"alpha": 0.01}, "the experiment's α = 0.01 remembers 100 rounds, over a tenth"),
+        ({"alpha": 0.01}, "the experiment's α = 0.01 averages over 100 rounds, more than a tenth"),
         ({"steps": 500.0}, "K·η_l·L = 50.0"),
         ({"steps_most": 40}, "from 10 to 40 local steps, and their directions count equally"),
         ({"steps_most": 40, "by_examples": True}, "from 10 to 40 local steps, so some drift much farther"),
         (
             {"cohort": 2.0, "inverse_cohort": 0.5},
-            "few clients a round (2 on the mean): the variance of a round's mean gradient is 2.6 times",
+            "few clients per round (2 on average): the variance of a round's mean gradient is 2.6 times",
         ),
-        ({"empty": 0.13}, "13% of the rounds have nobody"),
+        ({"empty": 0.13}, "13% of the rounds have an empty cohort"),
         (
             {"decay_in_step": True, "alpha": 0.05},
-            "acts like λ/α, 0.02 with α = 0.05 and 0.015 with α = 0.065, in place of 0.001",
+            "acts like λ/α, 0.02 with α = 0.05 and 0.015 with α = 0.065, instead of 0.001",
         ),
     ],
 )
-def test_it_warns_of_what_can_go_wrong_and_of_nothing_else(changes: dict[str, Any], words: str) -> None:
-    assert not advise(setting(), seen()).warnings
-    (warning,) = advise(setting(**changes), seen()).warnings
-    assert words in warning
+def test_each_risk_has_exactly_one_warning(changes: dict[str, Any], text: str) -> None:
+    assert not advise(make_profile(), make_probe()).warnings
+    (warning,) = advise(make_profile(**changes), make_probe()).warnings
+    assert text in warning
 
 
 @pytest.mark.parametrize("changes", [{"cohort": 1.0, "population": 1}, {"rounds": 5}, {"alpha": 1.0, "rounds": 50}])
-def test_it_does_not_warn_of_everybody_of_its_own_advice_and_of_an_alpha_without_memory(
+def test_harmless_settings_have_no_warning(
     changes: dict[str, Any],
 ) -> None:
-    assert not advise(setting(**changes), seen()).warnings
+    assert not advise(make_profile(**changes), make_probe()).warnings
 
 
-def test_no_advised_alpha_is_below_ten_fillings() -> None:
+def test_no_suggested_alpha_is_below_ten_over_rounds() -> None:
     for rounds in range(100, 3000, 7):
-        assert at_horizon(0.1, 10, rounds) >= min(0.1, 10 / rounds)
+        assert scale_alpha(0.1, 10, rounds) >= min(0.1, 10 / rounds)
 
 
-def warned(**changes: Any) -> str:
-    return " ".join(advise(setting(rounds=50), seen()._replace(**changes)).warnings)
+def collect_warnings(**changes: Any) -> str:
+    return " ".join(advise(make_profile(rounds=50), make_probe()._replace(**changes)).warnings)
 
 
-def test_it_warns_of_a_rate_at_the_edge() -> None:
-    edge = tuple(own if own.client_lr < 0.3 else own._replace(losses={}) for own in seen().trials)
-    assert "near the edge" in warned(trials=edge)
+def test_a_rate_close_to_the_limit_has_a_warning() -> None:
+    edge = tuple(own if own.client_lr < 0.3 else own._replace(losses={}) for own in make_probe().trials)
+    assert "close to the limit" in collect_warnings(trials=edge)
 
 
-def test_it_warns_of_trials_that_learnt_nothing_and_of_steps_that_explode() -> None:
-    assert "no trial has learnt" in warned(start=1.0)
-    assert "local steps explode" in warned(smoothness=None)
+def test_trials_that_learn_nothing_and_exploding_steps_have_warnings() -> None:
+    assert "no trial reduced the loss" in collect_warnings(start=1.0)
+    assert "local steps of some clients explode" in collect_warnings(smoothness=None)
 
 
-def test_it_says_that_a_large_alpha_is_fedavg() -> None:
-    assert "nearly FedAvg" in warned(trials=(trial(1.0, 0.1, 1.0, 1.0, 1.0), trial(0.3, 0.1, 2.0, 2.0, 2.0)))
+def test_a_large_alpha_has_a_warning() -> None:
+    assert "nearly FedAvg" in collect_warnings(
+        trials=(make_trial(1.0, 0.1, 1.0, 1.0, 1.0), make_trial(0.3, 0.1, 2.0, 2.0, 2.0))
+    )

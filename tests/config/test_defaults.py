@@ -1,4 +1,4 @@
-"""Every default of an algorithm, a split and a bundled model is a published value, and the documents state it."""
+"""Every default of an algorithm, a split or a bundled model is a published value, and the documentation states it."""
 
 import dataclasses
 import inspect
@@ -10,14 +10,14 @@ import pytest
 from made_digests import PAPER_BY_ALPHA
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.experiment import SECTIONS
+from fedcm.config.sections import SECTIONS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.data.partition import SPLITS
 from fedcm.models import MODELS
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 
-# by kind and name: the settings with a default, what it is, and where it comes from
+# by kind and name: the settings with a default, its value, and its source
 PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
     ("algorithm", "fedavg"): {},
     ("algorithm", "fedcm"): {
@@ -66,8 +66,8 @@ PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
 }
 
 
-def defaults_of(kind: Any) -> dict[str, Any]:
-    """By name, of a dataclass's fields or a function's keywords."""
+def list_defaults(kind: Any) -> dict[str, Any]:
+    """Return the defaults of a dataclass's fields or a function's keywords, by name."""
     if dataclasses.is_dataclass(kind):
         fields = dataclasses.fields(kind)
         return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
@@ -94,16 +94,16 @@ def test_every_kind_has_a_row() -> None:
 @pytest.mark.parametrize("which", PUBLISHED, ids=" ".join)
 def test_a_default_is_the_published_value(which: tuple[str, str]) -> None:
     published = {setting: value for setting, (value, _) in PUBLISHED[which].items()}
-    assert defaults_of(KINDS[which]) == published
+    assert list_defaults(KINDS[which]) == published
     assert all(len(source) > 10 for _, source in PUBLISHED[which].values())
 
 
-def test_fedcms_default_is_the_best_of_the_papers_table_of_alphas() -> None:
-    assert defaults_of(ALGORITHMS["fedcm"])["alpha"] == max(PAPER_BY_ALPHA, key=lambda alpha: PAPER_BY_ALPHA[alpha])
+def test_the_default_alpha_is_the_best_of_the_papers_table() -> None:
+    assert list_defaults(ALGORITHMS["fedcm"])["alpha"] == max(PAPER_BY_ALPHA, key=lambda alpha: PAPER_BY_ALPHA[alpha])
 
 
 @pytest.mark.parametrize("which", [which for which in PUBLISHED if PUBLISHED[which]], ids=" ".join)
-def test_the_documents_state_it(which: tuple[str, str]) -> None:
+def test_the_documentation_states_the_default(which: tuple[str, str]) -> None:
     """As `name` (default) in the row of its kind; SCAFFOLD's row names the default first."""
     what, name = which
     text = (DOCUMENTS / ("models.md" if what == "model" else "experiments.md")).read_text()
@@ -113,10 +113,10 @@ def test_the_documents_state_it(which: tuple[str, str]) -> None:
         assert f"`{setting}` ({shown}" in row, f"{setting} in {row}"
 
 
-# where nothing is given: what docs/experiments.md says happens then
+# settings without a default: what docs/experiments.md says about them
 IN_WORDS = {
     "epochs": "1",
-    "sites": "whoever is connected",
+    "sites": "all connected sites",
     "classes": "the most that a site has",
     "mean": "from the sites' sums",
     "std": "from the sites' sums",
@@ -124,7 +124,7 @@ IN_WORDS = {
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_the_documents_state_the_defaults_of_a_section(section: str) -> None:
+def test_the_documentation_states_the_defaults_of_a_section(section: str) -> None:
     chapter = (DOCUMENTS / "experiments.md").read_text().split(f"## `[{section}]`")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:]] for line in chapter.splitlines() if line.startswith("| `")]
     documented = {name: row[1] for row in rows for name in re.findall(r"`(\w+)`", row[0])}

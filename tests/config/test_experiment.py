@@ -1,4 +1,4 @@
-"""Experiments are read whole, changed by overrides, and read back as themselves."""
+"""Experiments are read, overridden by settings, and written so that they read back as the same experiment."""
 
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ from fedcm.data.partition import Dirichlet
 from fedcm.errors import UserError
 
 
-def table(**changes: Any) -> dict[str, Any]:
+def make_table(**changes: Any) -> dict[str, Any]:
     return small_experiment("digits", **changes)
 
 
-def test_an_experiment_holds_the_chosen_records() -> None:
-    experiment = read_experiment(table())
+def test_an_experiment_holds_the_chosen_dataclasses() -> None:
+    experiment = read_experiment(make_table())
     assert experiment.algorithm == FedCM(alpha=0.1)
     assert experiment.split == Dirichlet(clients=12, concentration=0.6)
     assert experiment.participation == Independent(0.3)
@@ -28,7 +28,7 @@ def test_an_experiment_holds_the_chosen_records() -> None:
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"])
 def test_a_resolved_experiment_reads_back_as_itself(tmp_path: Path, algorithm: str) -> None:
-    experiment = read_experiment(table(algorithm={"name": algorithm}))
+    experiment = read_experiment(make_table(algorithm={"name": algorithm}))
     path = tmp_path / "again.toml"
     path.write_text(to_toml(experiment))
     assert read_experiment(read_table(path)) == experiment
@@ -37,7 +37,7 @@ def test_a_resolved_experiment_reads_back_as_itself(tmp_path: Path, algorithm: s
 
 
 def test_steps_instead_of_epochs_read_back_too(tmp_path: Path) -> None:
-    experiment = read_experiment(table(client={"steps": 7, "clip": 10.0}))
+    experiment = read_experiment(make_table(client={"steps": 7, "clip": 10.0}))
     path = tmp_path / "again.toml"
     path.write_text(to_toml(experiment))
     assert read_experiment(read_table(path)) == experiment
@@ -45,7 +45,7 @@ def test_steps_instead_of_epochs_read_back_too(tmp_path: Path) -> None:
 
 def test_settings_are_overridden_by_path() -> None:
     changed = apply_overrides(
-        table(), ["client.lr=0.5", "algorithm.alpha=0.3", "data.source=cifar10", "model.hidden=[3, 4]"]
+        make_table(), ["client.lr=0.5", "algorithm.alpha=0.3", "data.source=cifar10", "model.hidden=[3, 4]"]
     )
     experiment = read_experiment(changed)
     assert experiment.client.lr == 0.5
@@ -54,8 +54,8 @@ def test_settings_are_overridden_by_path() -> None:
     assert experiment.model.options["hidden"] == [3, 4]
 
 
-def test_another_algorithm_brings_its_own_settings() -> None:
-    given = table() | {"for": {"feddyn": {"algorithm": {"alpha": 0.5}, "client": {"lr_decay": 0.9}}}}
+def test_another_algorithm_starts_from_its_own_settings() -> None:
+    given = make_table() | {"for": {"feddyn": {"algorithm": {"alpha": 0.5}, "client": {"lr_decay": 0.9}}}}
     assert read_experiment(apply_overrides(given, ["algorithm.name=fedavg"])).algorithm == FedAvg()
     feddyn = read_experiment(select_algorithm(given, "feddyn"))
     assert feddyn.algorithm == FedDyn(alpha=0.5)
@@ -66,8 +66,8 @@ def test_another_algorithm_brings_its_own_settings() -> None:
     )
 
 
-def test_the_command_line_wins_over_an_algorithms_table_and_that_over_the_file() -> None:
-    given = table() | {"for": {"fedcm": {"client": {"lr": 0.3, "epochs": 7}}}}
+def test_settings_override_for_tables_which_override_the_file() -> None:
+    given = make_table() | {"for": {"fedcm": {"client": {"lr": 0.3, "epochs": 7}}}}
     experiment = read_experiment(apply_overrides(given, ["client.lr=0.7"]))
     assert experiment.client.lr == 0.7
     assert experiment.client.epochs == 7
@@ -82,23 +82,23 @@ def test_the_command_line_wins_over_an_algorithms_table_and_that_over_the_file()
         ("model.name=linear", {"name": "linear"}),
     ],
 )
-def test_another_kind_keeps_what_it_has_a_name_for(setting: str, expected: dict[str, Any]) -> None:
+def test_another_kind_keeps_only_settings_that_it_has(setting: str, expected: dict[str, Any]) -> None:
     section = setting.split(".")[0]
-    assert to_table(read_experiment(apply_overrides(table(), [setting])))[section] == expected
+    assert to_table(read_experiment(apply_overrides(make_table(), [setting])))[section] == expected
 
 
-def test_steps_given_on_the_command_line_take_the_place_of_epochs() -> None:
-    assert read_experiment(apply_overrides(table(), ["client.steps=9"])).client.epochs is None
+def test_steps_on_the_command_line_replace_epochs() -> None:
+    assert read_experiment(apply_overrides(make_table(), ["client.steps=9"])).client.epochs is None
 
 
-def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -> None:
+def test_the_default_name_is_that_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "called-so.toml"
     path.write_text("rounds = 1")
     assert read_table(path)["name"] == "called-so"
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"round": 3}, "no setting 'round'; did you mean 'rounds'"),
         ({"rounds": 0}, "rounds must be greater than or equal to 1, got 0"),
@@ -137,12 +137,12 @@ def test_an_experiment_without_a_name_is_called_after_its_file(tmp_path: Path) -
         ({"evaluation": {"targets": [50]}}, "must be less than 1, got 50"),
     ],
 )
-def test_what_cannot_work_is_refused_in_a_sentence(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        read_experiment(table(**changes))
+def test_bad_experiments_raise_one_sentence(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_experiment(make_table(**changes))
 
 
 @pytest.mark.parametrize("setting", ["client.lr", "=3", "client..lr=3", "rounds.more=3"])
-def test_an_override_that_is_none_is_refused(setting: str) -> None:
+def test_a_setting_without_a_value_raises(setting: str) -> None:
     with pytest.raises(UserError, match="--set"):
-        apply_overrides(table(), [setting])
+        apply_overrides(make_table(), [setting])

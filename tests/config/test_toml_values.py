@@ -1,4 +1,4 @@
-"""Values of the command line are TOML's, one after another, and their texts tell them apart."""
+"""Values of the command line are TOML; distinct values have distinct texts."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_values_written_with_commas_between_are_read_back(given: list[Any]) -> N
         ("\"a,b\",'c, d',e f", ["a,b", "c, d", "e f"]),
         ("{a = 1, b = [2, 3]},{a = 4}", [{"a": 1, "b": [2, 3]}, {"a": 4}]),
         ("true,cifar10,1e-3", [True, "cifar10", 0.001]),
-        ("a[1],b]", ["a[1]", "b]"]),  # words, since no bracket begins them
+        ("a[1],b]", ["a[1]", "b]"]),  # plain words, because they do not begin with a bracket
         ("1 # no comment,2", ["1 # no comment", 2]),
         ("1]#,2", ["1]#", 2]),
     ],
@@ -50,22 +50,22 @@ def test_commas_in_brackets_and_quotes_belong_to_the_value(text: str, expected: 
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
-        ("model.hidden=[64,32", "'[64,32' is no TOML value: brackets and quotes must close"),
-        ("model.hidden=[64]x,[3]", "is no TOML value"),
-        ("federation.sites=[a,b],[c]", "texts in a list be quoted"),
-        ('data.source="a,b', "is no TOML value"),
+        ("model.hidden=[64,32", "'[64,32' is not a TOML value: close all brackets and quotes"),
+        ("model.hidden=[64]x,[3]", "is not a TOML value"),
+        ("federation.sites=[a,b],[c]", "quote texts in a list"),
+        ('data.source="a,b', "is not a TOML value"),
         ("client.lr=0.1,", "a value is missing"),
         ("client.lr=", "a value is missing"),
         ("client.lr=0.1,0.10", "has 0.1 twice"),
         ("model.hidden=[8,8],[8, 8]", "has [8, 8] twice"),
-        ("client..lr=1", "takes path=value,value"),
+        ("client..lr=1", "requires path=value,value"),
         ("a=" + "[" * 5000, "--over"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_a_sentence(setting: str, said: str) -> None:
-    with pytest.raises(UserError) as refusal:
+def test_bad_values_raise_one_sentence(setting: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
         parse_values(setting)
-    assert said in str(refusal.value)
-    assert str(refusal.value).startswith("--over takes")
+    assert message in str(error.value)
+    assert str(error.value).startswith("--over requires")

@@ -1,4 +1,4 @@
-"""Small experiments run from their TOML text, in this process, with all that they leave behind."""
+"""Run small experiments from their TOML text, in this process, and collect what they write."""
 
 import copy
 import json
@@ -17,8 +17,7 @@ from reference import Batch
 from torch import Tensor
 
 from fedcm.config.experiment import load_experiment
-from fedcm.runs.running import drive
-from fedcm.runs.starting import Run, begin
+from fedcm.runs.session import Session
 
 SIZES = (3, 9, 4, 8, 16, 5)  # examples a client: with batches of 4, K_i = 1, 3, 1, 2, 4, 2
 FEATURES, CLASSES, TESTED = 6, 4, 60
@@ -28,7 +27,7 @@ APART = 1e-3  # what a setting must change at least
 BASE: dict[str, Any] = {
     "name": "small",
     "rounds": 4,
-    "seed": 11,  # none of the purposes of draws, so that the two cannot be taken for each other
+    "seed": 11,  # not the number of any purpose, so that swapping the two shows
     "participation": {"kind": "fixed", "clients": 3},
     "model": {"name": "linear"},
     "algorithm": {"name": "fedcm", "alpha": 0.3},
@@ -39,13 +38,13 @@ BASE: dict[str, Any] = {
 
 @dataclass
 class Trained:
-    """A run that is over."""
+    """A finished run."""
 
     table: dict[str, Any]
-    run: Run
+    run: Session
     lines: list[dict[str, Any]]  # metrics.jsonl
     servers: list[Any] = field(default_factory=list)  # the server's state after every round
-    saved: list[list[int]] = field(default_factory=list)  # after every round, the rounds of the checkpoints there
+    saved: list[list[int]] = field(default_factory=list)  # after every round, the rounds of the stored checkpoints
 
     @property
     def folder(self) -> Path:
@@ -65,19 +64,19 @@ class Trained:
 
     @property
     def clients(self) -> list[Batch]:
-        """What each client holds, as the run has it."""
-        data = self.run.assembly.runner.data
+        """The data of each client in the run."""
+        data = self.run.setup.runner.data
         return [(own.features, own.labels) for own in map(data.client, range(data.population))]
 
 
 class Bench:
-    """Runs experiments in a test's own folder."""
+    """Runs experiments in the folder of a test."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.monkeypatch = monkeypatch
-        self.clients = made_clients()
-        self.tested = made_clients(sizes=(TESTED,), seed=1)[0]
+        self.clients = make_clients()
+        self.tested = make_clients(sizes=(TESTED,), seed=1)[0]
         self.source = self.clients_folder("clients", self.clients)
         self._numbers = count()
 
@@ -85,20 +84,22 @@ class Bench:
         return copy.deepcopy(BASE | {"data": {"source": self.source}} | changes)
 
     def train(self, table: dict[str, Any], name: str | None = "") -> Trained:
-        """From the text of its TOML file; `name` None leaves the folder's name to the run."""
+        """Run an experiment from its TOML text; with `name` None the run chooses its folder's name."""
         path = self.folder / "experiment.toml"
         path.write_text(tomli_w.dumps(table))
         name = f"run-{next(self._numbers)}" if name == "" else name
-        run = begin(load_experiment(path), self.folder / "runs", name)
+        run = Session.start(load_experiment(path), self.folder / "runs", name)
         trained = Trained(table, run, [])
-        for _ in drive(run):
-            trained.servers.append(run.server)
-            trained.saved.append(sorted(int(note.stem[6:]) for note in run.folder.checkpoints.glob("round-*.json")))
+        with run:
+            for _ in run.rounds():
+                trained.servers.append(run.server)
+                checkpoints = run.folder.checkpoints.glob("round-*.json")
+                trained.saved.append(sorted(int(note.stem[6:]) for note in checkpoints))
         trained.lines = [json.loads(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
         return trained
 
     def clients_folder(self, name: str, clients: Sequence[Batch]) -> str:
-        """One .npz a client, and test.npz."""
+        """Write one .npz file per client, and test.npz."""
         folder = self.folder / name
         folder.mkdir()
         for number, (x, y) in enumerate(clients):
@@ -107,14 +108,14 @@ class Bench:
         return str(folder)
 
     def whole_file(self, name: str, shape: tuple[int, ...] = (FEATURES,), examples: int = 240) -> str:
-        """An .npz that brings no split."""
-        (x, y), (x_test, y_test) = (made_clients((size,), seed, shape)[0] for seed, size in ((5, examples), (6, 40)))
+        """Write an .npz file without a split."""
+        (x, y), (x_test, y_test) = (make_clients((size,), seed, shape)[0] for seed, size in ((5, examples), (6, 40)))
         path = self.folder / f"{name}.npz"
         np.savez(path, x_train=x.numpy(), y_train=y.numpy(), x_test=x_test.numpy(), y_test=y_test.numpy())
         return str(path)
 
 
-def made_clients(
+def make_clients(
     sizes: Sequence[int] = SIZES, seed: int = 0, shape: tuple[int, ...] = (FEATURES,), classes: int = CLASSES
 ) -> list[Batch]:
     """Clients that differ; the last class is the largest label of all of them together."""
@@ -129,8 +130,8 @@ def made_clients(
     return made
 
 
-def assert_walked_as_written(trained: Trained, clients: Sequence[Batch], close: float = CLOSE) -> None:
-    """Every vector of the server after every round is that of the literal run."""
+def assert_literal_trajectory(trained: Trained, clients: Sequence[Batch], close: float = CLOSE) -> None:
+    """Check every vector of the server after every round against the literal run."""
     expected = literal.walk(trained.table | {"classes": CLASSES}, clients, trained.cohorts)
     letters = literal.LETTERS[trained.table["algorithm"]["name"]]
     for index, (server, variables) in enumerate(zip(trained.servers, expected, strict=True)):
@@ -139,6 +140,6 @@ def assert_walked_as_written(trained: Trained, clients: Sequence[Batch], close: 
             assert apart <= close, f"{name} after round {index} differs by {apart:.3g}"
 
 
-def assert_apart(one: Trained, other: Trained) -> None:
+def assert_different(one: Trained, other: Trained) -> None:
     apart = float((one.params - other.params).abs().max())
-    assert apart >= APART, f"the parameters differ by {apart:.3g} alone"
+    assert apart >= APART, f"the parameters differ by only {apart:.3g}"

@@ -1,7 +1,7 @@
-"""A run written out from docs/experiments.md and the papers' pseudocode, without a line of the library.
+"""A literal run: docs/experiments.md and the papers' pseudocode as code, without the library.
 
-The draws are part of every published result, so they are written out too: Philox generators, one for each (seed,
-purpose, round, client). Who took part in a round is taken from the run's record, which has rows of its own.
+The draws are part of every published result, so they are repeated here: one Philox generator for each (seed, purpose,
+round, client). The cohorts are read from the run's metrics, which have rows of their own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ def generator(seed: int, purpose: int, round: int = 0, client: int = 0) -> np.ra
 
 
 class Softmax(World):
-    """Softmax regression on features as they come."""
+    """Softmax regression on the given features."""
 
     def loss(self, theta: Tensor, batch: Batch) -> Tensor:
         features, labels = batch
@@ -52,7 +52,7 @@ class Softmax(World):
 
 
 class Rounded(Softmax):
-    """What clients keep is rounded to bfloat16 when it is put away."""
+    """Client states are rounded to bfloat16 when they are stored."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, _RoundedOnes(value) if name == "clients" else value)
@@ -74,7 +74,7 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def initial(seed: int, inputs: int, classes: int) -> Tensor:
-    """What torch draws for a dense layer."""
+    """Return torch's initial parameters of a dense layer."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(sequence(seed, INITIAL_PARAMS).generate_state(1, np.uint64)[0] >> 1))
         layer = nn.Linear(inputs, classes)
@@ -84,7 +84,7 @@ def initial(seed: int, inputs: int, classes: int) -> Tensor:
 def walk(
     table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[list[int]], start: Tensor | None = None
 ) -> Iterator[dict[str, Tensor]]:
-    """The server's variables after every round of the experiment in the table."""
+    """Yield the server's variables after every round of an experiment."""
     name = table["algorithm"]["name"]
     settings = {key: value for key, value in table["algorithm"].items() if key != "name"}
     world = world_of(table, clients, cohorts)

@@ -1,4 +1,4 @@
-"""Rows of models: what a run trained and tested is the architecture of the paper, with these options."""
+"""Rows of models: a run trains and tests the architecture of the paper, with these options."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,18 +15,18 @@ IMAGES["resnet18-imagenet-stem"] = (1, 32, 32)
 NARROW: dict[str, Any] = {"width": 4}
 
 
-def trains(*options: dict[str, Any]) -> Callable[[Bench, str], None]:
-    """The loss on the test set is that of the reference architecture with the trained parameters; every set of options
-    gives another."""
+def trains_the_architecture(*options: dict[str, Any]) -> Callable[[Bench, str], None]:
+    """The loss on the test set is that of the reference architecture with the trained parameters; each set of
+    options gives a different loss."""
 
     def row(bench: Bench, setting: str) -> None:
-        losses = {round(_tested(bench, setting.split(".")[1], own), 6) for own in options or ({},)}
+        losses = {round(_compute_test_loss(bench, setting.split(".")[1], own), 6) for own in options or ({},)}
         assert len(losses) == max(len(options), 1)
 
     return row
 
 
-def _tested(bench: Bench, name: str, options: dict[str, Any]) -> float:
+def _compute_test_loss(bench: Bench, name: str, options: dict[str, Any]) -> float:
     source = bench.whole_file("images", shape=IMAGES.get(name, (6,)), examples=30)
     trained = bench.train(
         bench.table(
@@ -39,8 +39,8 @@ def _tested(bench: Bench, name: str, options: dict[str, Any]) -> float:
     )
     tensors = load_file(trained.folder / "model.safetensors")
     _assert_learnt(trained, tensors)
-    # the file has its tensors in another order: names say which is which
-    names = list(trained.run.assembly.problem.model.state_dict())
+    # the tensors of the file are in another order, so they are matched by name
+    names = list(trained.run.setup.problem.model.state_dict())
     parameters = [tensors[own].double() for own in names]
     whole = np.load(source)
     x, y = torch.from_numpy(whole["x_test"]).double(), torch.from_numpy(whole["y_test"])
@@ -50,6 +50,6 @@ def _tested(bench: Bench, name: str, options: dict[str, Any]) -> float:
 
 
 def _assert_learnt(trained: Trained, tensors: dict[str, torch.Tensor]) -> None:
-    flat = torch.cat([tensors[own].reshape(-1) for own in trained.run.assembly.problem.model.state_dict()])
+    flat = torch.cat([tensors[own].reshape(-1) for own in trained.run.setup.problem.model.state_dict()])
     assert torch.equal(flat, trained.params)
-    assert not torch.equal(flat, trained.run.assembly.problem.initial())
+    assert not torch.equal(flat, trained.run.setup.problem.initial_params)

@@ -1,13 +1,13 @@
-"""Rows of settings that change what a run writes down, and nothing about where it walks."""
+"""Rows of settings that change what a run records, and not its trajectory."""
 
 from typing import Any
 
 import torch
-from bench import CLASSES, Bench, Trained, assert_walked_as_written
+from bench import CLASSES, Bench, Trained, assert_literal_trajectory
 from literal import cross_entropy, logits
 from schema import put
 
-from fedcm.reports.condense import condensed
+from fedcm.reports.extraction import make_digest
 from fedcm.runs.folder import RunFolder
 
 
@@ -24,11 +24,11 @@ def counts_the_rounds(bench: Bench, setting: str) -> None:
     assert (short.saved[-1], long.saved[-1]) == ([2], [5])
     for one, other in zip(short.servers, long.servers, strict=False):
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-    assert_walked_as_written(long, bench.clients)
+    assert_literal_trajectory(long, bench.clients)
 
 
-def evaluates_every_so_often(bench: Bench, setting: str) -> None:
-    """And what it finds is the literal loss and accuracy of that round's parameters on the test set."""
+def evaluates_when_due(bench: Bench, setting: str) -> None:
+    """The result is the literal loss and accuracy of that round's parameters on the test set."""
     x, y = bench.tested
     for every, due in ((None, [9, 10]), (4, [3, 7, 10]), (1, list(range(11)))):
         table = bench.table(rounds=11)
@@ -42,14 +42,14 @@ def evaluates_every_so_often(bench: Bench, setting: str) -> None:
             assert line["test_accuracy"] == float((outputs.argmax(1) == y).double().mean())
 
 
-def tells_when_targets_are_reached(bench: Bench, setting: str) -> None:
+def reports_when_targets_are_reached(bench: Bench, setting: str) -> None:
     for targets in (None, [0.33, 0.61, 0.99]):
         table = bench.table(rounds=12, evaluation={"every": 2})
         put(table, setting, targets)
         trained = bench.train(table)
-        told = trained.summary["rounds_to_accuracy"]
-        assert told == {str(target): _first(trained, target) for target in targets or [0.5, 0.6, 0.7, 0.8, 0.9]}
-        assert {own is None for own in told.values()} == {True, False}, "some are reached and some are not"
+        reported = trained.summary["rounds_to_accuracy"]
+        assert reported == {str(target): _first(trained, target) for target in targets or [0.5, 0.6, 0.7, 0.8, 0.9]}
+        assert {own is None for own in reported.values()} == {True, False}, "some targets are reached and some are not"
 
 
 def _first(trained: Trained, target: float) -> int | None:
@@ -57,8 +57,8 @@ def _first(trained: Trained, target: float) -> int | None:
     return reached[0] if reached else None
 
 
-def saves_every_so_often(bench: Bench, setting: str) -> None:
-    """And after the last round."""
+def saves_checkpoints_when_due(bench: Bench, setting: str) -> None:
+    """Checkpoints are written when due and after the last round."""
     for every, due in ((None, [10, 11]), (4, [4, 8, 11]), (3, [3, 6, 9, 11])):
         table = bench.table(rounds=11, checkpoints={"keep": 99})
         put(table, setting, every)
@@ -66,7 +66,7 @@ def saves_every_so_often(bench: Bench, setting: str) -> None:
         assert trained.saved == [[own for own in due if own <= done] for done in range(1, 12)]
 
 
-def keeps_the_newest(bench: Bench, setting: str) -> None:
+def keeps_the_newest_checkpoints(bench: Bench, setting: str) -> None:
     for keep, kept in ((None, 3), (1, 1), (2, 2)):
         table = bench.table(rounds=6, checkpoints={"every": 1})
         put(table, setting, keep)
@@ -74,14 +74,14 @@ def keeps_the_newest(bench: Bench, setting: str) -> None:
         assert trained.saved == [list(range(max(done - kept, 0) + 1, done + 1)) for done in range(1, 7)]
 
 
-def says_where_a_run_stands_in_a_table(value: Any, shown: str) -> Any:
+def records_the_cell_of_a_table(value: Any, shown: str) -> Any:
     def row(bench: Bench, setting: str) -> None:
-        """It changes nothing about the run, and the digest that tables are made from has it."""
+        """It does not change the run, and is in the digest from which tables are made."""
         plain, placed = bench.table(), bench.table()
         put(placed, setting, value)
         one, other = (bench.train(table) for table in (plain, placed))
         assert one.summary["params_sha256"] == other.summary["params_sha256"]
-        assert [getattr(condensed(RunFolder(run.folder)), shown) for run in (one, other)] == [
+        assert [getattr(make_digest(RunFolder(run.folder)), shown) for run in (one, other)] == [
             {} if isinstance(value, dict) else None,
             value,
         ]

@@ -1,7 +1,7 @@
-"""The name of every setting that an experiment can have, taken from the schema itself.
+"""The names of all settings of an experiment, from the schema itself.
 
 client.lr                       a setting of a section
-algorithm.fedcm                 a choice that can be made by its name alone
+algorithm.fedcm                 a choice that needs only its name
 split.dirichlet.concentration   a setting of a choice
 """
 
@@ -10,7 +10,7 @@ import inspect
 from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.experiment import SECTIONS, Experiment
+from fedcm.config.sections import SECTIONS, Experiment
 from fedcm.core.participation import PARTICIPATION
 from fedcm.data.partition import SPLITS
 from fedcm.models import MODELS
@@ -24,7 +24,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 CHOSEN_BY = {"split": "kind", "participation": "kind", "model": "name", "algorithm": "name"}
 
 
-def every_setting() -> list[str]:
+def list_settings() -> list[str]:
     names = [name for name in Experiment.model_fields if name not in (*SECTIONS, *CHOICES)]
     names += [f"{section}.{field}" for section, kind in SECTIONS.items() for field in kind.model_fields]
     for where, kinds in CHOICES.items():
@@ -36,7 +36,7 @@ def every_setting() -> list[str]:
 
 
 def _fields(kind: Any) -> list[tuple[str, bool]]:
-    """Their names, and whether they must be given."""
+    """Return the names of the fields, and whether they are required."""
     if dataclasses.is_dataclass(kind):
         return [(field.name, field.default is dataclasses.MISSING) for field in dataclasses.fields(kind)]
     parameters = inspect.signature(kind).parameters.values()
@@ -44,7 +44,7 @@ def _fields(kind: Any) -> list[tuple[str, bool]]:
 
 
 def put(table: dict[str, Any], setting: str, value: Any) -> None:
-    """The setting in an experiment's table, in place; None leaves it out."""
+    """Put a setting into an experiment's table, in place; None leaves it out."""
     where, *rest = setting.split(".")
     if where in CHOICES:
         if table.get(where, {}).get(CHOSEN_BY[where]) != rest[0]:

@@ -1,4 +1,4 @@
-"""Rows of a federation: how rounds go between sites, seen at the seam that carries their messages."""
+"""Rows of a federation: how rounds run between sites, observed in the channel that carries their messages."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,40 +13,43 @@ import tomli_w
 import torch
 from bench import APART, Bench
 from safetensors.torch import load_file
-from sites_here import SITES, Here, Spoil, experiment, kits
+from sites_here import SITES, InProcessChannel, Spoil, make_experiment, write_kits
 
-from fedcm.config.experiment import Experiment, Link, load_experiment, to_table
+from fedcm.config.experiment import load_experiment, to_table
+from fedcm.config.sections import Experiment, Link
 from fedcm.errors import Stopped
-from fedcm.federation.compression import unpacked
+from fedcm.federation.compression import unpack
+from fedcm.federation.experiment import prepare_experiment
 from fedcm.federation.frames import Arrays
-from fedcm.federation.server.channel import Answer, Deadline
-from fedcm.federation.server.leading import Begun, at_server, lead
+from fedcm.federation.server.channel import Deadline, SiteAnswer
+from fedcm.federation.server.run import RunRequest
+from fedcm.federation.server.run import run_federation as run_at_server
 
 HALVES: dict[Link, torch.dtype] = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass
-class Asked:
-    """One round's question, and how it went."""
+class RoundRequest:
+    """The request of one round, and its timing."""
 
     sites: list[str]
     arrays: Arrays
-    began: float  # seconds that were left when it was asked
-    ended: float = 0.0  # and when the last answer was in
-    answers: list[Answer] = field(default_factory=list)
+    began: float  # seconds that were left when it was sent
+    ended: float = 0.0  # seconds that were left after the last answer
+    answers: list[SiteAnswer] = field(default_factory=list)
 
 
-class Watched(Here):
-    """A channel that writes down every round."""
+class RecordingChannel(InProcessChannel):
+    """A channel that records every round."""
 
     def __init__(self, folder: Path, chosen: Experiment, spoil: Spoil | None = None) -> None:
         super().__init__(folder, chosen, spoil)
-        self.rounds: list[Asked] = []
+        self.rounds: list[RoundRequest] = []
 
     def ask(
         self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
-    ) -> Iterator[Answer]:
-        asked = Asked(list(sites), dict(arrays), deadline.left)
+    ) -> Iterator[SiteAnswer]:
+        asked = RoundRequest(list(sites), dict(arrays), deadline.left)
         if task == "train":
             self.rounds.append(asked)
         for answer in super().ask(task, words, arrays, sites, deadline):
@@ -56,9 +59,9 @@ class Watched(Here):
 
 
 @dataclass
-class Led:
+class FederatedRun:
     folder: Path
-    channel: Watched
+    channel: RecordingChannel
     servers: list[Any]  # after every round, from its checkpoint
 
     @property
@@ -74,7 +77,7 @@ class Led:
         return [line["asked"] for line in self.lines]
 
 
-def led(
+def run_federation(
     bench: Bench,
     setting: str,
     value: Any,
@@ -82,96 +85,96 @@ def led(
     rounds: int = 1,
     federation: Mapping[str, Any] = MappingProxyType({}),
     **more: Any,
-) -> Led:
-    """A run over three sites, from the text of its TOML file; None leaves the setting out."""
+) -> FederatedRun:
+    """Run a federation of three sites from its TOML text; None leaves the setting out."""
     own = {"sites": SITES, **federation}
     own |= {} if value is None else {setting.removeprefix("federation."): value}
     path = bench.folder / "sites.toml"
-    path.write_text(tomli_w.dumps(to_table(experiment(rounds=rounds, **more)) | {"federation": own}))
-    chosen = at_server(load_experiment(path))
+    path.write_text(tomli_w.dumps(to_table(make_experiment(rounds=rounds, **more)) | {"federation": own}))
+    chosen = prepare_experiment(load_experiment(path))
     folder = bench.folder / f"led-{len(list(bench.folder.glob('led-*')))}"
     folder.mkdir()
-    channel = Watched(kits(load_experiment(path), folder), chosen, spoil)
-    begun = Begun(folder / "server", "r", "lead@example.org", go_on=False)
-    run = Led(begun.path, channel, [])
-    for line in lead(begun, chosen, channel, lambda said: None, lambda: False, lambda: None):
-        run.servers.append(load_file(begun.path / "checkpoints" / f"round-{line['round'] + 1:06d}.safetensors"))
+    channel = RecordingChannel(write_kits(load_experiment(path), folder), chosen, spoil)
+    request = RunRequest(folder / "server", "r", "run_federation@example.org", resume=False)
+    run = FederatedRun(request.path, channel, [])
+    for line in run_at_server(request, chosen, channel, lambda said: None, lambda: False, lambda: None):
+        run.servers.append(load_file(request.path / "checkpoints" / f"round-{line['round'] + 1:06d}.safetensors"))
     return run
 
 
-def silent(*sites: str) -> Spoil:
+def silence(*sites: str) -> Spoil:
     return lambda site, words, arrays: None if site in sites else (words, arrays)
 
 
-def asks_these_sites(bench: Bench, setting: str) -> None:
+def uses_these_sites(bench: Bench, setting: str) -> None:
     """Clients are numbered in the order of the names."""
     for sites in (["c", "a"], ["b"]):
-        run = led(bench, setting, sites)
+        run = run_federation(bench, setting, sites)
         assert run.channel.rounds[0].sites == sorted(sites)
         assert json.loads((run.folder / "federation.json").read_text())["sites"] == sorted(sites)
         assert run.lines[0]["clients"] == list(range(len(sites)))
 
 
-def waits_so_long_for_a_round(bench: Bench, setting: str) -> None:
+def waits_until_the_deadline(bench: Bench, setting: str) -> None:
     for given, seconds in ((None, 600), (77, 77)):
-        (asked,) = led(bench, setting, given).channel.rounds
+        (asked,) = run_federation(bench, setting, given).channel.rounds
         assert seconds - 5 < asked.began <= seconds
 
 
 def needs_a_quorum(bench: Bench, setting: str) -> None:
-    """One of three says nothing: two are the half that is needed by default, and no 90 %."""
+    """One of three sites is silent: two are enough for the default quorum of a half, but not for 90 %."""
     for given, counted in ((None, 2), (0.9, 0), (0.6, 2)):
-        run = led(bench, setting, given, silent("b"))
+        run = run_federation(bench, setting, given, silence("b"))
         assert run.cohorts == [counted]
         assert (run.lines[0]["update_norm"] > 0) == (counted > 0)
 
 
-def waits_so_long_for_the_others(bench: Bench, setting: str) -> None:
-    """Two answers are the quorum; then the third has so many seconds."""
+def waits_for_the_other_sites(bench: Bench, setting: str) -> None:
+    """Two answers are the quorum; then the third site has this number of seconds."""
     for given, seconds in ((None, 60), (9, 9)):
-        (asked,) = led(bench, setting, given, silent("a")).channel.rounds
+        (asked,) = run_federation(bench, setting, given, silence("a")).channel.rounds
         assert asked.began > 500
         assert seconds - 5 < asked.ended <= seconds
 
 
-def leaves_out_after_misses(bench: Bench, setting: str) -> None:
+def drops_sites_after_misses(bench: Bench, setting: str) -> None:
     for given, misses in ((None, 3), (1, 1)):
-        run = led(bench, setting, given, silent("b"), rounds=5)
+        run = run_federation(bench, setting, given, silence("b"), rounds=5)
         assert run.asked == [3] * misses + [2] * (5 - misses)
 
 
-def asks_again_after_rounds(bench: Bench, setting: str) -> None:
+def retries_sites_after_rounds(bench: Bench, setting: str) -> None:
     for given, rounds in ((None, 10), (2, 2)):
-        run = led(bench, setting, given, silent("b"), rounds=rounds + 2, federation={"drop_after": 1})
+        run = run_federation(bench, setting, given, silence("b"), rounds=rounds + 2, federation={"drop_after": 1})
         assert run.asked == [3] + [2] * rounds + [3]
 
 
 def gives_up_after_rounds(bench: Bench, setting: str) -> None:
     for given, rounds in ((None, 5), (2, 2)):
         with pytest.raises(Stopped, match=f"^{rounds} rounds in a row"):
-            led(bench, setting, given, silent(*SITES), rounds=8, federation={"drop_after": 99})
+            run_federation(bench, setting, given, silence(*SITES), rounds=8, federation={"drop_after": 99})
 
 
 def bounds_the_norm(bench: Bench, setting: str) -> None:
-    """Between the largest report and the others: that one does not count."""
-    free = led(bench, setting, None)
+    """The bound is between the largest report and the others, so the largest does not count."""
+    free = run_federation(bench, setting, None)
     norms = {own.site: float(np.linalg.norm(own.arrays["direction"])) for own in free.channel.rounds[0].answers}
     *_, second, first = sorted(norms.values())
-    bounded = led(bench, setting, (first + second) / 2)
+    bounded = run_federation(bench, setting, (first + second) / 2)
     largest = max(norms, key=lambda site: norms[site])
     assert (free.lines[0]["missed"], bounded.lines[0]["missed"]) == ([], [largest])
 
 
-def rounds_what_goes_down(name: str) -> Callable[[Bench, str], None]:
+def rounds_the_broadcast(name: str) -> Callable[[Bench, str], None]:
     def row(bench: Bench, setting: str) -> None:
-        """One of FedCM's two vectors alone, to half its bytes; sites begin from what they got."""
-        exact = led(bench, setting, None, rounds=3)
+        """One of FedCM's two vectors alone, to half its bytes; sites start from the vectors that they received."""
+        exact = run_federation(bench, setting, None, rounds=3)
         for link, dtype in HALVES.items():
-            run = led(bench, setting, link, rounds=3)
+            run = run_federation(bench, setting, link, rounds=3)
             for field_name, array in run.channel.rounds[2].arrays.items():
                 held = run.servers[1][f"server.{field_name}"]
                 if field_name == name:
-                    assert torch.equal(unpacked(array, link, torch.float32), held.to(dtype).float())
+                    assert torch.equal(unpack(array, link, torch.float32), held.to(dtype).float())
                     assert not torch.equal(held.to(dtype).float(), held)
                 else:
                     assert torch.equal(torch.from_numpy(array), held)
@@ -181,12 +184,12 @@ def rounds_what_goes_down(name: str) -> Callable[[Bench, str], None]:
     return row
 
 
-def rounds_what_comes_up(bench: Bench, setting: str) -> None:
-    """The new momentum is the mean of what came up, which was rounded to half its bytes."""
-    exact = led(bench, setting, None)
+def rounds_the_reports(bench: Bench, setting: str) -> None:
+    """The new momentum is the mean of the reports, which are rounded to half their bytes."""
+    exact = run_federation(bench, setting, None)
     reports = [torch.from_numpy(own.arrays["direction"]).double() for own in exact.channel.rounds[0].answers]
     for link, dtype in HALVES.items():
-        run = led(bench, setting, link)
+        run = run_federation(bench, setting, link)
         mean = torch.stack([report.to(dtype).double() for report in reports]).mean(0)
         found = run.servers[0]["server.momentum"].double()
         torch.testing.assert_close(found, mean, rtol=1e-6, atol=1e-9)
@@ -194,15 +197,15 @@ def rounds_what_comes_up(bench: Bench, setting: str) -> None:
         assert 2 * run.lines[0]["bytes_up"] == exact.lines[0]["bytes_up"]
 
 
-def has_so_many_classes(bench: Bench, setting: str) -> None:
+def has_this_number_of_classes(bench: Bench, setting: str) -> None:
     for given, classes in ((None, 10), (12, 12)):
-        run = led(bench, setting, given, model={"name": "linear"})
+        run = run_federation(bench, setting, given, model={"name": "linear"})
         assert run.servers[0]["server.params"].numel() == classes * (64 + 1)
 
 
 def normalises_bytes(one: list[float], other: list[float]) -> Callable[[Bench, str], None]:
     def row(bench: Bench, setting: str) -> None:
-        """At the sites and in the server's test: as the simulation on bytes that were normalised by hand."""
+        """Sites and the server's evaluation agree with a simulation on normalised bytes."""
         draw = np.random.default_rng(3)
         x, y = draw.integers(0, 256, (90, 1, 3, 4), dtype=np.uint8), draw.integers(0, 4, 90)
         whole = bench.folder / "bytes.npz"
@@ -211,13 +214,13 @@ def normalises_bytes(one: list[float], other: list[float]) -> Callable[[Bench, s
         ends = []
         for value in (one, other):
             given = {"mean": [0.4], "std": [0.3]} | {setting.removeprefix("federation."): value}
-            run = led(bench, setting, value, federation=given, **table)
+            run = run_federation(bench, setting, value, federation=given, **table)
             by_hand = ((x / 255 - given["mean"][0]) / given["std"][0]).astype(np.float32)
             np.savez(
                 bench.folder / "floats.npz", x_train=by_hand[:60], y_train=y[:60], x_test=by_hand[60:], y_test=y[60:]
             )
             floats: dict[str, Any] = table | {"data": {"source": str(bench.folder / "floats.npz")}}
-            simulated = bench.train(to_table(experiment(rounds=1, **floats)))
+            simulated = bench.train(to_table(make_experiment(rounds=1, **floats)))
             torch.testing.assert_close(run.servers[0]["server.params"], simulated.params, rtol=1e-5, atol=1e-6)
             assert run.lines[0]["test_loss"] == pytest.approx(simulated.lines[0]["test_loss"], rel=1e-5)
             ends.append(run.servers[0]["server.params"])

@@ -1,4 +1,4 @@
-"""A user's own model, softmax regression, that writes down what it sees when it is trained."""
+"""Softmax regression as a user's own model, which records its inputs during training."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Every keyword of `fedcm.train`: the walk is the literal one of the experiment with the same settings."""
+"""Every keyword of `fedcm.train`: the trajectory is that of the literal run with the same settings."""
 
 import inspect
 from collections.abc import Callable
@@ -8,13 +8,13 @@ import literal
 import numpy as np
 import pytest
 import torch
-from bench import APART, CLASSES, CLOSE, FEATURES, SIZES, made_clients
+from bench import APART, CLASSES, CLOSE, FEATURES, SIZES, make_clients
 from schema import put
 from torch import nn
 
 import fedcm
 
-CLIENTS = made_clients()
+CLIENTS = make_clients()
 USUAL: dict[str, Any] = {"rounds": 4, "participation": 3, "epochs": 2, "batch_size": 4, "lr": 0.3, "seed": 11}
 SETTINGS = {  # keyword -> the setting of an experiment
     "epochs": "client.epochs",
@@ -37,17 +37,17 @@ def model() -> nn.Module:
     return nn.Linear(FEATURES, CLASSES)
 
 
-def flat(given: nn.Module) -> torch.Tensor:
+def flatten(given: nn.Module) -> torch.Tensor:
     return torch.cat([parameter.detach().reshape(-1) for parameter in given.parameters()])
 
 
-def trained(**keywords: Any) -> tuple[torch.Tensor, list[dict[str, Any]]]:
+def train_model(**keywords: Any) -> tuple[torch.Tensor, list[dict[str, Any]]]:
     ended, history = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **USUAL | keywords)
-    return flat(ended), history
+    return flatten(ended), history
 
 
-def assert_walked_as_written(**keywords: Any) -> torch.Tensor:
-    """With keywords that are settings; None is one that is not given."""
+def assert_literal_trajectory(**keywords: Any) -> torch.Tensor:
+    """Train with keywords that are settings; None leaves a keyword out."""
     given = {key: value for key, value in (USUAL | keywords).items() if value is not None}
     ended, history = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **given)
     table: dict[str, Any] = {"algorithm": {"name": "fedcm", "alpha": 0.3}, "classes": CLASSES}
@@ -55,60 +55,60 @@ def assert_walked_as_written(**keywords: Any) -> torch.Tensor:
         if key in SETTINGS:
             put(table, SETTINGS[key], value)
     cohorts = [line["clients"] for line in history]
-    *_, last = literal.walk(table, CLIENTS, cohorts, start=flat(model()).double())
-    assert float((flat(ended) - last["x"]).abs().max()) <= CLOSE
-    return flat(ended)
+    *_, last = literal.walk(table, CLIENTS, cohorts, start=flatten(model()).double())
+    assert float((flatten(ended) - last["x"]).abs().max()) <= CLOSE
+    return flatten(ended)
 
 
-def walks(*values: Any, **more: Any) -> Callable[[str], None]:
+def changes_the_trajectory(*values: Any, **more: Any) -> Callable[[str], None]:
     def row(keyword: str) -> None:
-        one, other = (assert_walked_as_written(**{keyword: value}, **more) for value in values)
+        one, other = (assert_literal_trajectory(**{keyword: value}, **more) for value in values)
         assert float((one - other).abs().max()) >= APART
 
     return row
 
 
 def counts_the_rounds(keyword: str) -> None:
-    assert [len(trained(rounds=rounds)[1]) for rounds in (1, 3)] == [1, 3]
+    assert [len(train_model(rounds=rounds)[1]) for rounds in (1, 3)] == [1, 3]
 
 
-def takes_a_number_a_probability_or_everybody(keyword: str) -> None:
-    assert {line["cohort"] for line in trained(participation=2)[1]} == {2}
-    assert {line["cohort"] for line in trained(participation=1.0)[1]} == {len(SIZES)}
-    assert {line["cohort"] for line in trained(participation=fedcm.FixedSize(4))[1]} == {4}
-    by_chance = [line["cohort"] for line in trained(participation=0.5, rounds=40, epochs=1)[1]]
+def accepts_a_number_a_probability_or_everyone(keyword: str) -> None:
+    assert {line["cohort"] for line in train_model(participation=2)[1]} == {2}
+    assert {line["cohort"] for line in train_model(participation=1.0)[1]} == {len(SIZES)}
+    assert {line["cohort"] for line in train_model(participation=fedcm.FixedSize(4))[1]} == {4}
+    by_chance = [line["cohort"] for line in train_model(participation=0.5, rounds=40, epochs=1)[1]]
     assert abs(np.mean(by_chance) - 3) <= 4 * np.sqrt(6 / 4 / 40)
     assert len(set(by_chance)) > 2
     usual = {key: value for key, value in USUAL.items() if key != "participation"}
     assert {line["cohort"] for line in fedcm.train(model(), CLIENTS, fedcm.FedCM(), **usual).history} == {len(SIZES)}
 
 
-def is_tested_on(keyword: str) -> None:
-    x, y = made_clients((50,), seed=1)[0]
-    ended, history = trained(test=(x, y))
+def is_evaluated_on(keyword: str) -> None:
+    x, y = make_clients((50,), seed=1)[0]
+    ended, history = train_model(test=(x, y))
     outputs = literal.logits(ended.double(), x.double(), CLASSES)
     assert history[-1]["test_loss"] == pytest.approx(literal.cross_entropy(outputs, y).item(), rel=1e-5)
     assert history[-1]["test_accuracy"] == (outputs.argmax(1) == y).double().mean().item()
-    assert "test_loss" not in trained()[1][-1]
+    assert "test_loss" not in train_model()[1][-1]
 
 
-def is_tested_every_so_often(keyword: str) -> None:
+def is_evaluated_when_due(keyword: str) -> None:
     for every, due in ((None, [9, 10]), (4, [3, 7, 10])):
         given = {} if every is None else {"evaluate_every": every}
-        history = trained(rounds=11, test=CLIENTS[0], **given)[1]
+        history = train_model(rounds=11, test=CLIENTS[0], **given)[1]
         assert [line["round"] for line in history if "test_loss" in line] == due
 
 
 def takes_another_loss(keyword: str) -> None:
-    """Twice the loss at half the rate is the same walk."""
+    """Twice the loss at half the rate is the same trajectory."""
 
     def twice(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return 2 * nn.functional.cross_entropy(outputs, labels)
 
-    torch.testing.assert_close(trained(loss=twice, lr=0.15)[0], trained()[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(train_model(loss=twice, lr=0.15)[0], train_model()[0], rtol=1e-5, atol=1e-6)
 
 
-def asks_the_model_once_for_several(keyword: str) -> None:
+def calls_the_model_once_for_several_clients(keyword: str) -> None:
     class Counting(nn.Linear):
         calls = 0
 
@@ -121,44 +121,44 @@ def asks_the_model_once_for_several(keyword: str) -> None:
         Counting.calls = 0
         fedcm.train(Counting(FEATURES, CLASSES), CLIENTS, fedcm.FedCM(0.3), stack=stack, **USUAL)
         calls.append(Counting.calls)
-        assert_walked_as_written(stack=stack)
+        assert_literal_trajectory(stack=stack)
     assert calls[1] < calls[0]
 
 
 ROWS: dict[str, Callable[[str], None]] = {
     "rounds": counts_the_rounds,
-    "test": is_tested_on,
-    "participation": takes_a_number_a_probability_or_everybody,
-    "epochs": walks(None, 3),
-    "steps": walks(None, 5, epochs=None),
-    "batch_size": walks(None, 3),
-    "lr": walks(None, 0.4),
-    "lr_decay": walks(None, 0.5),
-    "server_lr": walks(None, 0.4),
-    "weight_decay": walks(None, 0.5),
-    "weight_decay_at": walks(None, "step", weight_decay=0.4, clip=0.3),
-    "clip": walks(None, 0.2),
-    "weights": walks(None, "examples"),
+    "test": is_evaluated_on,
+    "participation": accepts_a_number_a_probability_or_everyone,
+    "epochs": changes_the_trajectory(None, 3),
+    "steps": changes_the_trajectory(None, 5, epochs=None),
+    "batch_size": changes_the_trajectory(None, 3),
+    "lr": changes_the_trajectory(None, 0.4),
+    "lr_decay": changes_the_trajectory(None, 0.5),
+    "server_lr": changes_the_trajectory(None, 0.4),
+    "weight_decay": changes_the_trajectory(None, 0.5),
+    "weight_decay_at": changes_the_trajectory(None, "step", weight_decay=0.4, clip=0.3),
+    "clip": changes_the_trajectory(None, 0.2),
+    "weights": changes_the_trajectory(None, "examples"),
     "loss": takes_another_loss,
-    "evaluate_every": is_tested_every_so_often,
-    "stack": asks_the_model_once_for_several,
-    "seed": walks(None, 4),
+    "evaluate_every": is_evaluated_when_due,
+    "stack": calls_the_model_once_for_several_clients,
+    "seed": changes_the_trajectory(None, 4),
 }
 
 
 @pytest.mark.parametrize("keyword", ROWS)
-def test_a_keyword_does_what_is_said_of_it(keyword: str) -> None:
+def test_every_keyword_does_what_its_docstring_says(keyword: str) -> None:
     ROWS[keyword](keyword)
 
 
 def test_every_keyword_has_a_row() -> None:
     keywords = {name for name, own in inspect.signature(fedcm.train).parameters.items() if own.kind is own.KEYWORD_ONLY}
-    assert set(ROWS) == keywords - {"progress"}
+    assert set(ROWS) == keywords - {"progress", "resume_from", "workers"}  # tests/api has these
 
 
-def test_progress_is_shown_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    quiet, _ = trained()
+def test_progress_is_shown_if_requested(capsys: pytest.CaptureFixture[str]) -> None:
+    quiet, _ = train_model()
     assert capsys.readouterr().err == ""
-    shown, _ = trained(progress=True)
+    shown, _ = train_model(progress=True)
     assert "4/4" in capsys.readouterr().err
     assert torch.equal(quiet, shown)

@@ -1,7 +1,8 @@
-"""Short trials of FedCM on an experiment's data, for `fedcm.advise.advice`: same start, same cohorts, same minibatches.
+"""Run short trials of FedCM on an experiment's data, for `fedcm.advise.advice`.
 
-First with a few α at the experiment's η_l, then with the best of them at a third and at three times that rate, there
-with a third of it too. The loss is over clients' training data, never the test set.
+All trials have the same initial parameters, cohorts and minibatches. First, a few α are tried at the experiment's η_l.
+Then the best α is tried at a third of that rate and at three times that rate; at the larger rate, a third of the α is
+tried too. The loss is over the clients' training data, never the test set.
 """
 
 import math
@@ -12,7 +13,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from fedcm.advise.advice import ALPHAS, Probe, Setting, Trial, best_of, rounded, variations
+from fedcm.advise.advice import ALPHAS, ExperimentProfile, ProbeResult, Trial, find_best, list_variations, round_rate
 from fedcm.algorithms.fedcm import FedCM
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score, evaluation_mode
@@ -24,37 +25,41 @@ from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.local import LocalExecutor
 from fedcm.rng import Purpose, make_generator
-from fedcm.runs.assembly import Assembly
-from fedcm.sweeps.estimate import seconds_of_training
-from fedcm.system.threads import one_thread
+from fedcm.runs.build import TrainingSetup
+from fedcm.sweeps.estimate import estimate_training
+from fedcm.system.hardware import use_one_thread
 
-FEWEST = 10  # rounds of a trial, unless asked for fewer
+FEWEST = 10  # rounds of a trial, if they are chosen by time
 TRIALS = len(ALPHAS) + 3
-_MARKS = 6  # losses along a trial
-_EXAMPLES, _LISTENED = 2000, 20  # that a loss is taken over, of at least so many clients where there are
-_CLIENTS = 100  # whose gradients the diagnosis takes
-_SMOOTHNESS = 5  # clients for the smoothness
-_DRAW = Purpose.DIAGNOSIS
-_DESCENT = (1.0, 1 / 3, 1 / 9)  # of η_l, where everything diverges
-_GROWN = 10.0  # times the loss before any round: a trial that never comes below it has diverged
+_LOSSES = 6  # per trial, in the second half of its rounds
+_EXAMPLES, _LOSS_CLIENTS = 2000, 20  # a loss is over this number of examples, of at least this number of clients
+_GRADIENT_CLIENTS = 100  # whose gradients the diagnosis uses
+_SMOOTHNESS_CLIENTS = 5
+_DESCENT = (1.0, 1 / 3, 1 / 9)  # factors of η_l to try while all trials diverge
+_DIVERGENCE = 10.0  # a trial whose loss is always above this multiple of the initial loss has diverged
 
-Passing = Callable[[int], None]  # told of every round that is done
-Asked = Callable[[], bool]
+OnRounds = Callable[[int], None]  # called with the number of rounds that are done or skipped
+StopRequested = Callable[[], bool]
 
 
-def describe_setting(assembly: Assembly, alpha: float | None) -> Setting:
-    """`alpha` is the experiment's own, where it has one."""
-    plan, client, runner = assembly.plan, assembly.experiment.client, assembly.runner
+def profile_experiment(setup: TrainingSetup, alpha: float | None) -> ExperimentProfile:
+    """Collect the facts about an experiment that the advice depends on.
+
+    Args:
+        setup: the experiment.
+        alpha: the experiment's own α; None if its algorithm is not FedCM.
+    """
+    plan, client, runner = setup.plan, setup.experiment.client, setup.runner
     sizes = [
         len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(min(plan.rounds, 500))
     ]
-    present = [size for size in sizes if size]
-    steps = runner.steps(np.arange(min(plan.population, 10_000)))
-    return Setting(
+    non_empty = [size for size in sizes if size]
+    steps = runner.count_steps(np.arange(min(plan.population, 10_000)))
+    return ExperimentProfile(
         rounds=plan.rounds,
         population=plan.population,
         cohort=float(np.mean(sizes)),
-        inverse_cohort=float(np.mean([1 / size for size in present])) if present else 1.0,
+        inverse_cohort=float(np.mean([1 / size for size in non_empty])) if non_empty else 1.0,
         empty=float(np.mean([size == 0 for size in sizes])),
         steps=float(steps.mean()),
         steps_least=int(steps.min()),
@@ -66,96 +71,113 @@ def describe_setting(assembly: Assembly, alpha: float | None) -> Setting:
     )
 
 
-def count_affordable_rounds(assembly: Assembly, seconds: float) -> int:
-    """Rounds a trial, so that all of them take about so long."""
-    rounds = assembly.plan.rounds
-    each = seconds_of_training(assembly)
-    return min(max(int(min(seconds / TRIALS / max(each, 1e-9), rounds)), FEWEST), rounds)
+def count_affordable_rounds(setup: TrainingSetup, seconds: float) -> int:
+    """Return the number of rounds per trial for which all trials take about `seconds`; at least `FEWEST`."""
+    rounds = setup.plan.rounds
+    round_seconds = estimate_training(setup)
+    return min(max(int(min(seconds / TRIALS / max(round_seconds, 1e-9), rounds)), FEWEST), rounds)
 
 
 def probe(
-    assembly: Assembly, rounds: int, passing: Passing = lambda rounds: None, stop_requested: Asked = lambda: False
-) -> Probe:
-    _reject_empty(assembly, rounds)
-    work = _Work(assembly, rounds, passing, stop_requested, _listened_to(assembly))
-    start = _loss(work, assembly.problem.initial())
-    own = assembly.experiment.client.lr
-    ended: dict[tuple[float, float], Any] = {}
+    setup: TrainingSetup,
+    rounds: int,
+    on_rounds: OnRounds = lambda rounds: None,
+    stop_requested: StopRequested = lambda: False,
+) -> ProbeResult:
+    """Run the trials and diagnose the best one.
+
+    Args:
+        setup: the experiment.
+        rounds: rounds per trial.
+        on_rounds: called with the number of rounds that are done, for progress.
+        stop_requested: `Stopped` is raised when it returns True.
+
+    Raises:
+        UserError: all cohorts of these rounds are empty.
+        Diverged: every trial diverged, or the local steps after the best one do.
+    """
+    _reject_empty(setup, rounds)
+    task = _ProbeTask(setup, rounds, on_rounds, stop_requested, _draw_examples(setup))
+    initial_loss = _compute_loss(task, setup.problem.initial_params)
+    own_rate = setup.experiment.client.lr
+    servers: dict[tuple[float, float], Any] = {}  # at the end of each trial
     trials: list[Trial] = []
 
-    def tried(alpha: float, rate: float) -> Trial:
-        trial, ended[alpha, rate] = _trial(work, alpha, rate, start)
+    def run_trial(alpha: float, rate: float) -> Trial:
+        trial, servers[alpha, rate] = _run_trial(task, alpha, rate, initial_loss)
         trials.append(trial)
         return trial
 
     diverged: list[float] = []
-    for rate in (rounded(own * factor) for factor in _DESCENT):
-        at_rate = [tried(alpha, rate) for alpha in ALPHAS]
-        if any(trial.losses for trial in at_rate):
+    for rate in (round_rate(own_rate * factor) for factor in _DESCENT):
+        trials_at_rate = [run_trial(alpha, rate) for alpha in ALPHAS]
+        if any(trial.losses for trial in trials_at_rate):
             break
         diverged.append(rate)
     else:
-        least = min(diverged)
-        raise Diverged(f"FedCM diverged within {rounds} rounds with every α and every η_l from {least:.3g} to {own:g}")
-    for alpha, rate in variations(best_of(trials)):
-        if not any(math.isclose(rate, each, rel_tol=1e-3) for each in diverged):
-            tried(alpha, rate)
-    won = best_of(trials)
-    runner, server = _with_alpha(assembly.runner, won.alpha), ended[won.alpha, won.client_lr]
-    lr = _schedule(assembly, won.client_lr).client(rounds)
-    round = Round(rounds, lr, 1.0, 0, assembly.plan.population, math.nan)
+        raise Diverged(
+            f"FedCM diverged within {rounds} rounds with every α and every η_l from {min(diverged):.3g} to {own_rate:g}"
+        )
+    for alpha, rate in list_variations(find_best(trials)):
+        if not any(math.isclose(rate, known, rel_tol=1e-3) for known in diverged):
+            run_trial(alpha, rate)
+    best = find_best(trials)
+    runner, server = _with_alpha(setup.runner, best.alpha), servers[best.alpha, best.client_lr]
+    client_lr = _make_schedule(setup, best.client_lr).client_lr_at(rounds)
+    round = Round(rounds, client_lr, 1.0, 0, setup.plan.population, math.nan)
     states = LocalExecutor(runner).states
-    found = diagnose(runner, states, server, round, most=_CLIENTS, stop_requested=stop_requested)
-    finite = {name: value for name, value in found.items() if value is not None}
-    if len(finite) < len(found):
-        raise Diverged(f"clients diverge in their local steps with η_l = {won.client_lr:.3g}, the best that was tried")
-    return Probe(rounds, start, tuple(trials), finite, smoothness(runner, server, round))
+    values = diagnose(runner, states, server, round, max_gradients=_GRADIENT_CLIENTS, stop_requested=stop_requested)
+    finite = {name: value for name, value in values.items() if value is not None}
+    if len(finite) < len(values):
+        raise Diverged(f"clients diverge in their local steps with η_l = {best.client_lr:.3g}, the best that was tried")
+    return ProbeResult(rounds, initial_loss, tuple(trials), finite, measure_smoothness(runner, server, round))
 
 
-def _reject_empty(assembly: Assembly, rounds: int) -> None:
-    plan = assembly.plan
+def _reject_empty(setup: TrainingSetup, rounds: int) -> None:
+    plan = setup.plan
     if not any(len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(rounds)):
         raise UserError(
-            f"a probe needs clients, and nobody takes part in the first {rounds} rounds; give more with --rounds, or a "
-            "larger participation.probability"
+            f"a probe needs clients, and the cohorts of the first {rounds} rounds are empty; give more --rounds, or "
+            "raise participation.probability"
         )
 
 
 @final
 @dataclass(frozen=True)
-class _Work:
+class _ProbeTask:
     """What all trials have in common."""
 
-    assembly: Assembly
+    setup: TrainingSetup
     rounds: int
-    passing: Passing
-    stop_requested: Asked
-    listened: list[Examples]
+    on_rounds: OnRounds
+    stop_requested: StopRequested
+    examples: list[Examples]  # of the clients over which the loss is computed
 
     @property
-    def marks(self) -> set[int]:
-        return {int(mark + 0.5) for mark in np.linspace(max(self.rounds / 2, 1), self.rounds, _MARKS)}
+    def loss_rounds(self) -> set[int]:
+        """The numbers of rounds after which the loss is computed."""
+        return {int(count + 0.5) for count in np.linspace(max(self.rounds / 2, 1), self.rounds, _LOSSES)}
 
 
-def _trial(work: _Work, alpha: float, rate: float, start: float) -> tuple[Trial, Any]:
-    """One short run. It has diverged if a number is not finite, or if its losses stay far above the first."""
+def _run_trial(task: _ProbeTask, alpha: float, rate: float, initial_loss: float) -> tuple[Trial, Any]:
+    """Run one trial. It has diverged if a number is not finite, or if its losses stay far above the initial one."""
     losses, server, done = {}, None, 0
     try:
-        for server in _rounds(work, alpha, rate):
+        for server in _run_rounds(task, alpha, rate):
             done += 1
-            if done in work.marks:
-                losses[done] = _loss(work, server.params)
-            work.passing(1)
+            if done in task.loss_rounds:
+                losses[done] = _compute_loss(task, server.params)
+            task.on_rounds(1)
     except Diverged:
-        work.passing(work.rounds - done)
+        task.on_rounds(task.rounds - done)
         losses = {}
-    if losses and min(losses.values()) > _GROWN * start > 0:
+    if losses and min(losses.values()) > _DIVERGENCE * initial_loss > 0:
         losses = {}
     return Trial(alpha, rate, losses), server
 
 
-class _Untested:
-    """An executor that trains and evaluates nothing."""
+class _ExecutorWithoutTest:
+    """An executor that skips the evaluation on the test data."""
 
     def __init__(self, executor: LocalExecutor) -> None:
         self.run_round = executor.run_round
@@ -164,61 +186,69 @@ class _Untested:
         return None
 
 
-def _rounds(work: _Work, alpha: float, rate: float) -> Iterator[Any]:
-    runner = _with_alpha(work.assembly.runner, alpha)
-    plan = replace(work.assembly.plan, schedule=_schedule(work.assembly, rate), rounds=work.rounds)
-    server = runner.algorithm.init_server(work.assembly.problem.initial())
-    executor = LocalExecutor(runner, stop_requested=work.stop_requested)
-    for done in run_rounds(runner.algorithm, _Untested(executor), plan, server):
+def _run_rounds(task: _ProbeTask, alpha: float, rate: float) -> Iterator[Any]:
+    """Yield the server state after each round of a trial."""
+    runner = _with_alpha(task.setup.runner, alpha)
+    plan = replace(task.setup.plan, schedule=_make_schedule(task.setup, rate), rounds=task.rounds)
+    server = runner.algorithm.init_server(task.setup.problem.initial_params)
+    executor = LocalExecutor(runner, stop_requested=task.stop_requested)
+    for done in run_rounds(runner.algorithm, _ExecutorWithoutTest(executor), plan, server):
         yield done.server
 
 
-def _schedule(assembly: Assembly, rate: float) -> Schedule:
-    return Schedule(rate, assembly.experiment.client.lr_decay, assembly.experiment.server.lr)
+def _make_schedule(setup: TrainingSetup, rate: float) -> Schedule:
+    return Schedule(rate, setup.experiment.client.lr_decay, setup.experiment.server.lr)
 
 
 def _with_alpha(runner: ClientRunner, alpha: float) -> ClientRunner:
     return replace(runner, algorithm=FedCM(alpha=alpha))
 
 
-def _listened_to(assembly: Assembly) -> list[Examples]:
-    """Clients, drawn, and of a large one some of its examples, drawn too."""
-    data, population, draw = assembly.runner.data, assembly.plan.population, make_generator(assembly.plan.seed, _DRAW)
-    order = draw.permutation(population)
-    most = math.ceil(_EXAMPLES / min(population, _LISTENED))
+def _draw_examples(setup: TrainingSetup) -> list[Examples]:
+    """Draw the clients over which losses are computed, and for a large client some of its examples."""
+    data, population = setup.runner.data, setup.plan.population
+    generator = make_generator(setup.plan.seed, Purpose.DIAGNOSIS)
+    order = generator.permutation(population)
+    most = math.ceil(_EXAMPLES / min(population, _LOSS_CLIENTS))
     sizes = np.minimum(data.sizes(order[:_EXAMPLES]), most)
-    enough = int(np.searchsorted(np.cumsum(sizes), _EXAMPLES)) + 1
-    listened = []
-    for client in order[:enough].tolist():
+    clients = int(np.searchsorted(np.cumsum(sizes), _EXAMPLES)) + 1
+    examples = []
+    for client in order[:clients].tolist():
         own = data.client(client)
         if own.size > most:
-            drawn = torch.from_numpy(np.sort(draw.choice(own.size, most, replace=False))).to(own.labels.device)
+            drawn = torch.from_numpy(np.sort(generator.choice(own.size, most, replace=False))).to(own.labels.device)
             own = Examples(own.features[drawn], own.labels[drawn])
-        listened.append(own)
-    return listened
+        examples.append(own)
+    return examples
 
 
-def _loss(work: _Work, params: Vector) -> float:
-    """The mean of these clients' losses."""
-    problem = work.assembly.problem
-    with one_thread(), evaluation_mode(problem, params) as model:
-        losses = [problem.loss(model(own.features), own.labels).item() for own in work.listened]
+def _compute_loss(task: _ProbeTask, params: Vector) -> float:
+    """Return the mean of the clients' losses."""
+    problem = task.setup.problem
+    with use_one_thread(), evaluation_mode(problem, params) as model:
+        losses = [problem.loss(model(own.features), own.labels).item() for own in task.examples]
     loss = float(np.mean(losses))
     if not math.isfinite(loss):
         raise Diverged(f"the loss over clients became {loss}")
     return loss
 
 
-def smoothness(runner: ClientRunner, server: Any, round: Round) -> float | None:
-    """‖g_i(y) − g_i(x)‖ / ‖y − x‖ from the start to the end of local steps; the median of a few clients drawn."""
+def measure_smoothness(runner: ClientRunner, server: Any, round: Round) -> float | None:
+    """Measure L = ‖g_i(y) − g_i(x)‖ / ‖y − x‖ from the start x to the end y of local steps.
+
+    Returns:
+        The median over a few clients, drawn at random; None if it is not finite.
+    """
     sent, params, ratios = runner.algorithm.broadcast(server), server.params, []
-    clients = make_generator(runner.seed, _DRAW, round.index).permutation(runner.data.population)[:_SMOOTHNESS]
-    with one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    generator = make_generator(runner.seed, Purpose.DIAGNOSIS, round.index)
+    clients = generator.permutation(runner.data.population)[:_SMOOTHNESS_CLIENTS]
+    with use_one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         for client in clients.tolist():
-            done = runner.run(client, sent, runner.algorithm.init_client(params), round)
+            done = runner.run_client(client, sent, runner.algorithm.init_client(params), round)
             report: Any = done.report
             moved = report.direction * (round.client_lr * done.steps)
-            at = runner.problem.full_gradient(runner.data.client(client))
-            ratios.append(((at(params - moved) - at(params)).norm() / moved.norm().clamp(min=1e-30)).item())
-    found = float(np.median(ratios))
-    return found if math.isfinite(found) else None
+            gradient = runner.problem.full_gradient(runner.data.client(client))
+            change = gradient(params - moved) - gradient(params)
+            ratios.append((change.norm() / moved.norm().clamp(min=1e-30)).item())
+    median = float(np.median(ratios))
+    return median if math.isfinite(median) else None

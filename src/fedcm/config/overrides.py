@@ -1,4 +1,4 @@
-"""An experiment's TOML file as a table, and what is put over it: another algorithm, settings of the command line."""
+"""Read the TOML file of an experiment as a table, and change the table: another algorithm, settings of a command."""
 
 import copy
 import dataclasses
@@ -17,21 +17,23 @@ Table = dict[str, Any]
 
 
 def read_table(path: Path) -> Table:
-    """The experiment's TOML file as it stands."""
+    """Return the table in the TOML file of an experiment; its name is the file's name by default."""
     table = read_toml(path, "experiment")
     table.setdefault("name", path.stem)
     return table
 
 
 def apply_overrides(table: Table, settings: Iterable[str], algorithm: str | None = None) -> Table:
-    """The table for this algorithm (`--set algorithm.name=…`, or else its own), then `path=value` settings put in.
+    """Return the table with another algorithm and with `path=value` settings.
 
-    A value is TOML, or else a plain string.
+    Args:
+        settings: each value is TOML, or else a plain string. A setting of `algorithm.name` wins over `algorithm`.
+        algorithm: the algorithm; by default the table's own.
 
-    >>> override({"client": {"lr": 0.1}}, ["client.lr=0.05", "data.source=cifar10"])
+    >>> apply_overrides({"client": {"lr": 0.1}}, ["client.lr=0.05", "data.source=cifar10"])
     {'client': {'lr': 0.05}, 'data': {'source': 'cifar10'}}
     """
-    changes = [_parsed(setting) for setting in settings]
+    changes = [_parse_setting(setting) for setting in settings]
     for keys, value in changes:
         if keys == ["algorithm", "name"]:
             algorithm = value
@@ -42,8 +44,8 @@ def apply_overrides(table: Table, settings: Iterable[str], algorithm: str | None
 
 
 def set_value(table: Table, keys: list[str], value: Any) -> None:
-    """One setting into the table, in place."""
-    _make_room(table, keys, value)
+    """Put one setting into the table, in place."""
+    _drop_replaced_settings(table, keys, value)
     inner = table
     for key in keys[:-1]:
         inner = inner.setdefault(key, {})
@@ -52,26 +54,26 @@ def set_value(table: Table, keys: list[str], value: Any) -> None:
     inner[keys[-1]] = value
 
 
-def merge_table(table: Table, changes: Mapping[str, Any], under: tuple[str, ...] = ()) -> None:
-    """A table of settings into the table, in place; those that choose a kind first, since the others belong to it."""
+def merge_table(table: Table, changes: Mapping[str, Any], parents: tuple[str, ...] = ()) -> None:
+    """Put a table of settings into the table, in place; `kind` and `name` first, because the others depend on them."""
     for key in sorted(changes, key=lambda key: key not in ("kind", "name")):
         if isinstance(changes[key], Mapping):
-            merge_table(table, changes[key], (*under, key))
+            merge_table(table, changes[key], (*parents, key))
         else:
-            set_value(table, [*under, key], changes[key])
+            set_value(table, [*parents, key], changes[key])
 
 
 def select_algorithm(table: Table, name: str | None = None) -> Table:
-    """The table with this algorithm (its own unless given), and what `[for.NAME]` says of any setting.
+    """Return the table with this algorithm, by default its own, and with the settings of its `[for.NAME]` table.
 
-    Another algorithm than the table's own has its defaults, not the settings that stand there for the own one.
+    An algorithm other than the table's own starts from its defaults.
     """
     table = copy.deepcopy(table)
     own, special = table.get("algorithm", {}), table.pop("for", {})
     if not isinstance(own, dict):
         raise UserError(f"algorithm must be a table, got {own!r}")
     if not isinstance(special, dict) or not all(isinstance(changes, dict) for changes in special.values()):
-        raise UserError(f"for must be a table of tables, such as [for.fedadam], got {special!r}")
+        raise UserError(f"for must be a table of tables, for example [for.fedadam], got {special!r}")
     for known in special:
         if known not in ALGORITHMS and ":" not in known:
             raise UserError(f"[for.{known}]: there is no algorithm {known!r}; {suggest(known, ALGORITHMS)}")
@@ -83,8 +85,8 @@ def select_algorithm(table: Table, name: str | None = None) -> Table:
     return table
 
 
-def _make_room(table: Table, keys: list[str], value: Any) -> None:
-    """Another kind of split, participation or model does not inherit what it has no name for."""
+def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
+    """Remove the settings that a new kind of split, participation or model does not have."""
     section = table.get(keys[0])
     if not isinstance(section, dict) or section.get(keys[-1]) == value:
         return
@@ -93,7 +95,7 @@ def _make_room(table: Table, keys: list[str], value: Any) -> None:
             chosen = (SPLITS if where == "split" else PARTICIPATION).get(value) if isinstance(value, str) else None
             if chosen is not None:
                 known = {field.name for field in dataclasses.fields(chosen)}  # pyright: ignore[reportArgumentType]
-                table[where] = {key: kept for key, kept in section.items() if key in known}
+                table[where] = {key: setting for key, setting in section.items() if key in known}
         case ["model", "name"]:
             table["model"] = {}
         case ["client", "steps"]:
@@ -102,36 +104,39 @@ def _make_room(table: Table, keys: list[str], value: Any) -> None:
             section.pop("steps", None)
 
 
-def _parsed(setting: str) -> tuple[list[str], Any]:
+def _parse_setting(setting: str) -> tuple[list[str], Any]:
     path, equals, text = setting.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
-        raise UserError(f"--set takes path=value, such as client.lr=0.05, got {setting!r}")
+        raise UserError(f"--set requires path=value, for example client.lr=0.05, got {setting!r}")
     try:
         return keys, read_value(text)
-    except UserError as refusal:
-        raise UserError(f"--set takes path=value: {refusal}") from None
+    except UserError as error:
+        raise UserError(f"--set requires path=value: {error}") from None
 
 
 def parse_values(setting: str) -> tuple[list[str], list[Any]]:
-    """Of `path=value,value`: the path's keys, and the values, which differ.
+    """Parse `path=value,value` into the keys of the path and the values.
 
-    >>> parsed_values("model.hidden=[64, 32], [128]")
+    Raises:
+        UserError: the text has another form, or a value twice.
+
+    >>> parse_values("model.hidden=[64, 32], [128]")
     (['model', 'hidden'], [[64, 32], [128]])
     """
     path, equals, text = setting.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
-        raise UserError(f"--over takes path=value,value, such as client.lr=0.1,0.3, got {setting!r}")
+        raise UserError(f"--over requires path=value,value, for example client.lr=0.1,0.3, got {setting!r}")
     try:
         values = read_values(text)
-    except UserError as refusal:
+    except UserError as error:
         raise UserError(
-            f"--over takes path=value,value, such as client.lr=0.1,0.3, got {setting!r}: {refusal}"
+            f"--over requires path=value,value, for example client.lr=0.1,0.3, got {setting!r}: {error}"
         ) from None
     texts = [write_value(value) for value in values]
-    if twice := next((one for one in texts if texts.count(one) > 1), None):
-        raise UserError(f"--over takes values that differ, and {setting!r} has {twice} twice")
+    if repeated := next((text for text in texts if texts.count(text) > 1), None):
+        raise UserError(f"--over requires distinct values, and {setting!r} has {repeated} twice")
     return keys, values
 
 

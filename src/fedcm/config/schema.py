@@ -1,10 +1,10 @@
-"""A TOML table read as a typed record, or refused in one sentence that names the key."""
+"""Read a TOML table as a typed record; an error is one sentence that names the key."""
 
 import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -12,13 +12,21 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fedcm.errors import UserError, suggest
-from fedcm.system.faults import describe_error, format_location
+from fedcm.system.error_messages import describe_error, format_location
 
 Record = TypeVar("Record")
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """The table in a TOML file; `what` says what it is the file of."""
+    """Return the table in a TOML file.
+
+    Args:
+        path: the file.
+        what: what the file describes, for error messages.
+
+    Raises:
+        UserError: the file cannot be read or is not TOML.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -32,23 +40,31 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 
 class Section(BaseModel):
-    """A table with a fixed set of keys."""
+    """A TOML table with a fixed set of keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def read_section(kind: type[Record], table: Mapping[str, Any], where: str = "") -> Record:
-    """A `Section` from a table."""
+    """Read a table as a `Section`.
+
+    Args:
+        kind: the subclass of `Section`.
+        where: the path of the table, for error messages.
+
+    Raises:
+        UserError: a key is unknown, or a value is missing or not allowed.
+    """
     if not isinstance(table, Mapping):
         raise UserError(f"{where or 'the experiment'} must be a table, got {table!r}")
     try:
         return kind.model_validate(dict(table))  # pyright: ignore[reportAttributeAccessIssue]
     except ValidationError as error:
-        raise UserError(_sentence(error, kind, where)) from None
+        raise UserError(_describe_problem(error, kind, where)) from None
 
 
 def read_choice(kinds: Mapping[str, type], table: Mapping[str, Any], key: str, where: str) -> Any:
-    """A frozen dataclass chosen by `table[key]`, its fields from the other keys."""
+    """Read a table as the dataclass that `table[key]` names; the other keys are its fields."""
     if not isinstance(table, Mapping):
         raise UserError(f"{where} must be a table, got {table!r}")
     name = table.get(key)
@@ -60,7 +76,16 @@ def read_choice(kinds: Mapping[str, type], table: Mapping[str, Any], key: str, w
 
 
 def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) -> Any:
-    """A frozen dataclass from a table; what its `__post_init__` refuses is refused here."""
+    """Read a table as a frozen dataclass.
+
+    Args:
+        kind: the dataclass.
+        where: the path of the table, for error messages.
+        name: the name of the choice, for error messages.
+
+    Raises:
+        UserError: a key is unknown, a value is missing, or `__post_init__` raises an error.
+    """
     fields = {field.name: field for field in dataclasses.fields(kind)}
     for key in table:
         if key not in fields:
@@ -76,39 +101,38 @@ def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) 
             raise UserError(f"{where}.{key} must be given for {name!r}")
     try:
         return kind(**values)
-    except Exception as error:  # the user's own code, in __post_init__; or functions that are missing
-        said = f"{error}{format_location(error)}" if isinstance(error, ValueError) else describe_error(error)
-        raise UserError(f"{where} {name!r}: {said}") from error
+    except Exception as error:  # from the user's own `__post_init__`, or because a method is missing
+        message = f"{error}{format_location(error)}" if isinstance(error, ValueError) else describe_error(error)
+        raise UserError(f"{where} {name!r}: {message}") from error
 
 
 def _read_value(hint: Any, value: Any, where: str) -> Any:
     try:
         value = TypeAdapter(hint).validate_python(value, strict=hint in (int, float, bool, str))
     except ValidationError as error:
-        raise UserError(_sentence(error, hint, where)) from None
+        raise UserError(_describe_problem(error, hint, where)) from None
     if isinstance(value, float) and not math.isfinite(value):
         raise UserError(f"{where} must be finite, got {value}")
     return value
 
 
-def _sentence(error: ValidationError, kind: Any, where: str) -> str:
+def _describe_problem(error: ValidationError, kind: Any, where: str) -> str:
     problem = error.errors()[0]
     path = ".".join(str(part) for part in ([where] if where else []) + list(problem["loc"]))
     match problem["type"]:
         case "extra_forbidden":
-            return (
-                f"there is no setting {path!r}; {suggest(str(problem['loc'][-1]), _keys_at(kind, problem['loc'][:-1]))}"
-            )
+            *parents, key = problem["loc"]
+            return f"there is no setting {path!r}; {suggest(str(key), _list_keys(kind, parents))}"
         case "missing":
             return f"{path} must be given"
         case "value_error":
             return f"{path}: {problem.get('ctx', {}).get('error')}"
         case _:
             must = re.sub(r"^\w+ should", "must", problem["msg"])
-            return f"{path} {must}, got {_shortened(problem['input'])}"
+            return f"{path} {must}, got {_shorten(problem['input'])}"
 
 
-def _shortened(value: Any) -> str:
+def _shorten(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # an integer too long to print
@@ -116,7 +140,7 @@ def _shortened(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 
-def _keys_at(kind: Any, path: tuple[int | str, ...]) -> list[str]:
+def _list_keys(kind: Any, path: Sequence[int | str]) -> list[str]:
     for part in path:
         fields = getattr(kind, "model_fields", {})
         kind = fields[part].annotation if part in fields else None

@@ -1,4 +1,4 @@
-"""Values on the command line: TOML, or plain words; and a text of a value that no other value has."""
+"""Read values of the command line, which are TOML or plain words, and write a value as unique text."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -8,40 +8,40 @@ import tomli_w
 
 from fedcm.errors import UserError
 
-_CLOSES = {"[": "]", "{": "}", '"': '"', "'": "'"}  # where one of these begins a value, commas may stand inside
+_CLOSES = {"[": "]", "{": "}", '"': '"', "'": "'"}  # a value that begins with one of these may contain commas
 
 
 def read_value(text: str) -> Any:
-    """The TOML value, or else the text itself.
+    """Return the TOML value, or the text itself if it is not TOML.
 
     >>> read_value("0.1"), read_value("[64, 32]"), read_value("cifar10")
     (0.1, [64, 32], 'cifar10')
     """
-    found = _parse(text)
-    return found[0] if found else text.strip()
+    values = _parse(text)
+    return values[0] if values else text.strip()
 
 
 def read_values(text: str) -> list[Any]:
-    """The values of a list with commas; those inside brackets and quotes belong to the value.
+    """Return the values of a comma-separated list; commas inside brackets and quotes belong to a value.
 
     >>> read_values('[64, 32], [128]'), read_values('"a,b", c, 0.1')
     ([[64, 32], [128]], ['a,b', 'c', 0.1])
     """
-    return list(_each(text))
+    return list(_split_values(text))
 
 
 def write_value(value: Any) -> str:
-    """The shortest text that `read_value` reads as this value: values that differ have texts that differ.
+    """Return the shortest text that `read_value` reads as this value. Distinct values have distinct texts.
 
     >>> write_value(0.10), write_value([64, 32]), write_value("cifar10"), write_value("0.1")
     ('0.1', '[64, 32]', 'cifar10', '"0.1"')
     """
     if isinstance(value, str) and _is_plain_word(value):
         return value
-    return _toml(value)
+    return _write_toml(value)
 
 
-def _each(text: str) -> Iterator[Any]:
+def _split_values(text: str) -> Iterator[Any]:
     rest, comma = text, ","
     while comma:
         piece, comma, rest = rest.partition(",")
@@ -49,7 +49,7 @@ def _each(text: str) -> Iterator[Any]:
         while close and not (piece.rstrip().endswith(close) and _parse(piece)):
             if not comma:
                 raise UserError(
-                    f"{_shortened(piece)} is no TOML value: brackets and quotes must close, texts in a list be quoted"
+                    f"{_shorten(piece)} is not a TOML value: close all brackets and quotes, and quote texts in a list"
                 )
             more, comma, rest = rest.partition(",")
             piece = f"{piece},{more}"
@@ -58,14 +58,14 @@ def _each(text: str) -> Iterator[Any]:
         yield read_value(piece)
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text.strip() if len(text) <= 60 else f"{text.strip()[:60]}…")
 
 
 def _parse(text: str) -> list[Any]:
-    """The one value that the text is in TOML, or nothing.
+    """Return a list with the one TOML value that the text is, or an empty list.
 
-    It must be the same alone and in an array: a comment, a new line or a bracket too many is so in neither.
+    The text must mean the same alone and in an array. This rules out comments, line breaks and extra brackets.
     """
     try:
         alone = tomllib.loads(f"value = {text}")
@@ -89,15 +89,15 @@ def _is_plain_word(text: str) -> bool:
     )
 
 
-def _toml(value: Any) -> str:
+def _write_toml(value: Any) -> str:
     match value:
         case list() | tuple():
-            return f"[{', '.join(map(_toml, value))}]"
+            return f"[{', '.join(map(_write_toml, value))}]"
         case Mapping():
-            return f"{{{', '.join(f'{_key(key)} = {_toml(one)}' for key, one in value.items())}}}"
+            return f"{{{', '.join(f'{_write_key(key)} = {_write_toml(item)}' for key, item in value.items())}}}"
         case _:
             return tomli_w.dumps({"value": value}).removeprefix("value = ").strip()
 
 
-def _key(key: str) -> str:
+def _write_key(key: str) -> str:
     return tomli_w.dumps({key: 0}).removesuffix(" = 0\n")

@@ -1,4 +1,7 @@
-"""The trackers by name. One is imported when it is asked for, and only then needs its package."""
+"""Logs of runs for other programs: TensorBoard, MLflow, Weights & Biases.
+
+A tracker is imported when it is requested, and only then needs its package. `tracker` reports rounds to trackers.
+"""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -10,12 +13,16 @@ TRACKERS = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "WeightsA
 
 
 def load_trackers(words: Iterable[str]) -> list[type[Tracker]]:
-    """The kinds of trackers that words or comma lists name, each once; refused where a package is not installed."""
+    """Return the tracker classes that words or comma-separated lists name, each once.
+
+    Raises:
+        UserError: there is no such tracker, or its package is not installed.
+    """
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
-    return [_kind(name) for name in dict.fromkeys(names)]
+    return [_load_tracker(name) for name in dict.fromkeys(names)]
 
 
-def _kind(name: str) -> type[Tracker]:
+def _load_tracker(name: str) -> type[Tracker]:
     if name not in TRACKERS:
         raise UserError(f"there is no tracker {name!r}; {suggest(name, TRACKERS)}")
     try:
@@ -23,6 +30,6 @@ def _kind(name: str) -> type[Tracker]:
     except ImportError as error:
         missing = error.name.split(".")[0] if error.name else error
         raise UserError(
-            f"--track {name} must have its packages installed, and {missing} cannot be imported; "
+            f"--track {name} requires packages that are not installed: {missing} cannot be imported; "
             f"install them with `pip install 'fedcm[{name}]'`"
         ) from error

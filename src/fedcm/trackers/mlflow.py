@@ -1,7 +1,7 @@
-"""A run in an MLflow store: that of MLFLOW_TRACKING_URI, or `mlflow.db` beside the runs' folders.
+"""Log a run to an MLflow store: the one of MLFLOW_TRACKING_URI, or `mlflow.db` in the folder of the runs.
 
-MLflow takes nothing back that it was told, so a resumed run goes on under the id that its folder keeps, and rounds
-that the store has are passed over: run again they have the same bits.
+MLflow cannot delete metrics. So a resumed run continues under the MLflow id that is stored in its folder, and rounds
+that the store already has are skipped: when they run again, they have the same bits.
 """
 
 import logging
@@ -10,84 +10,88 @@ import time
 from pathlib import Path
 from typing import final
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it calls home as soon as it is imported
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the import, which sends telemetry
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
-from fedcm.trackers.tracker import Flat, Point, TrackedRun
+from fedcm.trackers.tracker import FlatTable, RoundValues, TrackedRun
 
-_MOST = 1000, 100, 100  # metrics, parameters, tags that MLflow takes at once
-_EVERY = 1.0  # seconds between transactions at least: one costs as much as a round of a tiny model
+_MAX_METRICS, _MAX_PARAMS, _MAX_TAGS = 1000, 100, 100  # that MLflow accepts at once
+_INTERVAL = 1.0  # least seconds between transactions, each of which costs as much as a round of a tiny model
 _STATUS = {"finished": "FINISHED", "diverged": "FAILED"}
 
 
 @final
 class MLflow:
+    """Logs a run to MLflow."""
+
     def begin(self, run: TrackedRun) -> None:
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         runs = run.folder.absolute().parent
         self.client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs / 'mlflow.db'}")
-        self.waiting: list[Metric] = []
-        self.sent = time.monotonic()
-        kept = run.folder / "mlflow-run-id"
-        known = self._known(kept)
-        if known is None:
-            experiment = self._experiment(str(run.settings["name"]), runs)
-            known = self.client.create_run(experiment, run_name=run.name).info.run_id
-            kept.write_text(f"{known}\n", encoding="utf-8")
-        self.id = known
+        self.pending: list[Metric] = []
+        self.last_sent = time.monotonic()
+        id_file = run.folder / "mlflow-run-id"
+        run_id = self._find_run(id_file)
+        if run_id is None:
+            experiment = self._find_or_create_experiment(str(run.settings["name"]), runs)
+            run_id = self.client.create_run(experiment, run_name=run.name).info.run_id
+            id_file.write_text(f"{run_id}\n", encoding="utf-8")
+        self.id = run_id
         data = self.client.get_run(self.id).data
-        self.held = {key: max(m.step for m in self.client.get_metric_history(self.id, key)) for key in data.metrics}
+        self.last_steps = {
+            key: max(m.step for m in self.client.get_metric_history(self.id, key)) for key in data.metrics
+        }
         self.client.update_run(self.id, status="RUNNING")
         settings = [Param(key, str(value)) for key, value in run.settings.items() if key not in data.params]
-        for start in range(0, len(settings), _MOST[1]):
-            self.client.log_batch(self.id, params=settings[start : start + _MOST[1]])
+        for start in range(0, len(settings), _MAX_PARAMS):
+            self.client.log_batch(self.id, params=settings[start : start + _MAX_PARAMS])
 
-    def round(self, point: Point) -> None:
-        if len(self.waiting) + len(point.values) > _MOST[0]:  # a round is told whole or not at all
+    def round(self, point: RoundValues) -> None:
+        if len(self.pending) + len(point.values) > _MAX_METRICS:  # a round is sent in one transaction
             self._send()
-        self._tell(point.values, point.round)
-        if time.monotonic() - self.sent >= _EVERY:
+        self._queue(point.values, point.round)
+        if time.monotonic() - self.last_sent >= _INTERVAL:
             self._send()
 
-    def end(self, summary: Flat | None) -> None:
+    def end(self, summary: FlatTable | None) -> None:
         self._send()
         if summary is not None:
             numbers = {f"summary/{key}": float(v) for key, v in summary.items() if isinstance(v, int | float)}
-            self._tell(numbers, int(summary["rounds"]))
+            self._queue(numbers, int(summary["rounds"]))
             self._send()
-            words = [RunTag(f"summary/{key}", value) for key, value in summary.items() if isinstance(value, str)]
-            self.client.log_batch(self.id, tags=words[: _MOST[2]])
+            tags = [RunTag(f"summary/{key}", value) for key, value in summary.items() if isinstance(value, str)]
+            self.client.log_batch(self.id, tags=tags[:_MAX_TAGS])
         self.client.set_terminated(self.id, _STATUS.get(str((summary or {}).get("outcome")), "KILLED"))
 
-    def _tell(self, values: dict[str, float], step: int) -> None:
+    def _queue(self, values: dict[str, float], step: int) -> None:
         now = time.time_ns() // 1_000_000
-        self.waiting += [Metric(key, v, now, step) for key, v in values.items() if step > self.held.get(key, -1)]
+        self.pending += [Metric(key, v, now, step) for key, v in values.items() if step > self.last_steps.get(key, -1)]
 
     def _send(self) -> None:
-        if self.waiting:
-            self.client.log_batch(self.id, metrics=self.waiting)
-        self.waiting, self.sent = [], time.monotonic()
+        if self.pending:
+            self.client.log_batch(self.id, metrics=self.pending)
+        self.pending, self.last_sent = [], time.monotonic()
 
-    def _known(self, kept: Path) -> str | None:
-        """The id of an earlier start, where the store still has it."""
+    def _find_run(self, id_file: Path) -> str | None:
+        """Return the id in the file, if the store still has that run."""
         try:
-            return self.client.get_run(kept.read_text(encoding="utf-8").strip()).info.run_id
+            return self.client.get_run(id_file.read_text(encoding="utf-8").strip()).info.run_id
         except (FileNotFoundError, MlflowException):
             return None
 
-    def _experiment(self, name: str, runs: Path) -> str:
+    def _find_or_create_experiment(self, name: str, runs: Path) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or name
-        local = None if os.environ.get("MLFLOW_TRACKING_URI") else (runs / "mlflow-artifacts").as_uri()
-        found = self.client.get_experiment_by_name(name)
-        if found is not None:
-            return found.experiment_id
+        artifacts = None if os.environ.get("MLFLOW_TRACKING_URI") else (runs / "mlflow-artifacts").as_uri()
+        existing = self.client.get_experiment_by_name(name)
+        if existing is not None:
+            return existing.experiment_id
         try:
-            return self.client.create_experiment(name, artifact_location=local)
+            return self.client.create_experiment(name, artifact_location=artifacts)
         except MlflowException:
-            found = self.client.get_experiment_by_name(name)
-            if found is None:
+            existing = self.client.get_experiment_by_name(name)
+            if existing is None:
                 raise
-            return found.experiment_id  # another process was faster
+            return existing.experiment_id  # another process created it in the meantime

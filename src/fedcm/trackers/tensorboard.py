@@ -1,7 +1,7 @@
-"""Event files in the run's folder: `tensorboard --logdir runs` shows them.
+"""Write TensorBoard event files to the run's folder: `tensorboard --logdir runs` shows them.
 
-They are written here rather than by torch's SummaryWriter: a round is one record on the disk at once, and a write that
-fails is an exception in this thread, not a traceback from another one.
+This module does not use torch's SummaryWriter, because that writes in another thread. Here each round is on the disk at
+once, as one record, and a write that fails raises an exception in this thread.
 """
 
 import json
@@ -14,13 +14,15 @@ from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[repo
 from torch.utils.tensorboard import RecordWriter
 from torch.utils.tensorboard.summary import hparams, text
 
-from fedcm.trackers.tracker import Flat, Point, TrackedRun
+from fedcm.trackers.tracker import FlatTable, RoundValues, TrackedRun
 
-_COMPARED = ("test_accuracy", "test_loss", "loss")  # columns of the page that compares settings
+_COMPARED = ("test_accuracy", "test_loss", "loss")  # columns of TensorBoard's HPARAMS page
 
 
 @final
 class TensorBoard:
+    """Logs a run to TensorBoard event files."""
+
     def begin(self, run: TrackedRun) -> None:
         folder = run.folder / "tensorboard"
         if folder.exists():
@@ -30,20 +32,20 @@ class TensorBoard:
         self.file = (folder / f"events.out.tfevents.{now:.6f}.fedcm").open("wb")
         self.records = RecordWriter(self.file)
         self._write(Event(wall_time=now, file_version="brain.Event:2"))
-        # a TensorBoard that is open forgets what the old file said
+        # a running TensorBoard then drops what it read from the old file
         self._write(Event(wall_time=now, step=0, session_log=SessionLog(status=SessionLog.START)))
-        compared, begun, self.ended = hparams(run.settings, dict.fromkeys(_COMPARED, 0))
-        for summary in (compared, begun, _text("experiment", run.settings)):
+        compared, start, self.session_end = hparams(run.settings, dict.fromkeys(_COMPARED, 0))
+        for summary in (compared, start, _make_text("experiment", run.settings)):
             self._write(Event(wall_time=now, summary=summary))
 
-    def round(self, point: Point) -> None:
+    def round(self, point: RoundValues) -> None:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in point.values.items()]
         self._write(Event(wall_time=time.time(), step=point.round, summary=Summary(value=values)))
 
-    def end(self, summary: Flat | None) -> None:
+    def end(self, summary: FlatTable | None) -> None:
         if summary is not None:
-            for said in (_text("summary", summary), self.ended):
-                self._write(Event(wall_time=time.time(), summary=said))
+            for event in (_make_text("summary", summary), self.session_end):
+                self._write(Event(wall_time=time.time(), summary=event))
         self.file.close()
 
     def _write(self, event: Event) -> None:
@@ -51,5 +53,5 @@ class TensorBoard:
         self.file.flush()
 
 
-def _text(tag: str, table: Flat) -> Summary:
+def _make_text(tag: str, table: FlatTable) -> Summary:
     return text(tag, "\n".join(f"    {key} = {json.dumps(value)}" for key, value in table.items()))

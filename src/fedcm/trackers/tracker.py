@@ -1,8 +1,7 @@
-"""Rounds as they pass by, told to trackers: programs that show the runs of many projects, such as TensorBoard.
+"""Report the rounds of a run to trackers: programs such as TensorBoard that show the runs of many projects.
 
-The run's own metrics.jsonl is the truth, and a tracker's log is made from it: after a resume every round is told again
-from 0 on, so that a log has each round once, whatever was lost with the process that wrote it, and has them all when
-it was asked for late.
+The run's metrics.jsonl is the source of a tracker's log. After a resume, every round is reported again from round 0 on.
+So a log has each round once, even if a process was killed before, and is complete if tracking starts late.
 """
 
 import json
@@ -16,45 +15,56 @@ from fedcm.config.overrides import read_table
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.progress import say
 
-Flat = dict[str, str | int | float | bool]  # a table whose inner tables are in its keys: client.lr
+FlatTable = dict[str, str | int | float | bool]  # a table without inner tables: their keys are joined, as in client.lr
 
-_SUMMED = ("bytes_down", "bytes_up")
+_SUMMED = ("bytes_down", "bytes_up")  # metrics that are reported as running totals
 
 
 class TrackedRun(NamedTuple):
+    """The run that a tracker logs."""
+
     folder: Path
-    settings: Flat  # the resolved experiment
+    settings: FlatTable  # the resolved experiment
 
     @property
     def name(self) -> str:
         return self.folder.name
 
 
-class Point(NamedTuple):
-    """What is drawn over a round."""
+class RoundValues(NamedTuple):
+    """The numbers of one round."""
 
     round: int
     values: dict[str, float]
 
 
 class Tracker(Protocol):
-    """One run's log elsewhere. What it raises ends the log, and never the run."""
+    """Logs one run. An exception that it raises disables the tracker, and does not stop the run."""
 
     def begin(self, run: TrackedRun) -> None:
-        """All rounds from 0 on follow: what the log holds of an earlier start is dropped, or passed over again."""
+        """Start the log. All rounds follow, from 0 on: drop what an earlier start logged, or skip those rounds."""
         ...
 
-    def round(self, point: Point) -> None: ...
+    def round(self, point: RoundValues) -> None:
+        """Log one round."""
+        ...
 
-    def end(self, summary: Flat | None) -> None:
-        """None of a run that was stopped, and may go on."""
+    def end(self, summary: FlatTable | None) -> None:
+        """End the log; `summary` is None if the run was stopped and may be resumed."""
         ...
 
 
 def track(
     rounds: Iterator[dict[str, Any]], folder: RunFolder, first: int, kinds: Sequence[type[Tracker]]
 ) -> Iterator[dict[str, Any]]:
-    """The same rounds, from `first` on, told to a tracker of each kind as they pass."""
+    """Pass on the rounds of a run and report them to a tracker of each kind.
+
+    Args:
+        rounds: lines of metrics.jsonl, as the rounds finish.
+        folder: the folder of the run.
+        first: the first of these rounds; the rounds before it are read from the folder.
+        kinds: the tracker classes.
+    """
     logs = [_Log(kind, folder) for kind in kinds]
     for log in logs:
         log.begin(first)
@@ -69,7 +79,7 @@ def track(
 
 
 def track_finished(folder: RunFolder, kinds: Sequence[type[Tracker]]) -> None:
-    """A run that is over, for trackers that may not have seen it."""
+    """Report a run that has ended, for trackers that may not have logged it."""
     if kinds:
         with folder.locked():
             for _ in track(iter(()), folder, len(folder.read_metrics()), kinds):
@@ -78,7 +88,7 @@ def track_finished(folder: RunFolder, kinds: Sequence[type[Tracker]]) -> None:
 
 @final
 class _Log:
-    """A tracker until it fails: that is told in a line, and the run goes on without it."""
+    """A tracker, until it raises an exception: this prints one line, and the run continues without the tracker."""
 
     def __init__(self, kind: type[Tracker], folder: RunFolder) -> None:
         self.kind, self.folder = kind, folder
@@ -86,49 +96,50 @@ class _Log:
         self.totals: Counter[str] = Counter()
 
     def begin(self, first: int) -> None:
-        with self._failing_alone():
+        with self._disable_on_error():
             tracker = self.kind()
-            tracker.begin(TrackedRun(self.folder.path, flat(read_table(self.folder.experiment))))
+            tracker.begin(TrackedRun(self.folder.path, flatten(read_table(self.folder.experiment))))
             self.tracker = tracker
             for metrics in self.folder.read_metrics(first):
-                tracker.round(self._point(metrics))
+                tracker.round(self._collect_values(metrics))
 
     def round(self, metrics: dict[str, Any]) -> None:
         if self.tracker is not None:
-            with self._failing_alone():
-                self.tracker.round(self._point(metrics))
+            with self._disable_on_error():
+                self.tracker.round(self._collect_values(metrics))
 
     def end(self) -> None:
         if self.tracker is not None:
-            with self._failing_alone():
+            with self._disable_on_error():
                 summary = self.folder.read_summary()
-                self.tracker.end(None if summary is None else flat(summary))
+                self.tracker.end(None if summary is None else flatten(summary))
 
-    def _point(self, metrics: dict[str, Any]) -> Point:
+    def _collect_values(self, metrics: dict[str, Any]) -> RoundValues:
         self.totals.update({f"total_{key}": metrics[key] for key in _SUMMED})
-        drawn = {key: value for key, value in flat(metrics).items() if key != "round" and key not in _SUMMED}
-        drawn |= self.totals
-        return Point(metrics["round"], {k: float(v) for k, v in drawn.items() if isinstance(v, int | float)})
+        values = {key: value for key, value in flatten(metrics).items() if key != "round" and key not in _SUMMED}
+        values |= self.totals
+        return RoundValues(metrics["round"], {k: float(v) for k, v in values.items() if isinstance(v, int | float)})
 
     @contextmanager
-    def _failing_alone(self) -> Iterator[None]:
+    def _disable_on_error(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
             self.tracker = None
-            why = " ".join(f"{type(error).__name__}: {error}".split())
-            say(f"{self.kind.__name__} is given up for this run ({why:.300}); the run itself goes on")
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            say(f"{self.kind.__name__} is disabled for this run ({reason:.300}); the run itself continues")
 
 
-def flat(table: Mapping[str, Any], inside: str = "") -> Flat:
-    """
-    >>> flat({"rounds": 3, "client": {"lr": 0.1, "clip": None}, "model": {"hidden": [8, 8]}})
+def flatten(table: Mapping[str, Any], prefix: str = "") -> FlatTable:
+    """Return a table without inner tables; values that are not text or numbers become JSON, None is left out.
+
+    >>> flatten({"rounds": 3, "client": {"lr": 0.1, "clip": None}, "model": {"hidden": [8, 8]}})
     {'rounds': 3, 'client.lr': 0.1, 'model.hidden': '[8, 8]'}
     """
-    found: Flat = {}
+    flat: FlatTable = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{inside}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         elif value is not None:
-            found[f"{inside}{key}"] = value if isinstance(value, str | int | float) else json.dumps(value, default=str)
-    return found
+            flat[f"{prefix}{key}"] = value if isinstance(value, str | int | float) else json.dumps(value, default=str)
+    return flat

@@ -1,7 +1,7 @@
-"""A Weights & Biases run, offline in the run's folder unless WANDB_MODE says otherwise: `wandb sync` sends it.
+"""Log a run to Weights & Biases: by default offline in the run's folder (WANDB_MODE), for `wandb sync`.
 
-An offline run cannot be taken up again, so a resume writes it anew under the id that the run's folder keeps. Online,
-the server says which rounds it has, and these are passed over.
+An offline log cannot be continued, so a resume writes it again under the id that is stored in the run's folder. Online,
+the server reports which rounds it has, and these are skipped.
 """
 
 import os
@@ -9,33 +9,35 @@ import secrets
 import shutil
 from typing import final
 
-os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it reports its errors home, offline too
+os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # wandb sends error reports even if it is offline
 
 import wandb
 
-from fedcm.trackers.tracker import Flat, Point, TrackedRun
+from fedcm.trackers.tracker import FlatTable, RoundValues, TrackedRun
 
 
 @final
 class WeightsAndBiases:
+    """Logs a run to Weights & Biases."""
+
     def begin(self, run: TrackedRun) -> None:
         folder = run.folder.absolute() / "wandb"
         folder.mkdir(exist_ok=True)
         for old in folder.glob("offline-run-*"):
             shutil.rmtree(old)
-        kept = folder / "run-id"
-        if not kept.exists():
-            kept.write_text(f"{secrets.token_hex(8)}\n", encoding="utf-8")
+        id_file = folder / "run-id"
+        if not id_file.exists():
+            id_file.write_text(f"{secrets.token_hex(8)}\n", encoding="utf-8")
         offline = os.environ.get("WANDB_MODE", "offline") == "offline"
         self.run = wandb.init(
             dir=folder.parent,
             project=os.environ.get("WANDB_PROJECT") or str(run.settings["name"]),
             name=run.name,
-            id=kept.read_text(encoding="utf-8").strip(),
+            id=id_file.read_text(encoding="utf-8").strip(),
             mode="offline" if offline else None,
             resume=None if offline else "allow",
             config=run.settings,
-            reinit="create_new",  # one that was given up before is not gone on with
+            reinit="create_new",  # never continue a run that this process opened before
             settings=wandb.Settings(
                 silent=offline,
                 console="off",
@@ -46,13 +48,13 @@ class WeightsAndBiases:
             ),
         )
 
-    def round(self, point: Point) -> None:
+    def round(self, point: RoundValues) -> None:
         if point.round >= self.run.starting_step:
             self.run.log(point.values, step=point.round)
 
-    def end(self, summary: Flat | None) -> None:
+    def end(self, summary: FlatTable | None) -> None:
         if summary is not None:
             self.run.summary.update({f"summary/{key}": value for key, value in summary.items()})
         finished = summary is not None and summary["outcome"] == "finished"
         self.run.finish(exit_code=0 if finished else 1)
-        wandb.teardown()  # an offline run may still be on its way to the disk: this waits
+        wandb.teardown()  # waits until an offline run is on the disk

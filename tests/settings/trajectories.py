@@ -1,4 +1,4 @@
-"""Rows of settings that change where a run walks: it agrees with the literal run for both values, and they differ."""
+"""Rows of settings that change the trajectory: it agrees with the literal run for both values, and the two differ."""
 
 import math
 from collections.abc import Callable
@@ -6,34 +6,34 @@ from typing import Any
 
 import literal
 import torch
-from bench import APART, CLASSES, SIZES, Bench, Trained, assert_apart, assert_walked_as_written, made_clients
+from bench import APART, CLASSES, SIZES, Bench, Trained, assert_different, assert_literal_trajectory, make_clients
 from schema import put
 
 Row = Callable[[Bench, str], None]  # given the bench and the setting's name
 
 
-def walks(one: Any, other: Any, **base: Any) -> Row:
-    """None is a setting that is not given: the literal run then has the documented default."""
+def changes_the_trajectory(one: Any, other: Any, **base: Any) -> Row:
+    """None leaves the setting out: the literal run then has the documented default."""
 
     def row(bench: Bench, setting: str) -> None:
-        assert_apart(*[_walked(bench, setting, value, base) for value in (one, other)])
+        assert_different(*[_train_and_check(bench, setting, value, base) for value in (one, other)])
 
     return row
 
 
-def walks_with_every_algorithm(one: Any, other: Any, *algorithms: str) -> Row:
+def changes_the_trajectory_of_every_algorithm(one: Any, other: Any, *algorithms: str) -> Row:
     def row(bench: Bench, setting: str) -> None:
         for algorithm in algorithms:
-            walks(one, other, algorithm={"name": algorithm})(bench, setting)
+            changes_the_trajectory(one, other, algorithm={"name": algorithm})(bench, setting)
 
     return row
 
 
-def _walked(bench: Bench, setting: str, value: Any, base: dict[str, Any]) -> Trained:
+def _train_and_check(bench: Bench, setting: str, value: Any, base: dict[str, Any]) -> Trained:
     table = bench.table(**base)
     put(table, setting, value)
     trained = bench.train(table)
-    assert_walked_as_written(trained, bench.clients)
+    assert_literal_trajectory(trained, bench.clients)
     return trained
 
 
@@ -42,24 +42,24 @@ def chooses_the_algorithm(bench: Bench, setting: str) -> None:
     table = bench.table(rounds=6, algorithm={})
     put(table, setting, None)
     trained = bench.train(table)
-    assert_walked_as_written(trained, bench.clients)
+    assert_literal_trajectory(trained, bench.clients)
     assert trained.summary["algorithm"] == setting.split(".")[1]
 
 
-def draws_by_the_seed(bench: Bench, setting: str) -> None:
+def depends_on_the_seed(bench: Bench, setting: str) -> None:
     """Initial parameters and minibatches are the literal ones of each seed; the cohorts differ too."""
-    one, other = (_walked(bench, setting, value, {"rounds": 8}) for value in (None, 2**40 + 1))
+    one, other = (_train_and_check(bench, setting, value, {"rounds": 8}) for value in (None, 2**40 + 1))
     assert one.cohorts != other.cohorts
-    assert_apart(one, other)
+    assert_different(one, other)
 
 
 def reads_the_source(bench: Bench, setting: str) -> None:
-    others = made_clients(SIZES[::-1], seed=8)
+    others = make_clients(SIZES[::-1], seed=8)
     table = bench.table()
     put(table, setting, bench.clients_folder("others", others))
     trained = bench.train(table)
-    assert_walked_as_written(trained, others)
-    assert_apart(trained, bench.train(bench.table()))
+    assert_literal_trajectory(trained, others)
+    assert_different(trained, bench.train(bench.table()))
     digits = bench.train(
         {key: own for key, own in bench.table().items() if key != "data"} | {"split": _TEN, "rounds": 1}
     )
@@ -70,65 +70,65 @@ def reads_the_source(bench: Bench, setting: str) -> None:
 _TEN = {"kind": "iid", "clients": 10}
 
 
-# who takes part
+# participation
 
 
-def asks_everyone(bench: Bench, setting: str) -> None:
+def takes_everyone(bench: Bench, setting: str) -> None:
     table = bench.table()
     put(table, setting, None)
     chosen = bench.train(table)
     assert chosen.cohorts == [list(range(len(SIZES)))] * 4
-    assert_walked_as_written(chosen, bench.clients)
+    assert_literal_trajectory(chosen, bench.clients)
     del table["participation"]
     assert bench.train(table).cohorts == chosen.cohorts, "the default"
 
 
-def asks_so_many(bench: Bench, setting: str) -> None:
-    """Without replacement, uniformly: the literal draw, and over many rounds everybody is in as often as the others."""
+def draws_a_fixed_cohort(bench: Bench, setting: str) -> None:
+    """The cohort is the literal draw without replacement; over many rounds all clients take part equally often."""
     for clients in (1, 4, 6):
         table = bench.table(rounds=40, participation={"kind": "fixed", "clients": clients})
         trained = bench.train(table)
-        assert trained.cohorts == [drawn(table["seed"], round, clients) for round in range(40)]
+        assert trained.cohorts == [draw_fixed(table["seed"], round, clients) for round in range(40)]
         assert {len(set(cohort)) for cohort in trained.cohorts} == {clients}
         times = [sum(number in cohort for cohort in trained.cohorts) for number in range(6)]
         spread = math.sqrt(40 * clients / 6 * (1 - clients / 6))
         assert max(abs(own - 40 * clients / 6) for own in times) <= 4 * spread
-    assert_walked_as_written(trained, bench.clients)
+    assert_literal_trajectory(trained, bench.clients)
 
 
-def drawn(seed: int, round: int, clients: int) -> list[int]:
+def draw_fixed(seed: int, round: int, clients: int) -> list[int]:
     draw = literal.generator(seed, literal.COHORT, round)
     return sorted(draw.choice(6, clients, replace=False, shuffle=False).tolist())
 
 
-def drawn_by_chance(seed: int, round: int, probability: float) -> list[int]:
-    """A binomial number of clients, then so many without replacement."""
+def draw_independent(seed: int, round: int, probability: float) -> list[int]:
+    """Draw a binomial number of clients, without replacement."""
     draw = literal.generator(seed, literal.COHORT, round)
     clients = int(draw.binomial(6, probability))
     return sorted(draw.choice(6, clients, replace=False, shuffle=False).tolist())
 
 
-def asks_with_a_probability(bench: Bench, setting: str) -> None:
+def draws_independent_clients(bench: Bench, setting: str) -> None:
     for probability in (0.2, 0.9):
         table = bench.table(rounds=60, participation={"kind": "independent", "probability": probability})
         trained = bench.train(table)
-        assert trained.cohorts == [drawn_by_chance(table["seed"], round, probability) for round in range(60)]
+        assert trained.cohorts == [draw_independent(table["seed"], round, probability) for round in range(60)]
         sizes = [len(cohort) for cohort in trained.cohorts]
         error = math.sqrt(6 * probability * (1 - probability) / 60)
         assert abs(sum(sizes) / 60 - 6 * probability) <= 4 * error
-        assert len(set(sizes)) > 2, "their number is chance too"
-    assert_walked_as_written(bench.train(table | {"rounds": 5}), bench.clients)
+        assert len(set(sizes)) > 2, "the size of a cohort is random too"
+    assert_literal_trajectory(bench.train(table | {"rounds": 5}), bench.clients)
 
 
-# engine: ways to compute the same
+# engine: other ways to compute the same
 
 
-def rounds_what_clients_keep(bench: Bench, setting: str) -> None:
-    """In half the bytes; and the literal SCAFFOLD walks so when it rounds what a client puts away."""
+def rounds_client_states(bench: Bench, setting: str) -> None:
+    """Client states take half the bytes, and the literal SCAFFOLD agrees if it rounds them too."""
     base = {"algorithm": {"name": "scaffold"}, "rounds": 8, "client": {"epochs": 2, "batch_size": 4, "lr": 0.05}}
-    exact, rounded = (_walked(bench, setting, value, base) for value in (None, "bfloat16"))
+    exact, rounded = (_train_and_check(bench, setting, value, base) for value in (None, "bfloat16"))
     sizes = [(trained.folder / "clients" / "states.bin").stat().st_size for trained in (exact, rounded)]
     assert sizes[0] == 2 * sizes[1]
     apart = float((exact.params - rounded.params).abs().max())
-    assert apart > 10 * torch.finfo(torch.float32).eps, "rounding leaves a trace"
+    assert apart > 10 * torch.finfo(torch.float32).eps, "rounding must have an effect"
     assert apart < APART * CLASSES

@@ -1,0 +1,81 @@
+"""The experiments that come with fedcm, by name: `demo`, `cifar10-lenet`, `mini/table1`, `paper/table1`, …"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from fedcm.errors import UserError, suggest
+
+
+class BundledExperiment(NamedTuple):
+    """One bundled experiment: its name, its file and what it is about."""
+
+    name: str
+    path: Path
+    title: str
+
+
+def find_experiments_folder() -> Path:
+    """Return the folder of the bundled experiments: in the installed package, or beside the source."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "experiments", package.parents[1] / "experiments"):
+        if (folder / "demo.toml").is_file():
+            return folder
+    raise UserError("the bundled experiments are missing from the package; install fedcm again")
+
+
+def list_experiments() -> list[BundledExperiment]:
+    """Return the bundled experiments, the simple ones first."""
+    folder = find_experiments_folder()
+    paths = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.relative_to(folder).parts), path))
+    return [BundledExperiment(_name(path, folder), path, _read_title(path)) for path in paths]
+
+
+def find_experiment(path: str | Path) -> Path:
+    """Return the file of an experiment, given a path or the name of a bundled one.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if not isinstance(path, str | Path):
+        raise UserError(f"an experiment must be an Experiment, a TOML file or a name, got a {type(path).__name__}")
+    given = Path(path)
+    if given.suffix == ".toml":
+        return given
+    bundled = {one.name: one.path for one in list_experiments()}
+    if _exists(given) and not (given.is_dir() and str(path) in bundled):  # a folder may be called "demo" too
+        return given
+    if str(path) not in bundled:
+        raise UserError(
+            f"there is no experiment {str(path)!r}: no file has this name, and no bundled experiment "
+            f"(`fedcm experiments` lists them); {suggest(str(path), bundled)}"
+        )
+    return bundled[str(path)]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, for example
+        return False
+
+
+def holds_grid(path: Path) -> bool:
+    """Return whether an experiment file describes many runs.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    from fedcm.config.overrides import read_table  # here, so that finding an experiment loads nothing heavy
+
+    return "grid" in read_table(path)
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).with_suffix("").as_posix()
+
+
+def _read_title(path: Path) -> str:
+    """The beginning of the file's comment, up to the first full stop, colon or semicolon."""
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    return re.split(r"[.:;](?: |$)", first.lstrip("# "))[0] if first.startswith("#") else ""

@@ -1,0 +1,161 @@
+"""The schema of an experiment: one class per TOML table, with the defaults."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from fedcm.config.schema import Section
+
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Link = Literal["exact", "float16", "bfloat16"]  # a vector as it is, or rounded to 16 bits per number
+
+IN_MEMORY = "in-memory"  # names Python objects, which no file describes
+
+_WITHOUT_AUTOTUNE = {"stack": 1, "layout": "channels_last", "compile": "off"}
+
+
+class DataSection(Section):
+    """Where the data come from."""
+
+    # a known name, an .npz file, a folder with one .npz file per client, or package.module:function
+    source: Annotated[str, Field(min_length=1)] = "digits"
+
+
+class ClientSection(Section):
+    """The local work of a client."""
+
+    epochs: Count | None = None  # passes over the client's data per round; 1 by default
+    steps: Count | None = None  # local steps per round, instead of epochs
+    batch_size: Count = 50
+    lr: Rate = 0.1  # η_l of round 0
+    lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # η_l is multiplied by this after every round
+    weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    weight_decay_at: Literal["loss", "step"] = "loss"  # added to the client's gradient, or to the algorithm's direction
+    clip: Rate | None = None  # largest norm of the client's gradient
+
+    @model_validator(mode="after")
+    def _check_steps_or_epochs(self) -> Self:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("steps and epochs exclude each other; give one of them")
+        return self
+
+
+class ServerSection(Section):
+    """The update of the server."""
+
+    lr: Rate = 1.0  # 1.0 = plain averaging
+    weights: Literal["clients", "examples"] = "clients"  # what counts equally in the mean
+
+
+class EvaluationSection(Section):
+    """When to evaluate on the test data."""
+
+    every: Count = 10  # rounds; the last round is always evaluated
+    targets: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default=[0.5, 0.6, 0.7, 0.8, 0.9])  # accuracies to reach
+
+
+class CheckpointSection(Section):
+    """When to write checkpoints."""
+
+    every: Count = 10  # rounds
+    keep: Count = 3  # the number of newest checkpoints to keep
+
+
+def _check_stack(stack: Any) -> Any:
+    if stack != "auto" and not (isinstance(stack, int) and not isinstance(stack, bool) and 1 <= stack <= 4096):
+        raise ValueError(f'must be "auto" or a whole number from 1 to 4096, got {stack!r}')
+    return stack
+
+
+class EngineSection(Section):
+    """How clients are computed. Autotuning replaces "auto" before the first round, in the run's own experiment."""
+
+    stack: Annotated[Any, AfterValidator(_check_stack)] = "auto"  # clients that train at once
+    layout: Literal["auto", "channels_last", "contiguous"] = "auto"  # of images in memory
+    compile: Literal["auto", "on", "off"] = "auto"  # the model, by torch.compile
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
+    precision: Literal["float32", "float64", "bf16"] = "float32"  # bf16: of the model's arithmetic, by autocast
+    client_states: Literal["exact", "bfloat16"] = "exact"  # how client states are stored
+
+    def without_autotune(self) -> Self:
+        """Return the section with a fixed value in place of every "auto": nothing is left to autotune."""
+        fixed = {key: value for key, value in _WITHOUT_AUTOTUNE.items() if getattr(self, key) == "auto"}
+        return self.model_copy(update=fixed)
+
+
+class FederationSection(Section):
+    """How rounds run between real sites. Simulations ignore it."""
+
+    sites: list[str] = Field(default=[])  # the sites that take part; by default those connected at the start
+    deadline: Annotated[int, Field(ge=1, le=10**7)] = 600  # seconds for a round
+    quorum: Annotated[float, Field(gt=0, le=1)] = 0.5  # share of the requested sites; below it a round changes nothing
+    wait: Annotated[int, Field(ge=0, le=10**7)] = 60  # seconds for the other sites once the quorum has answered
+    drop_after: Count = 3  # missed rounds in a row, after which a site is no longer asked
+    retry_after: Count = 10  # rounds, after which such a site is asked again
+    give_up_after: Count = 5  # rounds in a row without a quorum, after which the run stops
+    norm_bound: Rate | None = None  # largest norm of a vector that a site reports
+    downlink: Link = "exact"  # format of the parameters that the server sends
+    momentum: Link = "exact"  # format of all other vectors that the server sends
+    uplink: Link = "exact"  # format of the reports that sites send
+    classes: Count | None = None  # number of classes; by default from the largest label at any site
+    mean: list[float] | None = None  # per channel, to normalise images of bytes; by default from the sites' sums
+    std: list[Rate] | None = None
+
+    @model_validator(mode="after")
+    def _check_sites_and_normalisation(self) -> Self:
+        if (self.mean is None) != (self.std is None) or len(self.mean or ()) != len(self.std or ()):
+            raise ValueError("mean and std must be given together, each with one number per channel")
+        if len(set(self.sites)) < len(self.sites):
+            raise ValueError(f"every site must be named once, got {self.sites}")
+        return self
+
+
+class CellSection(Section):
+    """The cell of a table that a run belongs to. It does not change the run."""
+
+    labels: dict[str, str] = Field(default={})  # for example setting = "II"
+    published: Annotated[float, Field(ge=0, le=100)] | None = None  # the accuracy in percent that a paper reports
+
+
+class ModelSection(Section):
+    """The model and its options."""
+
+    name: str
+    options: dict[str, Any] = Field(default={})
+
+
+class Experiment(Section):
+    """What `fedcm run` runs. `split`, `participation` and `algorithm` hold the chosen dataclass."""
+
+    name: Annotated[str, Field(pattern=r"^\w[\w .+=-]*$", max_length=100)]  # also part of file names
+    rounds: Count
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    data: DataSection = DataSection()
+    split: Any
+    participation: Any
+    model: ModelSection
+    algorithm: Any
+    client: ClientSection = ClientSection()
+    server: ServerSection = ServerSection()
+    evaluation: EvaluationSection = EvaluationSection()
+    checkpoints: CheckpointSection = CheckpointSection()
+    engine: EngineSection = EngineSection()
+    federation: FederationSection = FederationSection()
+    cell: CellSection = CellSection()
+
+    def without_autotune(self) -> Self:
+        """Return the experiment with usual values for every "auto" of its engine, for uses where speed is secondary."""
+        return self.model_copy(update={"engine": self.engine.without_autotune()})
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "data": DataSection,
+    "client": ClientSection,
+    "server": ServerSection,
+    "evaluation": EvaluationSection,
+    "checkpoints": CheckpointSection,
+    "engine": EngineSection,
+    "federation": FederationSection,
+    "cell": CellSection,
+}
