@@ -1,23 +1,25 @@
-"""Commands as processes of their own, and the workers that they start."""
+"""Run commands in separate processes, and find the workers that they start."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 
-def command(*words: object) -> list[str]:
+def make_command(*words: object) -> list[str]:
+    """Return the command line of `fedcm` with these arguments."""
     return [sys.executable, "-m", "fedcm", *map(str, words)]
 
 
 def run_with_workers(experiment: Path, folder: Path, workers: int) -> None:
-    words = command("run", experiment, "--runs-dir", folder.parent, "--name", folder.name, "--workers", workers)
+    """Run an experiment into `folder` with that number of workers."""
+    words = make_command("run", experiment, "--runs-dir", folder.parent, "--name", folder.name, "--workers", workers)
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def worker_processes(folder: Path) -> list[int]:
-    """Processes whose command line says `follow` and this folder."""
-    found = []
+def find_worker_processes(folder: Path) -> list[int]:
+    """Return the ids of processes whose command line contains `follow` and this folder."""
+    ids = []
     for proc in Path("/proc").iterdir():
         if proc.name.isdecimal():
             try:
@@ -25,5 +27,5 @@ def worker_processes(folder: Path) -> list[int]:
             except OSError:
                 continue
             if "follow" in words and str(folder) in words:
-                found.append(int(proc.name))
-    return found
+                ids.append(int(proc.name))
+    return ids

@@ -1,4 +1,4 @@
-"""Small experiments on made data, and runs of them that are whole, stopped or resumed."""
+"""Small experiments on generated data, and runs of them that finish, stop or resume."""
 
 import contextlib
 import json
@@ -15,26 +15,29 @@ import pytest
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import Stopped
-from fedcm.runs.running import drive
-from fedcm.runs.starting import begin, resume
+from fedcm.runs.session import Session
 
 
 @dataclass
 class Answer:
+    """The exit code and the output of a command."""
+
     code: int
     out: str
     err: str
 
 
 def write_npz(path: Path) -> Path:
-    draw = np.random.default_rng(0)
-    x = draw.normal(size=(320, 6)).astype(np.float32)
-    y = (x @ draw.normal(size=(6, 4))).argmax(1)
+    """Write 240 training and 80 test examples of 6 features in 4 classes."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(320, 6)).astype(np.float32)
+    y = (x @ generator.normal(size=(6, 4))).argmax(1)
     np.savez(path, x_train=x[:240], y_train=y[:240], x_test=x[240:], y_test=y[240:])
     return path
 
 
 def small_experiment(source: Path | str, **changes: Any) -> dict[str, Any]:
+    """Return the table of a small experiment; `changes` replace top-level keys."""
     return {
         "name": "small",
         "rounds": 12,
@@ -51,50 +54,54 @@ def small_experiment(source: Path | str, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def lines_of(folder: Path) -> list[dict[str, Any]]:
-    """The metrics, times aside."""
+def read_lines(folder: Path) -> list[dict[str, Any]]:
+    """Read the metrics of a run, without times."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
-def whole(path: Path, runs: Path, name: str = "whole") -> Path:
-    for _ in drive(begin(read_experiment(read_table(path)), runs, name)):
-        pass
+def run_to_end(path: Path, runs: Path, name: str = "whole") -> Path:
+    finish_session(Session.start(read_experiment(read_table(path)), runs, name))
     return runs / name
 
 
-def stopped_after(rounds: int, path: Path, runs: Path, name: str) -> Path:
-    """As Ctrl-C would do it: in the middle of a round."""
-    asked = 0
+def run_and_stop_after(rounds: int, path: Path, runs: Path, name: str) -> Path:
+    """Run an experiment and stop it after that many rounds, in the middle of a round, as Ctrl-C does."""
+    calls = 0
 
     def stop() -> bool:
-        nonlocal asked
-        asked += 1
-        return len(done) >= rounds and asked % 2 == 0
+        nonlocal calls
+        calls += 1
+        return len(done) >= rounds and calls % 2 == 0
 
     done: list[Any] = []
-    run = begin(read_experiment(read_table(path)), runs, name, stop_requested=stop)
-    with contextlib.suppress(Stopped):
-        for metrics in drive(run):
+    session = Session.start(read_experiment(read_table(path)), runs, name, stop_requested=stop)
+    with session, contextlib.suppress(Stopped):
+        for metrics in session.rounds():
             done.append(metrics)  # noqa: PERF402 - `stop` watches it grow
         raise AssertionError("the run was not stopped")
     return runs / name
 
 
-def summary_of(folder: Path) -> dict[str, Any]:
+def finish_session(session: Session) -> list[dict[str, Any]]:
+    """Run the remaining rounds of a session and close it; return their metrics."""
+    with session:
+        return [metrics.to_dict() for metrics in session.rounds()]
+
+
+def load_summary(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "summary.json").read_text())
 
 
-def go_on(folder: Path, say: Callable[[str], None] = print) -> None:
-    for _ in drive(resume(folder, say=say)):
-        pass
+def resume_run(folder: Path, say: Callable[[str], None] = print) -> None:
+    finish_session(Session.resume(folder, notify=say))
 
 
-def private_mounts() -> tuple[str, ...]:
-    """What gives a command mounts of its own; the test is skipped where the system does not allow that."""
+def get_private_mount_command() -> tuple[str, ...]:
+    """Return the prefix that gives a command private mounts; skip the test if the system does not allow that."""
     words = ("unshare", "--user", "--map-root-user", "--mount")
     if shutil.which("unshare") is not None:
         tried = subprocess.run([*words, "mount", "-t", "tmpfs", "none", "/tmp"], capture_output=True, check=False)
         if tried.returncode == 0:
             return words
-    pytest.skip("this system does not let a test mount anything")
+    pytest.skip("this system does not allow private mounts")

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from safetensors import SafetensorError
-from scenes import Answer, lines_of, private_mounts, summary_of, whole
+from scenes import Answer, get_private_mount_command, load_summary, read_lines, run_to_end
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.runs import checkpoint
-from fedcm.runs.archive import new_archive
+from fedcm.runs.archive import make_archive_path
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.starting import begin
+from fedcm.runs.session import Session
 
 Write = Callable[..., Path]
 FULL = "No space left on device"
@@ -87,10 +87,10 @@ def test_whichever_write_meets_a_full_disk_nothing_that_was_saved_is_lost(
         participation={"kind": "fixed", "clients": 2},
         checkpoints={"every": 2, "keep": 2},
     )
-    reference = whole(path, tmp_path / "reference")
+    reference = run_to_end(path, tmp_path / "reference")
     with pytest.MonkeyPatch.context() as patch:
         disk = FullDisk(patch, tmp_path)
-        whole(path, tmp_path / "counted")
+        run_to_end(path, tmp_path / "counted")
     for position in range(1, disk.writes + 1):
         what = f"write {position} of {disk.writes}"
         folder = tmp_path / f"run-{position}" / "one"
@@ -116,24 +116,24 @@ def test_whichever_write_meets_a_full_disk_nothing_that_was_saved_is_lost(
             assert fedcm("resume", folder).code == 0, what
         else:
             assert not list(folder.parent.iterdir()), f"{what}: nothing half-made is left"
-            whole(path, folder.parent, "one")
-        assert lines_of(folder) == lines_of(reference), what
-        assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"], what
+            run_to_end(path, folder.parent, "one")
+        assert read_lines(folder) == read_lines(reference), what
+        assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"], what
         assert not list(folder.rglob(".*.*")), what
 
 
 def test_a_run_that_cannot_be_replaced_stays(experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=2)
-    folder = whole(path, tmp_path / "runs", "one")
+    folder = run_to_end(path, tmp_path / "runs", "one")
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    archive = new_archive(folder.parent)
+    archive = make_archive_path(folder.parent)
     position, replaced = 0, False
     while not replaced:
         position += 1
         with pytest.MonkeyPatch.context() as patch:
             FullDisk(patch, folder).full_at = position
             try:
-                begin(read_experiment(read_table(path)), folder.parent, "one", archive=archive).folder.unlock()
+                Session.start(read_experiment(read_table(path)), folder.parent, "one", archive=archive).folder.unlock()
                 replaced = True
             except OSError:
                 assert {file: file.read_bytes() for file in before} == before, f"write {position}"
@@ -156,7 +156,7 @@ def test_states_that_a_worker_cannot_write_end_the_run_in_a_sentence(
     experiment: Write, tmp_path: Path, workers: int
 ) -> None:
     path = large_states(experiment)
-    reference = whole(path, tmp_path / "reference")
+    reference = run_to_end(path, tmp_path / "reference")
     folder = tmp_path / "runs" / "one"
     words = [sys.executable, "-m", "fedcm"]
     where = ["--runs-dir", str(folder.parent), "--name", "one", "--workers", str(workers)]
@@ -171,16 +171,16 @@ def test_states_that_a_worker_cannot_write_end_the_run_in_a_sentence(
     assert run.stderr.count("fedcm: ") == 1, run.stderr
     assert "File too large" in run.stderr
     assert "Traceback" not in run.stderr
-    assert 0 < len(lines_of(folder)) < 12
+    assert 0 < len(read_lines(folder)) < 12
     done = subprocess.run([*words, "resume", str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert lines_of(folder) == lines_of(reference)
+    assert read_lines(folder) == read_lines(reference)
 
 
 @pytest.mark.slow
 def test_a_real_disk_that_gets_full_and_then_has_room_again(experiment: Write, tmp_path: Path) -> None:
-    path, private = large_states(experiment), private_mounts()
-    reference = whole(path, tmp_path / "reference")
+    path, private = large_states(experiment), get_private_mount_command()
+    reference = run_to_end(path, tmp_path / "reference")
     (tmp_path / "small").mkdir()
     script = (
         'mount -t tmpfs -o size=160k none small && "$0" -m fedcm run "$1" --runs-dir small --name one --workers 2; '
@@ -192,6 +192,6 @@ def test_a_real_disk_that_gets_full_and_then_has_room_again(experiment: Write, t
     assert "code 1\n" in done.stdout
     assert FULL in done.stderr
     assert "Traceback" not in done.stderr
-    assert "goes on at round" in done.stderr
-    assert lines_of(tmp_path / "kept") == lines_of(reference)
-    assert summary_of(tmp_path / "kept")["params_sha256"] == summary_of(reference)["params_sha256"]
+    assert "resumes at round" in done.stderr
+    assert read_lines(tmp_path / "kept") == read_lines(reference)
+    assert load_summary(tmp_path / "kept")["params_sha256"] == load_summary(reference)["params_sha256"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scenes import go_on, lines_of, summary_of, whole
+from scenes import load_summary, read_lines, resume_run, run_to_end
 
 MOMENTS = 6
 
@@ -21,7 +21,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(experiment: Callable[..., Path], 
     """Another moment every time: before the folder is there, among the rounds, while the last files are written."""
     algorithm = ("fedcm", "scaffold", "feddyn", "fedadam", "fedavg")[moment % 5]
     path = experiment(algorithm={"name": algorithm}, rounds=100, checkpoints={"every": 3, "keep": 2})
-    reference = whole(path, tmp_path / "runs")
+    reference = run_to_end(path, tmp_path / "runs")
     folder = tmp_path / "runs" / "killed"
     process = subprocess.Popen(run_into(folder, path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     draw = random.Random()
@@ -34,10 +34,10 @@ def test_a_killed_run_goes_on_to_the_same_bits(experiment: Callable[..., Path], 
     process.wait()
     what = f"{algorithm}, killed {delay:.4f} s after {kill_at} rounds, with {rounds_in(folder)} on the disk"
     if not folder.exists():  # killed before it began: nothing is there, so it begins
-        whole(path, tmp_path / "runs", "killed")
-    go_on(folder)
-    assert lines_of(folder) == lines_of(reference), what
-    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"], what
+        run_to_end(path, tmp_path / "runs", "killed")
+    resume_run(folder)
+    assert read_lines(folder) == read_lines(reference), what
+    assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"], what
     assert (folder / "model.safetensors").read_bytes() == (reference / "model.safetensors").read_bytes(), what
     assert not list(folder.rglob(".*.*")), "nothing half-written is left"
 

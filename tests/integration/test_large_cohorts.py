@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scenes import Answer, lines_of
+from scenes import Answer, read_lines
 
 from fedcm.algorithms.fedavg import Broadcast, Report, ServerState
+from fedcm.core.algorithm import Round
 from fedcm.core.executor import RoundResult
 from fedcm.core.participation import Independent
-from fedcm.core.round_loop import describe
-from fedcm.reports.condense import condensed
+from fedcm.core.round_loop import collect_metrics
+from fedcm.reports.extraction import make_digest
 from fedcm.runs.folder import RunFolder
 
 Fedcm = Callable[..., Answer]
@@ -58,7 +59,7 @@ def test_a_comparison_of_large_cohorts_ends_with_its_report(fedcm: Fedcm, experi
     answer = fedcm("compare", path, "--algorithms", "fedavg", "--runs-dir", "runs")
     assert answer.code == 0, answer.err
     assert "damaged" not in answer.out + answer.err
-    lines = lines_of(Path("runs/small-fedavg-seed3"))
+    lines = read_lines(Path("runs/small-fedavg-seed3"))
     assert [line["cohort"] for line in lines] == [1_050, 1_050]
     assert "clients" not in lines[0]
     assert Path("runs/small-report/index.html").is_file()
@@ -90,14 +91,15 @@ def test_of_clients_that_nobody_counted_a_report_says_what_is_known(
     split = {"kind": "natural"}
     path = experiment(**MANY | {"data": {"source": "crowd:many"}, "split": split, "participation": participation})
     assert fedcm("run", path, "--runs-dir", "runs", "--name", "one").code == 0
-    digest = condensed(RunFolder(Path("runs/one")))
+    digest = make_digest(RunFolder(Path("runs/one")))
     assert (digest.participation.times, digest.participation.rounds) == (times, 2)
-    assert digest.participation.mean_cohort == sum(line["cohort"] for line in lines_of(Path("runs/one"))) / 2
+    assert digest.participation.mean_cohort == sum(line["cohort"] for line in read_lines(Path("runs/one"))) / 2
 
 
 def test_a_federations_record_names_its_sites_however_many() -> None:
     """A federation resumes from the sites that its record names, so its executor tells them beside the round."""
     params, sites = torch.zeros(3), list(range(1_001))
     result = RoundResult(Report(params), 1_001, 1.0, 0.5, np.array(sites), {"clients": sites})
-    line = describe(0, 0.1, 1_001, Broadcast(params), result, ServerState(params), ServerState(params))
-    assert line["clients"] == sites
+    round = Round(0, 0.1, 1.0, 1_001, 1_001, 1.0)
+    metrics = collect_metrics(round, Broadcast(params), result, ServerState(params), ServerState(params))
+    assert metrics.to_dict()["clients"] == sites

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenes import go_on, lines_of, stopped_after, summary_of, whole
+from scenes import load_summary, read_lines, resume_run, run_and_stop_after, run_to_end
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.runs.folder import RunFolder
 from fedcm.sweeps.estimate import estimate_tasks
 from fedcm.sweeps.grid import expand_grid
-from fedcm.sweeps.run_parallel import make_tasks, run_parallel
+from fedcm.sweeps.run_parallel import run_parallel
+from fedcm.sweeps.tasks import make_tasks
 
 Write = Callable[..., Path]
 Fedcm = Callable[..., Any]
@@ -83,9 +84,9 @@ def test_more_runs_than_can_be_told_apart_have_a_picture_a_table(
 
 def test_a_run_of_a_series_has_the_bits_of_the_run_alone(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     path, runs = experiment(rounds=4), tmp_path / "runs"
-    reference = whole(path, tmp_path / "alone")
+    reference = run_to_end(path, tmp_path / "alone")
     assert fedcm("compare", path, "--algorithms", "fedcm", "--runs-dir", runs, "--workers", 2).code == 0
-    assert lines_of(runs / "small-fedcm-seed3") == lines_of(reference)
+    assert read_lines(runs / "small-fedcm-seed3") == read_lines(reference)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_a_series_that_is_interrupted_goes_on_to_the_same_bits(
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     assert_that_it_goes_on_to_the_same_bits(words, folder, experiment, rounds=250)
 
 
@@ -132,7 +133,7 @@ def test_a_folder_that_another_process_has_locked_is_waited_for_and_told(
     experiment: Write, tmp_path: Path, fresh: bool
 ) -> None:
     path, runs = experiment(rounds=6), tmp_path / "runs"
-    folder = stopped_after(3, path, runs, "small-fedcm-seed3")
+    folder = run_and_stop_after(3, path, runs, "small-fedcm-seed3")
     words = [sys.executable, "-m", "fedcm", "compare", str(path), "--algorithms", "fedcm,fedavg", "--workers", "1"]
     words += ["--runs-dir", str(runs), *(["--fresh"] if fresh else [])]
     with RunFolder(folder).locked():
@@ -142,15 +143,15 @@ def test_a_folder_that_another_process_has_locked_is_waited_for_and_told(
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert err.count("small-fedcm-seed3 is in progress in another process; waiting") == 1
-    assert lines_of(folder) == lines_of(whole(path, runs))
+    assert read_lines(folder) == read_lines(run_to_end(path, runs))
 
 
 def test_a_run_that_another_process_finishes_meanwhile_is_not_run_again(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=6), tmp_path / "runs"
-    folder = stopped_after(3, path, runs, "small-fedcm-seed3")
+    folder = run_and_stop_after(3, path, runs, "small-fedcm-seed3")
     (task,) = make_tasks(expand_grid(path, algorithms=["fedcm"]), runs)
     assert task.state == "stopped"
-    go_on(folder)
+    resume_run(folder)
     before = (folder / "summary.json").stat().st_mtime_ns
     assert [one.state for one in run_parallel([task], None, jobs=1, workers=1) if one is not None] == ["finished"]
     assert (folder / "summary.json").stat().st_mtime_ns == before
@@ -185,9 +186,9 @@ def wait_until(holds: Callable[[], bool]) -> None:
 def assert_that_it_goes_on_to_the_same_bits(words: list[str], folder: Path, experiment: Write, **changes: Any) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    reference = whole(experiment(**(LONG | changes), algorithm={"name": "scaffold"}), folder.parent)
-    assert lines_of(folder) == lines_of(reference)
-    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+    reference = run_to_end(experiment(**(LONG | changes), algorithm={"name": "scaffold"}), folder.parent)
+    assert read_lines(folder) == read_lines(reference)
+    assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
 
 def test_a_run_that_fails_is_told_and_the_others_are_run(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_a_run_that_fails_is_told_and_the_others_are_run(experiment: Write, fedc
     assert "1 of 3 runs failed, first small-model.width=2-fedcm-seed3" in done.stderr
     assert "3/3" in done.stderr
     for width in (1, 3):
-        assert summary_of(tmp_path / "runs" / f"small-model.width={width}-fedcm-seed3")["outcome"] == "finished"
+        assert load_summary(tmp_path / "runs" / f"small-model.width={width}-fedcm-seed3")["outcome"] == "finished"
 
 
 def test_a_dry_run_runs_nothing_and_its_plan_adds_up(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:

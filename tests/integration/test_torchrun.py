@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from scenes import lines_of, private_mounts, small_experiment, summary_of, whole
+from scenes import get_private_mount_command, load_summary, read_lines, run_to_end, small_experiment
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.runs.folder import find_run_of_job
@@ -76,13 +76,13 @@ def on_one_machine(folder: Path, *words: object, options: tuple[str, ...] = ()) 
 
 
 def same(folder: Path, reference: Path) -> None:
-    assert lines_of(folder) == lines_of(reference)
-    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+    assert read_lines(folder) == read_lines(reference)
+    assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
 
 def test_torchrun_gives_the_same_bits_and_the_first_process_alone_speaks(experiment: Write, tmp_path: Path) -> None:
     path = experiment(algorithm={"name": "scaffold"})
-    reference = whole(path, tmp_path / "runs")
+    reference = run_to_end(path, tmp_path / "runs")
     done = on_one_machine(tmp_path, "run", path, "--name", "shared")
     assert done.code == 0, done.said
     assert done.said.count("run runs/shared") == 1
@@ -99,7 +99,7 @@ def test_a_comparison_under_torchrun_runs_one_after_another_to_the_same_bits(
     done = ended(agent("--standalone", "--nproc-per-node", processes, *words, folder=tmp_path))
     assert done.code == 0, done.said
     for algorithm in ALGORITHMS:
-        alone = whole(experiment(rounds=4, algorithm={"name": algorithm}), tmp_path / "alone", algorithm)
+        alone = run_to_end(experiment(rounds=4, algorithm={"name": algorithm}), tmp_path / "alone", algorithm)
         same(tmp_path / "runs" / f"small-{algorithm}-seed3", alone)
 
 
@@ -123,14 +123,14 @@ def test_after_a_restart_the_same_run_goes_on_to_the_same_bits(
     done = on_one_machine(tmp_path, "run", path, options=("--max-restarts", "1", "--rdzv-id", "none"))
     assert done.code == 0, done.said
     assert not (tmp_path / "dies").exists(), "somebody died"
-    assert ("goes on at round" in done.said) == (death != "0 at once"), done.said
+    assert ("resumes at round" in done.said) == (death != "0 at once"), done.said
     assert [run.name for run in (tmp_path / "runs").iterdir()] == ["small-scaffold-seed3"]
     monkeypatch.chdir(tmp_path)
-    same(tmp_path / "runs" / "small-scaffold-seed3", whole(path, tmp_path / "undisturbed"))
+    same(tmp_path / "runs" / "small-scaffold-seed3", run_to_end(path, tmp_path / "undisturbed"))
 
 
 def test_a_job_finds_the_run_that_it_began_and_no_other(experiment: Write, tmp_path: Path) -> None:
-    folder = whole(experiment(rounds=1), tmp_path / "runs")
+    folder = run_to_end(experiment(rounds=1), tmp_path / "runs")
     assert find_run_of_job("mine", tmp_path / "runs") is None
     assert find_run_of_job("mine", tmp_path / "nowhere") is None
     known = json.loads((folder / "provenance.json").read_text())
@@ -143,7 +143,7 @@ def test_a_job_finds_the_run_that_it_began_and_no_other(experiment: Write, tmp_p
 
 def on_two_machines(tmp_path: Path, algorithm: str, second_seed: int = 5) -> tuple[Ended, Ended]:
     """The second has its own working folder and data, no experiment, and nothing of the first one's runs."""
-    private = private_mounts()
+    private = get_private_mount_command()
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, seed in ((first, 5), (second, second_seed)):
         folder.mkdir()
@@ -182,7 +182,7 @@ def test_other_data_on_another_machine_are_refused(tmp_path: Path) -> None:
     assert one.code != 0
     assert two.code != 0
     assert "worker 1 on " in one.said
-    assert "the data must be those of the first worker" in one.said
+    assert "the data must be those of rank 0" in one.said
     assert "fedcm: " not in two.said
     assert not list((tmp_path / "first" / "runs").iterdir()), "refused before anything is written"
 

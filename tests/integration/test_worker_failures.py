@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import command, worker_processes
+from processes import find_worker_processes, make_command
 
 Write = Callable[..., Path]
 
@@ -99,7 +99,7 @@ def data():
 @pytest.fixture
 def run_words(tmp_path: Path) -> list[str]:
     (tmp_path / "failing.py").write_text(IN_A_WORKER)
-    return command("run", "small.toml", "--runs-dir", tmp_path / "runs", "--name", "one", "--workers", 2)
+    return make_command("run", "small.toml", "--runs-dir", tmp_path / "runs", "--name", "one", "--workers", 2)
 
 
 def ended(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -122,7 +122,7 @@ def test_a_worker_without_memory_is_told_with_its_client_and_place(
     assert "failing.py, line " in done.stderr
     assert error in done.stderr
     assert f"fedcm resume {tmp_path / 'runs' / 'one'}" in done.stderr
-    assert not worker_processes(tmp_path / "runs" / "one")
+    assert not find_worker_processes(tmp_path / "runs" / "one")
 
 
 def test_a_worker_in_the_middle_of_a_client_leaves_when_the_first_process_is_killed(
@@ -133,13 +133,13 @@ def test_a_worker_in_the_middle_of_a_client_leaves_when_the_first_process_is_kil
     while not (tmp_path / "asleep").exists():
         assert process.poll() is None
         time.sleep(0.05)
-    assert worker_processes(tmp_path / "runs" / "one")
+    assert find_worker_processes(tmp_path / "runs" / "one")
     process.kill()
     process.wait()
     deadline = time.monotonic() + 60
-    while worker_processes(tmp_path / "runs" / "one") and time.monotonic() < deadline:
+    while find_worker_processes(tmp_path / "runs" / "one") and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not worker_processes(tmp_path / "runs" / "one")
+    assert not find_worker_processes(tmp_path / "runs" / "one")
 
 
 def test_a_worker_that_cannot_make_the_model_is_told_with_its_place(
@@ -159,7 +159,7 @@ def test_data_that_differ_from_process_to_process_are_refused(
     experiment(data={"source": "failing:data"}, split={"kind": "natural"})
     done = ended(run_words, tmp_path)
     assert done.returncode == 2, done.stderr
-    assert "the data must be those of the first worker" in done.stderr
+    assert "the data must be those of rank 0" in done.stderr
     assert "Traceback" not in done.stderr
     assert sys.executable not in done.stderr
 
@@ -172,12 +172,12 @@ def test_a_worker_that_dies_is_told_in_the_middle_of_the_first_processs_client(
     process = subprocess.Popen(run_words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while not ((tmp_path / "busy").exists() and (tmp_path / "asleep").exists()):
         time.sleep(0.05)
-    (worker,) = worker_processes(tmp_path / "runs" / "one")
+    (worker,) = find_worker_processes(tmp_path / "runs" / "one")
     os.kill(worker, signal.SIGKILL)
     _, said = process.communicate(timeout=40)  # its client would take a minute
     assert process.returncode == 1
-    assert "worker 1 was ended by SIGKILL while it trained client" in said
-    assert "go on with `fedcm resume" in said
+    assert "worker 1 was killed by SIGKILL while it trained client" in said
+    assert "resume it with `fedcm resume" in said
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_an_exception_is_told_in_the_middle_of_the_first_processs_client(
     done = subprocess.run(run_words, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 1
     assert "on worker 1" in done.stderr
-    told = r"LookupError: out of luck \(.*failing.py, line \d+\); what was saved before is whole: go on with `fedcm"
+    told = r"LookupError: out of luck \(.*failing.py, line \d+\); everything saved before is complete: resume it"
     assert re.search(told, done.stderr)
 
 
@@ -199,5 +199,5 @@ def test_an_exception_in_the_only_process_is_told_with_its_client(
     done = ended([*run_words[:-1], "1"], tmp_path)
     assert done.returncode == 1
     assert re.search(r"fedcm: client \d+ failed in round \d+", done.stderr)
-    told = r"LookupError: alone \(.*failing.py, line \d+\); what was saved before is whole: go on with `fedcm resume"
+    told = r"LookupError: alone \(.*failing.py, line \d+\); everything saved before is complete: resume it with"
     assert re.search(told, done.stderr)

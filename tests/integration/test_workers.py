@@ -9,19 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from processes import command, run_with_workers, worker_processes
-from scenes import go_on, lines_of, stopped_after, summary_of, whole
+from processes import find_worker_processes, make_command, run_with_workers
+from scenes import load_summary, read_lines, resume_run, run_and_stop_after, run_to_end
 
 from fedcm.executors.process_group import divide_work
-from fedcm.system.device import count_default_workers
-from fedcm.system.threads import count_physical_cores
+from fedcm.system.hardware import count_default_workers, count_physical_cores
 
 Write = Callable[..., Path]
 
 
 def same(folder: Path, reference: Path) -> None:
-    assert lines_of(folder) == lines_of(reference)
-    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+    assert read_lines(folder) == read_lines(reference)
+    assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ def test_any_number_of_workers_gives_the_same_bits(
     experiment: Write, tmp_path: Path, algorithm: str, workers: int
 ) -> None:
     path = experiment(algorithm={"name": algorithm})
-    reference = whole(path, tmp_path / "runs")
+    reference = run_to_end(path, tmp_path / "runs")
     run_with_workers(path, tmp_path / "runs" / "shared", workers)
     same(tmp_path / "runs" / "shared", reference)
 
@@ -49,8 +48,8 @@ def test_weights_by_examples_and_empty_rounds_give_the_same_bits_too(experiment:
         split={"kind": "dirichlet-by-label", "clients": 12, "concentration": 0.3},
         participation={"kind": "independent", "probability": 0.1},
     )
-    reference = whole(path, tmp_path / "runs")
-    assert any(line["cohort"] == 0 for line in lines_of(reference))
+    reference = run_to_end(path, tmp_path / "runs")
+    assert any(line["cohort"] == 0 for line in read_lines(reference))
     run_with_workers(path, tmp_path / "runs" / "shared", 2)
     same(tmp_path / "runs" / "shared", reference)
 
@@ -61,7 +60,7 @@ def test_a_stacked_run_keeps_its_bits_on_several_workers(experiment: Write, tmp_
         algorithm={"name": "scaffold"},
         participation={"kind": "fixed", "clients": 7},
     )
-    reference = whole(path, tmp_path / "runs")
+    reference = run_to_end(path, tmp_path / "runs")
     run_with_workers(path, tmp_path / "runs" / "shared", 2)
     same(tmp_path / "runs" / "shared", reference)
 
@@ -83,7 +82,7 @@ def test_the_data_are_loaded_once_and_lie_in_memory_once_for_all_workers(experim
     )
     path = experiment(data={"source": "told:load"}, rounds=100_000, client={"lr": 0.01})
     folder = tmp_path / "runs" / "one"
-    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 3)
+    words = make_command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 3)
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while len(lines_if_any(folder)) < 5:
@@ -91,7 +90,7 @@ def test_the_data_are_loaded_once_and_lie_in_memory_once_for_all_workers(experim
             time.sleep(0.01)
         first = shared_arrays(process.pid)
         assert {name.removeprefix("/memfd:fedcm-") for name in first} >= {"train_features", "test_labels"}
-        assert [shared_arrays(worker) for worker in worker_processes(folder)] == [first, first]
+        assert [shared_arrays(worker) for worker in find_worker_processes(folder)] == [first, first]
         assert (tmp_path / "loaded").read_text() == "once\n"
     finally:
         process.kill()
@@ -103,14 +102,14 @@ def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume
     experiment: Write, tmp_path: Path, algorithm: str
 ) -> None:
     path = experiment(algorithm={"name": algorithm}, rounds=20)
-    exact = whole(path, tmp_path / "runs", "exact")
+    exact = run_to_end(path, tmp_path / "runs", "exact")
     path = experiment(algorithm={"name": algorithm}, rounds=20, engine={"stack": 1, "client_states": "bfloat16"})
-    reference = whole(path, tmp_path / "runs")
-    assert summary_of(reference)["params_sha256"] != summary_of(exact)["params_sha256"]
+    reference = run_to_end(path, tmp_path / "runs")
+    assert load_summary(reference)["params_sha256"] != load_summary(exact)["params_sha256"]
     run_with_workers(path, tmp_path / "runs" / "shared", 2)
     same(tmp_path / "runs" / "shared", reference)
-    stopped = stopped_after(9, path, tmp_path / "runs", "stopped")
-    go_on(stopped)
+    stopped = run_and_stop_after(9, path, tmp_path / "runs", "stopped")
+    resume_run(stopped)
     same(stopped, reference)
 
 
@@ -126,19 +125,21 @@ def test_killed_and_resumed_with_another_number_of_workers(
     experiment: Write, tmp_path: Path, algorithm: str, before: int, after: int
 ) -> None:
     path = experiment(algorithm={"name": algorithm}, rounds=100, checkpoints={"every": 5})
-    reference = whole(path, tmp_path / "runs")
+    reference = run_to_end(path, tmp_path / "runs")
     folder = tmp_path / "runs" / "killed"
-    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", before)
+    words = make_command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", before)
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and not len(lines_if_any(folder)) > 37:
         time.sleep(0.002)
     process.kill()
     process.wait()
     deadline = time.monotonic() + 60
-    while worker_processes(folder) and time.monotonic() < deadline:
+    while find_worker_processes(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not worker_processes(folder), "workers end when the first process is gone"
-    done = subprocess.run(command("resume", folder, "--workers", after), capture_output=True, text=True, check=False)
+    assert not find_worker_processes(folder), "workers end when the first process is gone"
+    done = subprocess.run(
+        make_command("resume", folder, "--workers", after), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     same(folder, reference)
 
@@ -146,16 +147,16 @@ def test_killed_and_resumed_with_another_number_of_workers(
 def test_a_worker_that_is_killed_ends_the_run_and_is_named(experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=100_000, client={"lr": 0.01}, checkpoints={"every": 50})
     folder = tmp_path / "runs" / "one"
-    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 2)
+    words = make_command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 2)
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while len(lines_if_any(folder)) < 60:
         assert process.poll() is None
         time.sleep(0.01)
-    (worker,) = worker_processes(folder)
+    (worker,) = find_worker_processes(folder)
     subprocess.run(["kill", "-9", str(worker)], check=True)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "worker 1 was ended by SIGKILL while it trained client" in err
+    assert "worker 1 was killed by SIGKILL while it trained client" in err
     assert f"fedcm resume {folder}" in err
     assert "Traceback" not in err
 
@@ -174,7 +175,7 @@ def test_an_exception_in_a_workers_client_is_told_with_its_traceback(experiment:
         "        return self.linear(x)\n"
     )
     path = experiment(model={"name": "falling:Falling"}, rounds=1000, client={"lr": 0.01})
-    words = command("run", path, "--runs-dir", "runs", "--name", "one", "--workers", 2)
+    words = make_command("run", path, "--runs-dir", "runs", "--name", "one", "--workers", 2)
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert "the sixtieth call is one too many" in done.stderr
@@ -186,7 +187,7 @@ def test_an_exception_in_a_workers_client_is_told_with_its_traceback(experiment:
 def test_ctrl_c_stops_all_and_saves(experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=100_000, client={"lr": 0.01}, checkpoints={"every": 50_000})
     folder = tmp_path / "runs" / "one"
-    words = command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 2)
+    words = make_command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 2)
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while len(lines_if_any(folder)) < 20:
         assert process.poll() is None
@@ -196,8 +197,8 @@ def test_ctrl_c_stops_all_and_saves(experiment: Write, tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert f"fedcm resume {folder}" in err
     note = sorted((folder / "checkpoints").glob("*.json"))[-1]
-    assert note.stem == f"round-{len(lines_of(folder)):06d}"
-    assert not worker_processes(folder)
+    assert note.stem == f"round-{len(read_lines(folder)):06d}"
+    assert not find_worker_processes(folder)
 
 
 def test_the_shares_are_balanced_by_steps_and_leave_nobody_out() -> None:
@@ -226,7 +227,7 @@ def test_two_threads_of_one_core_are_one_core(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_process_for_each_core_or_each_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
-    monkeypatch.setattr("fedcm.system.device.count_physical_cores", lambda: 7)
+    monkeypatch.setattr("fedcm.system.hardware.count_physical_cores", lambda: 7)
     assert [count_default_workers(name) for name in ("cpu", "cuda", "cuda:1")] == [7, 3, 1]
 
 
@@ -239,7 +240,7 @@ def lines_if_any(folder: Path) -> list[str]:
 
 def test_a_checkpoint_of_states_is_a_table_and_not_the_states(experiment: Write, tmp_path: Path) -> None:
     path = experiment(algorithm={"name": "scaffold"}, model={"name": "mlp", "hidden": [200]})
-    folder = whole(path, tmp_path / "runs")
+    folder = run_to_end(path, tmp_path / "runs")
     vectors = 2 * 4 * json.loads((folder / "summary.json").read_text())["parameters"]
     newest = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
     assert newest.stat().st_size < vectors + 5000

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenes import go_on, lines_of, stopped_after, whole
+from scenes import read_lines, resume_run, run_and_stop_after, run_to_end
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import UserError
-from fedcm.federation.admin.fetching import install_fetched
-from fedcm.reports.finding import Found
-from fedcm.runs.archive import move_to_archive, new_archive
+from fedcm.federation.admin.results import install_run
+from fedcm.reports.collect import RunCollection
+from fedcm.runs.archive import make_archive_path, move_to_archive
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.starting import begin
+from fedcm.runs.session import Session
 
 Write = Callable[..., Path]
 Fedcm = Callable[..., Any]
@@ -40,7 +40,7 @@ def test_a_fresh_comparison_keeps_the_runs_before_it_and_says_where(
     experiment: Write, fedcm: Fedcm, tmp_path: Path
 ) -> None:
     runs = tmp_path / "runs"
-    first = whole(experiment(rounds=1), runs, "small-fedcm-seed3")
+    first = run_to_end(experiment(rounds=1), runs, "small-fedcm-seed3")
     before = contents(first)
     answer = fedcm(
         "compare", experiment(rounds=2), "--algorithms", "fedcm,fedavg", "--runs-dir", runs, "--fresh", "--json"
@@ -51,7 +51,7 @@ def test_a_fresh_comparison_keeps_the_runs_before_it_and_says_where(
     assert old.name == first.name
     assert str(old.parent) in answer.err
     assert {summary["rounds"] for summary in json.loads(answer.out).values()} == {2}
-    assert len(lines_of(first)) == 2
+    assert len(read_lines(first)) == 2
 
 
 def test_every_fresh_run_has_an_archive_of_its_own(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
@@ -60,41 +60,43 @@ def test_every_fresh_run_has_an_archive_of_its_own(experiment: Write, fedcm: Fed
         answer = fedcm("run", experiment(rounds=rounds), "--runs-dir", runs, "--fresh")
         assert answer.code == 0, answer.err
     assert f"the run that was {runs / 'small-fedcm-seed3'} is {archived(runs)[-1]} now" in answer.err
-    assert [len(lines_of(old)) for old in archived(runs)] == [1, 2]
+    assert [len(read_lines(old)) for old in archived(runs)] == [1, 2]
     assert len({old.parent for old in archived(runs)}) == 2
-    assert len(lines_of(runs / "small-fedcm-seed3")) == 3
+    assert len(read_lines(runs / "small-fedcm-seed3")) == 3
 
 
 def test_the_archive_is_looked_into_only_where_it_is_named(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    old = stopped_after(1, experiment(rounds=3), runs, "one")
-    begin(read_experiment(read_table(experiment(rounds=1))), runs, "one", archive=new_archive(runs)).folder.unlock()
-    moved = move_to_archive(whole(experiment(rounds=1), runs, "two"), new_archive(runs))
+    old = run_and_stop_after(1, experiment(rounds=3), runs, "one")
+    Session.start(
+        read_experiment(read_table(experiment(rounds=1))), runs, "one", archive=make_archive_path(runs)
+    ).close()
+    moved = move_to_archive(run_to_end(experiment(rounds=1), runs, "two"), make_archive_path(runs))
     assert [run["name"] for run in json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)] == ["one"]
-    assert [digest.name for digest in Found().digests([tmp_path])] == ["one"]
-    assert sorted(digest.name for digest in Found().digests([runs / "archive"])) == ["one", "two"]
-    assert [digest.name for digest in Found().digests([moved.parent])] == ["two"]
+    assert [digest.name for digest in RunCollection().read_digests([tmp_path])] == ["one"]
+    assert sorted(digest.name for digest in RunCollection().read_digests([runs / "archive"])) == ["one", "two"]
+    assert [digest.name for digest in RunCollection().read_digests([moved.parent])] == ["two"]
     (stopped,) = (path for path in archived(runs) if path.name == old.name)
-    go_on(stopped)
-    assert lines_of(stopped) == lines_of(whole(experiment(rounds=3), tmp_path / "elsewhere"))
+    resume_run(stopped)
+    assert read_lines(stopped) == read_lines(run_to_end(experiment(rounds=3), tmp_path / "elsewhere"))
 
 
 def test_a_folder_of_the_users_own_that_is_called_archive_is_no_archive(experiment: Write, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
-    mine = whole(experiment(rounds=1), runs / "archive", "mine")
+    mine = run_to_end(experiment(rounds=1), runs / "archive", "mine")
     before = contents(runs / "archive")
-    moved = move_to_archive(whole(experiment(rounds=1), runs, "other"), new_archive(runs))
+    moved = move_to_archive(run_to_end(experiment(rounds=1), runs, "other"), make_archive_path(runs))
     assert moved.parents[1] == runs / "archive-2"
     assert contents(runs / "archive") == before
-    assert [digest.name for digest in Found().digests([runs])] == [mine.name]
+    assert [digest.name for digest in RunCollection().read_digests([runs])] == [mine.name]
 
 
 def test_a_run_in_progress_is_not_moved(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
-    old = RunFolder(whole(path, runs, "one"))
+    old = RunFolder(run_to_end(path, runs, "one"))
     before = contents(old.path)
     with old.locked(), pytest.raises(UserError, match="in progress in another process"):
-        begin(read_experiment(read_table(path)), runs, "one", archive=new_archive(runs))
+        Session.start(read_experiment(read_table(path)), runs, "one", archive=make_archive_path(runs))
     assert contents(old.path) == before
     assert list(runs.iterdir()) == [old.path]
 
@@ -105,16 +107,16 @@ def test_what_is_no_run_is_neither_moved_nor_written_over(experiment: Write, fed
     notes.write_text("mine")
     answer = fedcm("run", experiment(rounds=1), "--runs-dir", tmp_path / "runs", "--name", "one", "--fresh")
     assert answer.code == 2
-    assert "is no run; give another --name" in answer.err
+    assert "is not a run; give another --name" in answer.err
     assert contents(tmp_path / "runs") == {"one/notes.txt": b"mine"}
 
 
 def test_a_run_that_is_fetched_again_leaves_the_one_before_in_the_archive(experiment: Write, tmp_path: Path) -> None:
     place, runs = tmp_path / "runs" / "one", tmp_path / "runs"
-    install_fetched(whole(experiment(rounds=1), tmp_path / "server"), place)
+    install_run(run_to_end(experiment(rounds=1), tmp_path / "server"), place)
     before = contents(place)
-    later = whole(experiment(rounds=2), tmp_path / "later")
-    install_fetched(later, place)
+    later = run_to_end(experiment(rounds=2), tmp_path / "later")
+    install_run(later, place)
     assert contents(place) == contents(later)
     (old,) = archived(runs)
     assert contents(old) == before
@@ -126,7 +128,7 @@ def test_a_run_that_never_began_anew_is_not_taken_for_the_one_before(
     (tmp_path / "failing.py").write_text(FAILING)
     path, runs = experiment(rounds=1, model={"name": "failing:Net"}), tmp_path / "runs"
     monkeypatch.syspath_prepend(tmp_path)
-    before = contents(whole(path, runs, "small-fedcm-seed3"))
+    before = contents(run_to_end(path, runs, "small-fedcm-seed3"))
     words = [sys.executable, "-m", "fedcm", "compare", path.name, "--algorithms", "fedcm", "--runs-dir", "runs"]
     dying = os.environ | {"FAIL_AT": "2"}  # the first is the look before the series begins
     done = subprocess.run([*words, "--fresh"], cwd=tmp_path, env=dying, capture_output=True, text=True, check=False)
@@ -209,10 +211,10 @@ def _take_terminal() -> None:
 )
 def test_a_terminal_is_asked_first(experiment: Write, tmp_path: Path, keys: bytes, code: int) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
-    old = whole(path, runs, "small-fedcm-seed3")
+    old = run_to_end(path, runs, "small-fedcm-seed3")
     before = contents(runs)
     terminal = Terminal("run", path, "--runs-dir", runs, "--fresh")
-    terminal.wait_for("run anew? [Y/n]")
+    terminal.wait_for("start again? [Y/n]")
     assert str(old) in "".join(terminal.said.split())
     assert terminal.type(keys) == code, terminal.said
     if code:
@@ -228,10 +230,10 @@ def test_a_terminal_is_asked_first(experiment: Write, tmp_path: Path, keys: byte
 def test_a_series_on_a_terminal_asks_once_for_all_its_runs(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
     for name, algorithm in (("small-fedcm-seed3", "fedcm"), ("small-fedavg-seed3", "fedavg")):
-        whole(experiment(rounds=1, algorithm={"name": algorithm}), runs, name)
+        run_to_end(experiment(rounds=1, algorithm={"name": algorithm}), runs, name)
     path = experiment(rounds=1)
     terminal = Terminal("compare", path, "--algorithms", "fedcm,fedavg", "--runs-dir", runs, "--fresh")
-    terminal.wait_for("run anew? [Y/n]")
+    terminal.wait_for("start again? [Y/n]")
     assert "the 2 runs of these names" in terminal.said
     assert terminal.type(b"\n") == 0, terminal.said
     assert terminal.said.count("[Y/n]") == 1
@@ -242,7 +244,7 @@ def test_runs_are_found_in_a_hidden_folder_of_runs_but_not_what_is_hidden_in_it(
     experiment: Write, fedcm: Fedcm, tmp_path: Path
 ) -> None:
     runs = tmp_path / ".runs"
-    whole(experiment(rounds=1), runs, "one")
+    run_to_end(experiment(rounds=1), runs, "one")
     (runs / "one").rename(runs / ".hidden")
-    whole(experiment(rounds=1), runs, "two")
+    run_to_end(experiment(rounds=1), runs, "two")
     assert [run["name"] for run in json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)] == ["two"]

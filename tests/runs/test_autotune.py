@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scenes import lines_of
+from scenes import read_lines
 from torch import nn
 
-from fedcm.config.experiment import EngineSection
+from fedcm.config.sections import EngineSection
 from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
@@ -47,7 +47,7 @@ def tried(
         return seconds[("channels_last", "contiguous")[len(seen) - 1] if len(seen) <= 2 and asks_layout else "alone"]
 
     asks_layout = engine.layout == "auto"
-    monkeypatch.setattr(autotune, "_timed", timed)
+    monkeypatch.setattr(autotune, "_time", timed)
     monkeypatch.setattr(autotune, "count_default_workers", lambda device: 2)
     data = ArrayData(Dataset("made", Examples(IMAGES, LABELS), None, 4), np.split(np.arange(40), 4))
     plan = TrainingPlan(more.get("rounds", 10), 4, FixedSize(more.get("cohort", 4)), Schedule(0.1))
@@ -58,13 +58,13 @@ FIXED = EngineSection(layout="channels_last", compile="off")
 
 
 def test_the_stack_is_the_one_with_the_shortest_time_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autotune, "_mean_cohort", lambda plan: 100.0)
+    monkeypatch.setattr(autotune, "_compute_mean_cohort", lambda plan: 100.0)
     times = {"alone": 0.001, "stack of 4": 0.0005, "stack of 16": 0.0001, "stack of 50": 0.0002}
     assert tried(monkeypatch, times, FIXED).stack == 16
 
 
 def test_no_stack_leaves_a_core_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autotune, "_mean_cohort", lambda plan: 12.0)
+    monkeypatch.setattr(autotune, "_compute_mean_cohort", lambda plan: 12.0)
     times = {"alone": 0.001, "stack of 4": 0.0005, "stack of 6": 0.0001, "stack of 16": 0.00001}
     assert tried(monkeypatch, times, FIXED).stack == 6
 
@@ -80,12 +80,12 @@ def test_no_stack_leaves_a_core_idle(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_clients_train_one_by_one_where_stacks_do_not_pay(
     monkeypatch: pytest.MonkeyPatch, times: dict[str, float], cohort: float
 ) -> None:
-    monkeypatch.setattr(autotune, "_mean_cohort", lambda plan: cohort)
+    monkeypatch.setattr(autotune, "_compute_mean_cohort", lambda plan: cohort)
     assert tried(monkeypatch, times, FIXED).stack == 1
 
 
 def test_what_cannot_be_stacked_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autotune, "_mean_cohort", lambda plan: 100.0)
+    monkeypatch.setattr(autotune, "_compute_mean_cohort", lambda plan: 100.0)
     dropping = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(192, 4))
     times = {"alone": 0.001, "stack of 4": 0.0001}
     assert tried(monkeypatch, times, FIXED, model=dropping).stack == 1
@@ -99,7 +99,7 @@ def test_what_mixes_examples_trains_one_by_one_in_batches_of_one_too(monkeypatch
             outputs = super().forward(input.flatten(1))
             return outputs - 0.5 * outputs.mean(0)
 
-    monkeypatch.setattr(autotune, "_mean_cohort", lambda plan: 100.0)
+    monkeypatch.setattr(autotune, "_compute_mean_cohort", lambda plan: 100.0)
     times = {"alone": 0.001, "stack of 4": 0.0001}
     assert tried(monkeypatch, times, FIXED, model=Centred(192, 4), batch_size=1).stack == 1
 
@@ -159,7 +159,7 @@ def test_the_choice_stands_in_the_runs_own_experiment_and_is_kept(
     path = experiment(engine={}, rounds=4)
     answer = fedcm("run", path, "--runs-dir", tmp_path / "runs", "--name", "one")
     assert answer.code == 0, answer.err
-    assert "found by trying" in answer.err
+    assert "chosen by autotune" in answer.err
     folder = tmp_path / "runs" / "one"
     engine = tomllib.loads((folder / "experiment.toml").read_text())["engine"]
     assert engine["stack"] >= 1
@@ -167,8 +167,8 @@ def test_the_choice_stands_in_the_runs_own_experiment_and_is_kept(
     assert engine["compile"] == "off"
     assert "one client" in json.loads((folder / "provenance.json").read_text())["milliseconds_a_step"]
     again = fedcm("run", folder / "experiment.toml", "--runs-dir", tmp_path / "runs", "--name", "two")
-    assert "found by trying" not in again.err
-    assert lines_of(folder) == lines_of(tmp_path / "runs" / "two")
+    assert "chosen by autotune" not in again.err
+    assert read_lines(folder) == read_lines(tmp_path / "runs" / "two")
 
 
 @pytest.mark.slow
@@ -203,13 +203,13 @@ def test_bf16_changes_the_models_arithmetic_and_nothing_else(
 ) -> None:
     model, batch = nn.Linear(6, 4), Examples(torch.randn(8, 6), torch.arange(8) % 4)
     exact, half = (Problem(model, autocast=half) for half in (False, True))
-    gradients = [problem.gradient(batch)(exact.initial()) for problem in (exact, half)]
+    gradients = [problem.gradient(batch)(exact.initial_params) for problem in (exact, half)]
     assert not torch.equal(*gradients)
     torch.testing.assert_close(*gradients, rtol=0.02, atol=0.01)
     for name, stack in (("one", 1), ("two", 1), ("stacked", 3)):
         words = ("run", experiment(), "--runs-dir", tmp_path / "runs", "--name", name, "--precision", "bf16")
         assert fedcm(*words, "--set", f"engine.stack={stack}").code == 0
-    one, two, stacked = (lines_of(tmp_path / "runs" / name) for name in ("one", "two", "stacked"))
+    one, two, stacked = (read_lines(tmp_path / "runs" / name) for name in ("one", "two", "stacked"))
     assert one == two
     assert stacked[-1]["loss"] == pytest.approx(one[-1]["loss"], rel=0.05)
 
@@ -221,6 +221,6 @@ def test_a_compiled_model_walks_as_it_does_uncompiled(
     for name, how in (("eager", "off"), ("compiled", "on"), ("again", "on")):
         words = ("run", experiment(), "--runs-dir", tmp_path / "runs", "--name", name, "--compile", how)
         assert fedcm(*words).code == 0
-    eager, compiled, again = (lines_of(tmp_path / "runs" / name) for name in ("eager", "compiled", "again"))
+    eager, compiled, again = (read_lines(tmp_path / "runs" / name) for name in ("eager", "compiled", "again"))
     assert compiled == again
     assert compiled[-1]["loss"] == pytest.approx(eager[-1]["loss"], rel=1e-4)

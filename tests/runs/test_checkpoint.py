@@ -25,7 +25,7 @@ def state(value: float) -> State:
 def test_a_state_comes_back_to_the_last_bit(tmp_path: Path) -> None:
     clients = {"@clients": torch.tensor([4, 9]), "control": torch.randn(2, 3)}
     checkpoint.write(tmp_path, Checkpoint(7, state(0.1), clients), keep=2)
-    found = checkpoint.newest(tmp_path, TEMPLATE, lambda _: None, print)
+    found = checkpoint.read_newest(tmp_path, TEMPLATE, lambda _: None, print)
     assert found is not None
     assert found.next_round == 7
     assert isinstance(found.server, State)
@@ -36,7 +36,7 @@ def test_a_state_comes_back_to_the_last_bit(tmp_path: Path) -> None:
 def test_two_fields_that_share_their_memory_are_saved_apart(tmp_path: Path) -> None:
     shared = torch.arange(3.0)
     checkpoint.write(tmp_path, Checkpoint(1, State(shared, shared), {}), keep=2)
-    found = checkpoint.newest(tmp_path, TEMPLATE, lambda _: None, print)
+    found = checkpoint.read_newest(tmp_path, TEMPLATE, lambda _: None, print)
     assert found is not None
     assert torch.equal(found.server.momentum, shared)
 
@@ -55,7 +55,7 @@ def test_what_is_no_checkpoint_is_cleared(tmp_path: Path) -> None:
     (tmp_path / "round-000001.safetensors").write_bytes(b"its note is gone")
     (tmp_path / ".round-000006.abc.safetensors").write_bytes(b"half")
     (tmp_path / ".round-000006.abc.json").write_bytes(b"half")
-    found = checkpoint.newest(tmp_path, TEMPLATE, lambda _: None, lambda _: None)
+    found = checkpoint.read_newest(tmp_path, TEMPLATE, lambda _: None, lambda _: None)
     assert found is not None
     checkpoint.clear_after(tmp_path, found.next_round)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["round-000002.json", "round-000002.safetensors"]

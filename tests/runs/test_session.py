@@ -7,25 +7,24 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
-from scenes import Answer, go_on, lines_of, stopped_after, summary_of, whole
+from scenes import Answer, load_summary, read_lines, resume_run, run_and_stop_after, run_to_end
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import UserError
 from fedcm.runs.folder import RunFolder, list_runs
-from fedcm.runs.running import drive
-from fedcm.runs.starting import begin, resume
+from fedcm.runs.session import Session
 
 ALGORITHMS = ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"]
 
 
 def test_a_run_leaves_everything_that_was_promised(experiment: Callable[..., Path], tmp_path: Path) -> None:
-    folder = whole(experiment(), tmp_path / "runs")
+    folder = run_to_end(experiment(), tmp_path / "runs")
     assert read_experiment(read_table(folder / "experiment.toml")).rounds == 12
     provenance = json.loads((folder / "provenance.json").read_text())
     assert {"python", "torch", "fedcm", "numpy"} <= set(provenance["versions"])
     assert {"train_features", "train_labels", "test_features", "split"} <= set(provenance["data_sha256"])
-    lines = lines_of(folder)
+    lines = read_lines(folder)
     assert [line["round"] for line in lines] == list(range(12))
     assert {"loss", "cohort", "steps", "client_lr", "update_norm", "momentum_norm", "bytes_down", "bytes_up"} <= set(
         lines[0]
@@ -33,7 +32,7 @@ def test_a_run_leaves_everything_that_was_promised(experiment: Callable[..., Pat
     assert sorted(p.name for p in (folder / "checkpoints").glob("*.json")) == [
         f"round-0000{n}.json" for n in ("08", "10", "12")
     ]
-    summary = summary_of(folder)
+    summary = load_summary(folder)
     assert summary["outcome"] == "finished"
     accuracies = [line["test_accuracy"] for line in lines if "test_accuracy" in line]
     assert summary["accuracy"]["last"] == accuracies[-1]
@@ -52,28 +51,28 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     experiment: Callable[..., Path], tmp_path: Path, algorithm: str, rounds: int
 ) -> None:
     path = experiment(algorithm={"name": algorithm}, participation={"kind": "fixed", "clients": 4})
-    reference = whole(path, tmp_path / "runs")
-    folder = stopped_after(rounds, path, tmp_path / "runs", "stopped")
-    assert len(lines_of(folder)) == rounds
-    go_on(folder)
-    assert lines_of(folder) == lines_of(reference)
-    assert summary_of(folder)["params_sha256"] == summary_of(reference)["params_sha256"]
+    reference = run_to_end(path, tmp_path / "runs")
+    folder = run_and_stop_after(rounds, path, tmp_path / "runs", "stopped")
+    assert len(read_lines(folder)) == rounds
+    resume_run(folder)
+    assert read_lines(folder) == read_lines(reference)
+    assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
 
 def test_the_same_experiment_gives_the_same_bits_and_another_seed_others(
     experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = experiment()
-    once, again = (whole(path, tmp_path / "runs", name) for name in ("once", "again"))
-    assert lines_of(once) == lines_of(again)
-    other = whole(experiment(seed=4), tmp_path / "runs", "other")
-    assert summary_of(other)["params_sha256"] != summary_of(once)["params_sha256"]
+    once, again = (run_to_end(path, tmp_path / "runs", name) for name in ("once", "again"))
+    assert read_lines(once) == read_lines(again)
+    other = run_to_end(experiment(seed=4), tmp_path / "runs", "other")
+    assert load_summary(other)["params_sha256"] != load_summary(once)["params_sha256"]
 
 
 def test_a_resolved_experiment_runs_to_the_same_bits(experiment: Callable[..., Path], tmp_path: Path) -> None:
-    first = whole(experiment(), tmp_path / "runs", "first")
-    second = whole(first / "experiment.toml", tmp_path / "runs", "second")
-    assert lines_of(first) == lines_of(second)
+    first = run_to_end(experiment(), tmp_path / "runs", "first")
+    second = run_to_end(first / "experiment.toml", tmp_path / "runs", "second")
+    assert read_lines(first) == read_lines(second)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "no tensors", "no json", "not json", "wrong format"])
@@ -81,8 +80,8 @@ def test_a_damaged_checkpoint_is_passed_over_in_a_line(
     experiment: Callable[..., Path], tmp_path: Path, damage: str
 ) -> None:
     path = experiment(algorithm={"name": "scaffold"})
-    reference = whole(path, tmp_path / "runs")
-    folder = stopped_after(9, path, tmp_path / "runs", "stopped")
+    reference = run_to_end(path, tmp_path / "runs")
+    folder = run_and_stop_after(9, path, tmp_path / "runs", "stopped")
     newest = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
     note = newest.with_suffix(".json")
     match damage:
@@ -101,54 +100,52 @@ def test_a_damaged_checkpoint_is_passed_over_in_a_line(
         case "wrong format":
             note.write_text(json.dumps(json.loads(note.read_text()) | {"format": 99}))
     said: list[str] = []
-    go_on(folder, said.append)
-    assert lines_of(folder) == lines_of(reference)
+    resume_run(folder, said.append)
+    assert read_lines(folder) == read_lines(reference)
     if damage != "no json":
         assert len(said) == 1
         assert "is damaged" in said[0]
 
 
 def test_when_no_checkpoint_is_whole_nothing_is_overwritten(experiment: Callable[..., Path], tmp_path: Path) -> None:
-    folder = stopped_after(5, experiment(), tmp_path / "runs", "stopped")
+    folder = run_and_stop_after(5, experiment(), tmp_path / "runs", "stopped")
     for tensors in (folder / "checkpoints").glob("*.safetensors"):
         tensors.write_bytes(b"junk")
     before = (folder / "metrics.jsonl").read_text()
-    with pytest.raises(UserError, match=r"no checkpoint of .* is whole"):
-        resume(folder)
+    with pytest.raises(UserError, match=r"no checkpoint of .* is complete"):
+        Session.resume(folder)
     assert (folder / "metrics.jsonl").read_text() == before
 
 
 def test_leftovers_of_a_killed_writer_are_cleared(experiment: Callable[..., Path], tmp_path: Path) -> None:
-    folder = stopped_after(5, experiment(), tmp_path / "runs", "stopped")
+    folder = run_and_stop_after(5, experiment(), tmp_path / "runs", "stopped")
     leftover = folder / "checkpoints" / ".round-000006.abcdef.safetensors"
     leftover.write_bytes(b"half")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"round": 5, "lo')
-    go_on(folder)
+    resume_run(folder)
     assert not leftover.exists()
-    assert [line["round"] for line in lines_of(folder)] == list(range(12))
+    assert [line["round"] for line in read_lines(folder)] == list(range(12))
 
 
 def test_two_processes_cannot_run_one_run(experiment: Callable[..., Path], tmp_path: Path) -> None:
-    run = begin(read_experiment(read_table(experiment())), tmp_path / "runs", "one")
-    rounds = drive(run)
-    next(rounds)
-    with pytest.raises(UserError, match="in progress in another process"):
-        next(drive(resume(tmp_path / "runs" / "one")))
-    assert RunFolder(tmp_path / "runs" / "one").is_locked()
-    rounds.close()
+    with Session.start(read_experiment(read_table(experiment())), tmp_path / "runs", "one") as session:
+        next(session.rounds())
+        with pytest.raises(UserError, match="in progress in another process"):
+            Session.resume(tmp_path / "runs" / "one")
+        assert RunFolder(tmp_path / "runs" / "one").is_locked()
     assert not RunFolder(tmp_path / "runs" / "one").is_locked()
 
 
 def test_changed_data_are_refused_on_resume(experiment: Callable[..., Path], tmp_path: Path, npz: Path) -> None:
     import numpy as np
 
-    folder = stopped_after(5, experiment(), tmp_path / "runs", "stopped")
+    folder = run_and_stop_after(5, experiment(), tmp_path / "runs", "stopped")
     arrays = dict(np.load(npz))
     arrays["x_train"][3, 1] += 1
     np.savez(npz, **arrays)
     with pytest.raises(UserError, match="another checksum"):
-        resume(folder)
+        Session.resume(folder)
 
 
 def test_divergence_stops_the_run_and_keeps_the_last_checkpoint(
@@ -161,7 +158,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_checkpoint(
     assert "client" in answer.err
     assert "round" in answer.err
     assert "Traceback" not in answer.err
-    summary = summary_of(tmp_path / "runs" / "wild")
+    summary = load_summary(tmp_path / "runs" / "wild")
     assert summary["outcome"] == "diverged"
     assert "round" in summary["reason"]
 
@@ -192,12 +189,12 @@ def test_the_command_line_runs_resumes_and_lists(
 def test_a_finished_run_is_made_longer_by_more_rounds(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:
-    reference = whole(experiment(evaluation={"every": 4}), tmp_path / "runs")
-    short = whole(experiment(rounds=8, evaluation={"every": 4}), tmp_path / "runs", "short")
+    reference = run_to_end(experiment(evaluation={"every": 4}), tmp_path / "runs")
+    short = run_to_end(experiment(rounds=8, evaluation={"every": 4}), tmp_path / "runs", "short")
     text = (short / "experiment.toml").read_text()
     (short / "experiment.toml").write_text(text.replace("rounds = 8", "rounds = 12"))
     assert fedcm("resume", "short", "--runs-dir", tmp_path / "runs").code == 0
-    assert lines_of(short) == lines_of(reference)
+    assert read_lines(short) == read_lines(reference)
 
 
 def test_a_diverged_run_still_prints_its_summary_as_json(
@@ -217,10 +214,10 @@ def test_a_comparison_goes_on_where_it_was_stopped(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:
     path = experiment()
-    reference = whole(path, tmp_path / "runs")
-    folder = stopped_after(5, path, tmp_path / "both", "small-fedcm-seed3")
+    reference = run_to_end(path, tmp_path / "runs")
+    folder = run_and_stop_after(5, path, tmp_path / "both", "small-fedcm-seed3")
     assert fedcm("compare", path, "--algorithms", "fedcm", "--runs-dir", tmp_path / "both").code == 0
-    assert lines_of(folder) == lines_of(reference)
+    assert read_lines(folder) == read_lines(reference)
 
 
 def test_the_split_is_summed_up_and_drawn(

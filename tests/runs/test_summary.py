@@ -10,10 +10,10 @@ import torch
 from fedcm.runs.summary import (
     bring_up_to_date,
     count_averaged_rounds,
+    count_rounds_to,
+    hash_params,
     is_up_to_date,
-    params_sha256,
     read_points,
-    rounds_to,
     summarise,
 )
 
@@ -106,9 +106,9 @@ def test_todays_summaries_and_those_without_an_evaluation_stay_as_they_are() -> 
 
 def test_a_target_is_reached_after_the_rounds_it_took() -> None:
     evaluated = [line(4, 0.3), line(9, 0.6), line(14, 0.5)]
-    assert rounds_to(evaluated, 0.3) == 5
-    assert rounds_to(evaluated, 0.55) == 10
-    assert rounds_to(evaluated, 0.7) is None
+    assert count_rounds_to(evaluated, 0.3) == 5
+    assert count_rounds_to(evaluated, 0.55) == 10
+    assert count_rounds_to(evaluated, 0.7) is None
     metrics = [line(r) for r in range(4)] + evaluated[:1]
     assert summarise(metrics, [0.25, 0.9])["rounds_to_accuracy"] == {"0.25": 5, "0.9": None}
 
@@ -143,9 +143,9 @@ def test_a_regression_has_a_test_loss_and_no_accuracy() -> None:
 def test_the_checksum_is_of_the_parameters_bytes_in_their_order() -> None:
     values = [1.0, -2.5, 3e-9, 0.1]
     expected = hashlib.sha256(struct.pack("<4f", *values)).hexdigest()
-    assert params_sha256(torch.tensor(values)) == expected
-    assert params_sha256(torch.tensor(values, requires_grad=True)) == expected
+    assert hash_params(torch.tensor(values)) == expected
+    assert hash_params(torch.tensor(values, requires_grad=True)) == expected
     spread_out = torch.tensor([values, values]).T.contiguous()[:, 0]
     assert not spread_out.is_contiguous()
-    assert params_sha256(spread_out) == expected
-    assert params_sha256(torch.tensor(values[::-1])) != expected
+    assert hash_params(spread_out) == expected
+    assert hash_params(torch.tensor(values[::-1])) != expected

@@ -1,8 +1,8 @@
-"""What an experiment leaves to the machine, found by trying: the images' layout, clients at once, compilation.
+"""Choose what an experiment leaves to the machine ("auto") by timing: layout of images, stack size, compilation.
 
-Each choice can change the last bits of a run, so it is made once, before the first round, and becomes part of the run's
-own experiment: a resume and any number of workers keep it. The usual way stays unless another is clearly faster, so
-that chance in the timing rarely decides.
+Each choice can change the last bits of a run. So it is made once, before the first round, and becomes part of the run's
+experiment: a resume and any number of workers use it. The usual option stays unless another one is clearly faster, so
+that noise in the timings rarely decides.
 """
 
 import time
@@ -12,124 +12,131 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fedcm.config.experiment import EngineSection
+from fedcm.config.sections import EngineSection
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
-from fedcm.core.stacked import StackedProblem, reject_other_in_stack
-from fedcm.data.batches import LocalWork, take
+from fedcm.core.stacked import StackedProblem, reject_batch_dependent_model
+from fedcm.data.batches import LocalWork, select_rows
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import UserError
-from fedcm.system.device import count_default_workers
-from fedcm.system.faults import format_location
-from fedcm.system.threads import one_thread
+from fedcm.system.error_messages import format_location
+from fedcm.system.hardware import count_default_workers, use_one_thread
 
-_PAYS = 0.9  # of the usual way's time, at most
-_TRIALS, _SECONDS = 7, 0.3  # a way is timed so often, or for so long
-_TINY = 0.003  # seconds a step on a CPU: past it one client keeps a core busy
+_WORTHWHILE = 0.9  # another option must take at most this share of the usual option's time
+_TRIALS, _SECONDS = 7, 0.3  # how often, or how long, an option is timed
+_TINY = 0.003  # seconds per step on a CPU; above it one client keeps a core busy
 _STACKS = (4, 16, 64, 256)
-_LONG = 1200.0  # seconds of steps a process, from which on a minute of compiling may pay
+_LONG = 1200.0  # seconds of steps per process; above it a minute of compiling can be worthwhile
 
 
 class AutotuneResult(NamedTuple):
+    """The chosen engine, and the timings: milliseconds per step of one client, by option."""
+
     engine: EngineSection
-    measured: dict[str, float]  # milliseconds a step of one client, by what was tried
+    step_milliseconds: dict[str, float]
 
 
 def tune_engine(
     engine: EngineSection, problem: Problem, data: FederatedData, local_work: LocalWork, plan: TrainingPlan
 ) -> AutotuneResult:
-    """`engine` with every "auto" replaced."""
-    measured: dict[str, float] = {}
+    """Replace every "auto" of an engine by the fastest option."""
+    timings: dict[str, float] = {}
     if "auto" in (engine.layout, engine.stack, engine.compile):
-        with one_thread(), torch.random.fork_rng(devices=[]):
-            engine = _tried(engine, problem, data, local_work, plan, measured)
+        with use_one_thread(), torch.random.fork_rng(devices=[]):
+            engine = _choose(engine, problem, data, local_work, plan, timings)
     if engine.stack != 1 and engine.compile == "on":
-        raise UserError(f"only clients one by one can be compiled; set engine.stack = 1, got {engine.stack}")
-    return AutotuneResult(engine, measured)
+        raise UserError(f'engine.compile = "on" needs engine.stack = 1, got {engine.stack}')
+    return AutotuneResult(engine, timings)
 
 
-def _tried(
+def _choose(
     engine: EngineSection,
     problem: Problem,
     data: FederatedData,
     local_work: LocalWork,
     plan: TrainingPlan,
-    measured: dict[str, float],
+    timings: dict[str, float],
 ) -> EngineSection:
-    processes, cohort = count_default_workers(engine.device), _mean_cohort(plan)
+    processes, cohort = count_default_workers(engine.device), _compute_mean_cohort(plan)
     if engine.layout == "auto":
-        engine = engine.model_copy(update={"layout": _layout(problem, data, local_work, measured)})
-    first = data.ready_for(problem.dtype, problem.device, engine.layout).client(0)
-    batch = _first_batch(first, local_work)
-    alone = _timed(lambda: problem.gradient(batch)(problem.initial()))
-    measured["one client"] = _milliseconds(alone)
+        engine = engine.model_copy(update={"layout": _choose_layout(problem, data, local_work, timings)})
+    first = data.prepare_for(problem.dtype, problem.device, engine.layout).client(0)
+    batch = _take_first_batch(first, local_work)
+    alone = _time(lambda: problem.gradient(batch)(problem.initial_params))
+    timings["one client"] = _to_milliseconds(alone)
     if engine.stack == "auto":
-        most = int(cohort // processes) if engine.compile != "on" else 1  # one without a stack would stand idle
-        engine = engine.model_copy(update={"stack": _stack(problem, first, batch, alone, most, measured)})
+        most = (
+            int(cohort // processes) if engine.compile != "on" else 1
+        )  # fewer stacks than processes would leave some idle
+        engine = engine.model_copy(update={"stack": _choose_stack(problem, first, batch, alone, most, timings)})
     if engine.compile == "auto":
-        seconds = alone * plan.rounds * cohort * local_work.count(int(data.sizes(np.array([0]))[0])) / processes
-        on = engine.stack == 1 and seconds > _LONG and _compiling_pays(problem, batch, alone, measured)
+        seconds = alone * plan.rounds * cohort * local_work.count_steps(int(data.sizes(np.array([0]))[0])) / processes
+        on = engine.stack == 1 and seconds > _LONG and _is_compiling_worthwhile(problem, batch, alone, timings)
         engine = engine.model_copy(update={"compile": "on" if on else "off"})
     return engine
 
 
-def _mean_cohort(plan: TrainingPlan) -> float:
+def _compute_mean_cohort(plan: TrainingPlan) -> float:
     return float(np.mean([len(plan.participation.cohort(plan.population, plan.seed, round)) for round in range(5)]))
 
 
-def _layout(problem: Problem, data: FederatedData, local_work: LocalWork, measured: dict[str, float]) -> str:
+def _choose_layout(problem: Problem, data: FederatedData, local_work: LocalWork, timings: dict[str, float]) -> str:
     if len(data.input_shape) != 3:
-        return "channels_last"  # says nothing where there are no images
+        return "channels_last"  # without images the layout does not matter
     times = {}
     for layout in ("channels_last", "contiguous"):
-        batch = _first_batch(data.ready_for(problem.dtype, problem.device, layout).client(0), local_work)
-        times[layout] = _timed(lambda: problem.gradient(batch)(problem.initial()))  # noqa: B023
-        measured[layout] = _milliseconds(times[layout])
-    return "contiguous" if times["contiguous"] < _PAYS * times["channels_last"] else "channels_last"
+        batch = _take_first_batch(data.prepare_for(problem.dtype, problem.device, layout).client(0), local_work)
+        times[layout] = _time(lambda: problem.gradient(batch)(problem.initial_params))  # noqa: B023
+        timings[layout] = _to_milliseconds(times[layout])
+    return "contiguous" if times["contiguous"] < _WORTHWHILE * times["channels_last"] else "channels_last"
 
 
-def _stack(
-    problem: Problem, first: Examples, batch: Examples, alone: float, most: int, measured: dict[str, float]
+def _choose_stack(
+    problem: Problem, first: Examples, batch: Examples, alone: float, most: int, timings: dict[str, float]
 ) -> int:
     if most < 2 or (alone > _TINY and problem.device.type == "cpu"):
         return 1
     try:
-        reject_other_in_stack(problem, first)
+        reject_batch_dependent_model(problem, first)
         stacked = StackedProblem(problem)
-        best, shortest = 1, _PAYS * alone
+        best, shortest = 1, _WORTHWHILE * alone
         for size in sorted({min(size, most) for size in _STACKS}):
             examples = Examples(*[part.expand(size, *part.shape).contiguous() for part in batch])
-            weights = problem.initial().new_full((size, batch.size), 1 / batch.size)
-            params = problem.initial().expand(size, -1).contiguous()
-            each = _timed(lambda: stacked.at(params, examples, weights)) / size  # noqa: B023
-            measured[f"stack of {size}"] = _milliseconds(each)
+            weights = problem.initial_params.new_full((size, batch.size), 1 / batch.size)
+            params = problem.initial_params.expand(size, -1).contiguous()
+            each = _time(lambda: stacked.compute_gradient(params, examples, weights)) / size  # noqa: B023
+            timings[f"stack of {size}"] = _to_milliseconds(each)
             if each < shortest:
-                best, shortest = size, _PAYS * each
-    except Exception:  # of a model that torch.func cannot take: it trains one by one
+                best, shortest = size, _WORTHWHILE * each
+    except Exception:  # torch.func cannot handle the model: clients train one by one
         return 1
     return best
 
 
-def _compiling_pays(problem: Problem, batch: Examples, alone: float, measured: dict[str, float]) -> bool:
+def _is_compiling_worthwhile(problem: Problem, batch: Examples, alone: float, timings: dict[str, float]) -> bool:
     try:
         problem.compile_for(batch.size)
-        compiled = _timed(lambda: problem.gradient(batch)(problem.initial()))
-    except Exception:  # no compiler here, or a model it cannot take
+        compiled = _time(lambda: problem.gradient(batch)(problem.initial_params))
+    except Exception:  # there is no compiler, or it cannot handle the model
         return False
     finally:
         problem.compile_for(None)
-    measured["compiled"] = _milliseconds(compiled)
-    return compiled < _PAYS * alone
+    timings["compiled"] = _to_milliseconds(compiled)
+    return compiled < _WORTHWHILE * alone
 
 
 def compile_model(problem: Problem, batch_size: int, data: Examples) -> None:
-    """Now, so that no round waits for the compiler; with examples repeated to a full batch, where there are too few."""
+    """Compile the model now, so that no round waits for the compiler. Too few examples are repeated to a full batch.
+
+    Raises:
+        UserError: torch.compile cannot handle the model.
+    """
     index = torch.arange(batch_size, device=data.labels.device) % data.size
     try:
         problem.compile_for(batch_size)
-        with one_thread(), torch.random.fork_rng(devices=[]):
-            problem.gradient(Examples(take(data.features, index), data.labels[index]))(problem.initial())
+        with use_one_thread(), torch.random.fork_rng(devices=[]):
+            problem.gradient(Examples(select_rows(data.features, index), data.labels[index]))(problem.initial_params)
     except Exception as error:
         what = str(error).strip().splitlines()
         raise UserError(
@@ -139,12 +146,12 @@ def compile_model(problem: Problem, batch_size: int, data: Examples) -> None:
         ) from error
 
 
-def _first_batch(data: Examples, local_work: LocalWork) -> Examples:
+def _take_first_batch(data: Examples, local_work: LocalWork) -> Examples:
     return Examples(*[part[: local_work.batch_size] for part in data])
 
 
-def _timed(step: Callable[[], Any]) -> float:
-    """The shortest of some trials: what disturbs only ever adds."""
+def _time(step: Callable[[], Any]) -> float:
+    """Return the shortest time of some trials, because disturbances only add time."""
     step()
     shortest, began = float("inf"), time.perf_counter()
     for _ in range(_TRIALS):
@@ -158,5 +165,5 @@ def _timed(step: Callable[[], Any]) -> float:
     return shortest
 
 
-def _milliseconds(seconds: float) -> float:
+def _to_milliseconds(seconds: float) -> float:
     return round(1000 * seconds, 4)

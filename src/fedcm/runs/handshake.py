@@ -1,18 +1,17 @@
-"""What the first process of a run hands to the others before the first round, the two sides one below the other.
+"""How rank 0 and its workers agree on a run before its first round.
 
-offer  ─► accept    the experiment, and what must be the same everywhere: data, versions, the model's size; or the end
-start  ─► started   where the run lies, its first round, the server's state, the table of what clients keep
+propose_run ─► accept_run      the experiment, and what must be equal everywhere: data, versions, the model; or the end
+send_start  ─► receive_start   the run's folder, its first round, the server state, the table of client states
 
-Every step begins with all agreeing that nobody has trouble: a refusal of any process is raised in all of them. The
-others wait in the first step between runs too, so the first one may refuse whenever no round is being run.
+Each step begins with all ranks agreeing that none has an error: an error in one rank is raised in all of them. Workers
+wait in the first step between runs too, so rank 0 can report an error whenever no round is in progress.
 """
 
 import json
 import secrets
 import socket
 import time
-import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,145 +19,155 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedcm.config.experiment import read_experiment, to_toml
-from fedcm.core.algorithm import messages
-from fedcm.data.dataset import Dataset
+from fedcm.config.experiment import to_toml
+from fedcm.core.algorithm import has_client_state
 from fedcm.errors import UserError
-from fedcm.executors.process_group import ProcessGroup, Trouble
-from fedcm.runs.assembly import Assembly, assemble
+from fedcm.executors.process_group import ProcessGroup, WorkerStatus
+from fedcm.runs.build import TrainingSetup
 from fedcm.runs.folder import read_versions
-from fedcm.system.faults import describe_with_trace
+from fedcm.system.error_messages import describe_failure_with_traceback
 
-_SAME = ("fedcm", "torch", "numpy")  # whose versions enter the bits
-_SEEN_WITHIN = 5.0  # seconds: a file system over a network may show a new file late
+_LIBRARIES = ("fedcm", "torch", "numpy")  # their versions can change the bits
+_VISIBLE_WITHIN = 5.0  # seconds: a network file system may show a new file late
 
 
-def offer(group: ProcessGroup, assembly: Assembly, place: Path) -> None:
-    """The first process's: `place` is the folder that the run's own folder is in or will be in."""
-    with _sign(place, wanted=_keeps(assembly)) as sign:
-        terms = {"experiment": to_toml(assembly.experiment), "sign": sign, **_must_agree(assembly)}
+class StartState(NamedTuple):
+    """The state that every rank begins with."""
+
+    path: Path
+    first_round: int
+    server: Any
+    client_states: dict[str, Tensor]
+
+
+def propose_run(group: ProcessGroup, setup: TrainingSetup, folder: Path) -> None:
+    """On rank 0: propose a run to the workers. `folder` is the one that the run's own folder is in, or will be."""
+    with _marker_file(folder, needed=has_client_state(setup.algorithm)) as marker:
+        terms = {"experiment": to_toml(setup.experiment), "marker": marker, **_list_requirements(setup)}
         group.agree()
-        group.text_from_first(json.dumps(terms))
+        group.broadcast_text(json.dumps(terms))
         group.agree()
 
 
-def accept(group: ProcessGroup, data_dir: Path | None, dataset: Dataset | None = None) -> Assembly | None:
-    """The others': the offered experiment put together from this machine's data, or from a dataset that is there
-    already; None when no run is to come."""
+def accept_run(group: ProcessGroup, build_setup: Callable[[str], TrainingSetup]) -> TrainingSetup | None:
+    """On a worker: build the proposed experiment and compare it with rank 0's.
+
+    Args:
+        group: The processes of the run.
+        build_setup: Builds the objects that train from the experiment's TOML.
+
+    Returns:
+        The setup; None if no run follows.
+    """
     group.agree()
-    text = group.text_from_first("")
+    text = group.broadcast_text("")
     if not text:
         return None
     terms, here = json.loads(text), f"worker {group.rank} on {socket.gethostname()}"
-    trouble, said, assembly = Trouble.NONE, "", None
+    trouble, message, setup = WorkerStatus.OK, "", None
     try:
-        assembly = assemble(read_experiment(tomllib.loads(terms["experiment"])), data_dir, dataset)
-        _reject_differences(terms, _must_agree(assembly))
-        _reject_unseen(terms["sign"])
-    except (UserError, OSError) as refusal:
-        trouble, said = Trouble.REFUSED, f"{here}: {refusal}"
-    except Exception as error:  # of the user's own model, data or algorithm
-        trouble, said = Trouble.FAILED, describe_with_trace(error, f"{here} failed before the first round")
-    group.agree(trouble, said)
-    return assembly
-
-
-class Start(NamedTuple):
-    path: Path
-    first: int
-    server: Any
-    states: dict[str, Tensor]
-
-
-def start(group: ProcessGroup, begins: Start) -> None:
-    """The first process's."""
-    group.agree()
-    group.text_from_first(str(begins.path.absolute()))
-    group.from_first(torch.tensor(begins.first))
-    for field in begins.server:
-        group.from_first(field)
-    group.tensors_from_first(begins.states)
-
-
-def started(group: ProcessGroup, assembly: Assembly) -> Start:
-    """The others'."""
-    group.agree()
-    path = Path(group.text_from_first(""))
-    first = int(group.from_first(torch.tensor(0)))
-    like = assembly.algorithm.init_server(assembly.problem.initial())
-    server = type(like)(*[group.from_first(field) for field in like])
-    return Start(path, first, server, group.tensors_from_first(None))
-
-
-def end(group: ProcessGroup) -> None:
-    """The first process's: no run is to come."""
-    group.agree()
-    group.text_from_first("")
-
-
-def refuse(group: ProcessGroup, sentence: str) -> None:
-    """The first process's, instead of an offer or a start: raised in all of them, this one too."""
-    group.agree(Trouble.REFUSED, sentence)
-
-
-def _must_agree(assembly: Assembly) -> dict[str, Any]:
-    here = read_versions()
-    same = {library: here[library] for library in _SAME}
-    problem = assembly.problem
-    model = {"parameters": problem.size, "constants": problem.constants_sha256()}
-    return {"data": assembly.checksums, "versions": same, **model}
-
-
-def _reject_differences(terms: dict[str, Any], mine: dict[str, Any]) -> None:
-    for part, digest in terms["data"].items():
-        if mine["data"].get(part) != digest:
-            raise UserError(
-                f"the data must be those of the first worker, and {part!r} has another checksum; bring the same data "
-                "there, or name their folder with --data-dir"
-            )
-    for library, version in terms["versions"].items():
-        if mine["versions"][library] != version:
-            raise UserError(
-                f"{library} must be {version} as in the first worker, got {mine['versions'][library]}; install the "
-                "same version on every machine"
-            )
-    if mine["parameters"] != terms["parameters"]:
-        raise UserError(
-            f"the model must have {terms['parameters']} parameters as in the first worker, got {mine['parameters']}; "
-            "bring the same code there"
+        setup = build_setup(terms["experiment"])
+        _reject_differences(terms, _list_requirements(setup))
+        _reject_invisible(terms["marker"])
+    except (UserError, OSError) as error:
+        trouble, message = WorkerStatus.REJECTED, f"{here}: {error}"
+    except Exception as error:  # in the user's own model, data or algorithm
+        trouble, message = (
+            WorkerStatus.FAILED,
+            describe_failure_with_traceback(error, f"{here} failed before the first round"),
         )
-    if mine["constants"] != terms["constants"]:
+    group.agree(trouble, message)
+    return setup
+
+
+def send_start(group: ProcessGroup, start: StartState) -> None:
+    """On rank 0: send the state that the rounds begin with."""
+    group.agree()
+    group.broadcast_text(str(start.path.absolute()))
+    group.broadcast(torch.tensor(start.first_round))
+    for field in start.server:
+        group.broadcast(field)
+    group.broadcast_tensors(start.client_states)
+
+
+def receive_start(group: ProcessGroup, setup: TrainingSetup) -> StartState:
+    """On a worker: receive the state that the rounds begin with."""
+    group.agree()
+    path = Path(group.broadcast_text(""))
+    first_round = int(group.broadcast(torch.tensor(0)))
+    template = setup.algorithm.init_server(setup.problem.initial_params)
+    server = type(template)(*[group.broadcast(field) for field in template])
+    return StartState(path, first_round, server, group.broadcast_tensors(None))
+
+
+def send_end(group: ProcessGroup) -> None:
+    """On rank 0: tell the workers that no run follows."""
+    group.agree()
+    group.broadcast_text("")
+
+
+def send_error(group: ProcessGroup, sentence: str) -> None:
+    """On rank 0, instead of a proposal or a start: raise a UserError in every rank, this one included."""
+    group.agree(WorkerStatus.REJECTED, sentence)
+
+
+def _list_requirements(setup: TrainingSetup) -> dict[str, Any]:
+    """What must be equal on every rank."""
+    installed = read_versions()
+    return {
+        "data": setup.checksums,
+        "versions": {library: installed[library] for library in _LIBRARIES},
+        "parameters": setup.problem.size,
+        "constants": setup.problem.hash_constants(),
+    }
+
+
+def _reject_differences(required: dict[str, Any], own: dict[str, Any]) -> None:
+    for part, digest in required["data"].items():
+        if own["data"].get(part) != digest:
+            raise UserError(
+                f"the data must be those of rank 0, and {part!r} has another checksum; copy the same data there, or "
+                "name their folder with --data-dir"
+            )
+    for library, version in required["versions"].items():
+        if own["versions"][library] != version:
+            raise UserError(
+                f"{library} must be {version} as on rank 0, got {own['versions'][library]}; install the same version "
+                "on every machine"
+            )
+    if own["parameters"] != required["parameters"]:
         raise UserError(
-            "the model's frozen parameters and buffers must be those of the first worker, and have another checksum; "
-            "bring the same code and weights there"
+            f"the model must have {required['parameters']} parameters as on rank 0, got {own['parameters']}; copy the "
+            "same code there"
         )
-
-
-def _keeps(assembly: Assembly) -> bool:
-    return bool(messages(type(assembly.algorithm)).kept._fields)
+    if own["constants"] != required["constants"]:
+        raise UserError(
+            "the model's frozen parameters and buffers must be those of rank 0, and have another checksum; copy the "
+            "same code and weights there"
+        )
 
 
 @contextmanager
-def _sign(place: Path, *, wanted: bool) -> Iterator[str]:
-    """A file that whoever shares the file system can see; no file where clients keep nothing."""
-    if not wanted:
+def _marker_file(folder: Path, *, needed: bool) -> Iterator[str]:
+    """A file that every rank on a shared file system can see; empty if no client state must be shared."""
+    if not needed:
         yield ""
         return
-    place.mkdir(parents=True, exist_ok=True)
-    sign = place.absolute() / f".seen-by-all-{secrets.token_hex(8)}"
-    sign.touch()
+    folder.mkdir(parents=True, exist_ok=True)
+    marker = folder.absolute() / f".seen-by-all-{secrets.token_hex(8)}"
+    marker.touch()
     try:
-        yield str(sign)
+        yield str(marker)
     finally:
-        sign.unlink(missing_ok=True)
+        marker.unlink(missing_ok=True)
 
 
-def _reject_unseen(sign: str) -> None:
-    deadline = time.monotonic() + _SEEN_WITHIN
-    while sign and not Path(sign).exists():
+def _reject_invisible(marker: str) -> None:
+    deadline = time.monotonic() + _VISIBLE_WITHIN
+    while marker and not Path(marker).exists():
         if time.monotonic() > deadline:
             raise UserError(
-                "what clients of this algorithm keep lies in the run's folder, which every worker must see, and "
-                f"{str(Path(sign).parent)!r} is not shared; give a --runs-dir on a file system that all machines have"
+                "client states are stored in the run's folder, which every worker must see, and "
+                f"{str(Path(marker).parent)!r} is not shared; give a --runs-dir that all machines share"
             )
         time.sleep(0.05)

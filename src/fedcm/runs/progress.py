@@ -1,4 +1,4 @@
-"""What a person sees while rounds go by: a live line on a terminal, plain lines now and then elsewhere."""
+"""The progress of a run on stderr: a live line on a terminal, elsewhere a plain line every few seconds."""
 
 import sys
 import time
@@ -8,28 +8,36 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-_PLAIN_EVERY = 10.0  # seconds between plain lines at most
+_PLAIN_EVERY = 10.0  # seconds between plain lines
 
 
 def show_progress(
     rounds: Iterator[Any], total: int, first: int = 0, title: str = "training", hidden: bool = False
 ) -> Iterator[Any]:
-    """The same rounds, shown on stderr as they pass; items are metrics, or carry them as `.metrics`."""
+    """Yield the rounds unchanged and show their progress on stderr.
+
+    Args:
+        rounds: Metrics as dicts, or finished rounds.
+        total: The number of rounds of the whole run.
+        first: The first round to come.
+        title: The first words of the line.
+        hidden: Show nothing.
+    """
     if hidden:
         yield from rounds
         return
     console = Console(stderr=True)
-    display = _live if console.is_terminal else _plain
+    display = _show_live if console.is_terminal else _show_plain
     yield from display(rounds, total, first, title, console)
 
 
 def make_progress_bar(console: Console, *, transient: bool = False) -> Progress:
-    """On a terminal alone; a task has a field `said`."""
+    """Return a progress bar that is visible only on a terminal; its tasks have a field `status`."""
     return Progress(
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[status]}"),
         TimeRemainingColumn(),
         TextColumn("left"),
         console=console,
@@ -39,21 +47,21 @@ def make_progress_bar(console: Console, *, transient: bool = False) -> Progress:
     )
 
 
-def _live(rounds: Iterator[Any], total: int, first: int, title: str, console: Console) -> Iterator[Any]:
+def _show_live(rounds: Iterator[Any], total: int, first: int, title: str, console: Console) -> Iterator[Any]:
     with make_progress_bar(console) as bar:
-        task = bar.add_task(title, total=total, completed=first, said="")
-        said = _Line(first)
+        task = bar.add_task(title, total=total, completed=first, status="")
+        describe = _Line(first)
         for item in rounds:
-            bar.update(task, advance=1, said=said(_metrics(item)))
+            bar.update(task, advance=1, status=describe(_read_metrics(item)))
             yield item
 
 
-def _plain(rounds: Iterator[Any], total: int, first: int, title: str, console: Console) -> Iterator[Any]:
-    said, last = _Line(first), time.monotonic()
+def _show_plain(rounds: Iterator[Any], total: int, first: int, title: str, console: Console) -> Iterator[Any]:
+    describe, last = _Line(first), time.monotonic()
     started = last
     for item in rounds:
-        metrics = _metrics(item)
-        line = said(metrics)
+        metrics = _read_metrics(item)
+        line = describe(metrics)
         done = metrics["round"] + 1
         now = time.monotonic()
         if now - last >= _PLAIN_EVERY or done == total:
@@ -64,7 +72,7 @@ def _plain(rounds: Iterator[Any], total: int, first: int, title: str, console: C
 
 
 class _Line:
-    """Loss, accuracy (or where labels are no classes the test loss) and speed in a few words."""
+    """Describes a round: loss, accuracy (or test loss, if there is no accuracy) and speed."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -76,7 +84,7 @@ class _Line:
         self.accuracy = metrics.get("test_accuracy", self.accuracy)
         self.test_loss = metrics.get("test_loss", self.test_loss)
         rate = (metrics["round"] + 1 - self.first) / max(time.monotonic() - self.started, 1e-9)
-        words = ["nobody took part" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
+        words = ["empty cohort" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
         if self.accuracy is not None:
             words.append(f"accuracy {self.accuracy:.2%}")
         elif self.test_loss is not None:
@@ -85,10 +93,10 @@ class _Line:
         return "  ".join(words)
 
 
-def _metrics(item: Any) -> dict[str, Any]:
-    return getattr(item, "metrics", item)
+def _read_metrics(item: Any) -> dict[str, Any]:
+    return item.metrics.to_dict() if hasattr(item, "metrics") else item
 
 
 def say(sentence: str) -> None:
-    """A line for the person, beside the results on stdout."""
+    """Print a line on stderr, beside the results on stdout."""
     print(sentence, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What is left to say of a run when it is over."""
+"""The summary of a run: scores, rounds to given accuracies, bytes and seconds."""
 
 import hashlib
 import math
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 Points = Sequence[tuple[int, float]]  # (round from 0, value) of every evaluation, in order
 
 _LAST = 100  # rounds whose evaluations are averaged in a long run
-_LONG = 5 * _LAST  # rounds from which on a run is long: the last 100 of fewer would take in too much of the climb
+_LONG = 5 * _LAST  # rounds of a long run; the last 100 of fewer rounds would include too much of the climb
 
 
 def count_averaged_rounds(rounds: int) -> int:
-    """How many of the last rounds the headline figure averages: 100 of 500 or more, otherwise a tenth.
+    """Return how many of the last rounds the headline score averages: 100 of 500 or more, otherwise a tenth.
 
     >>> [count_averaged_rounds(rounds) for rounds in (4000, 500, 499, 400, 30, 12, 1)]
     [100, 100, 50, 40, 3, 2, 1]
@@ -24,8 +24,14 @@ def count_averaged_rounds(rounds: int) -> int:
 
 
 def summarise(metrics: Sequence[dict[str, Any]], targets: Sequence[float]) -> dict[str, Any]:
-    """Accuracy and test loss as last, mean of the last rounds and best (always all three: the best alone flatters),
-    rounds to given accuracies, bytes and seconds."""
+    """Summarise the metrics of a run.
+
+    Accuracy and test loss each have last, mean of the last rounds and best, because the best alone flatters.
+
+    Args:
+        metrics: One dict per round.
+        targets: Accuracies; the summary has the number of rounds to each.
+    """
     evaluated = [line for line in metrics if line.get("test_accuracy") is not None]
     losses = read_points(metrics, "test_loss")
     trained = [line for line in metrics if line["loss"] is not None]
@@ -36,7 +42,9 @@ def summarise(metrics: Sequence[dict[str, Any]], targets: Sequence[float]) -> di
         "test_loss": losses[-1][1] if losses else None,
         "test_losses": describe(losses, len(metrics), lower_is_better=True),
         "train_loss": trained[-1]["loss"] if trained else None,
-        "rounds_to_accuracy": {str(target): rounds_to(evaluated, target) for target in targets} if evaluated else {},
+        "rounds_to_accuracy": {str(target): count_rounds_to(evaluated, target) for target in targets}
+        if evaluated
+        else {},
         "bytes_down": sum(line["bytes_down"] for line in metrics),
         "bytes_up": sum(line["bytes_up"] for line in metrics),
         "seconds": round(math.fsum(line["seconds"] for line in metrics), 3),
@@ -44,14 +52,15 @@ def summarise(metrics: Sequence[dict[str, Any]], targets: Sequence[float]) -> di
 
 
 def read_points(metrics: Sequence[dict[str, Any]], key: str) -> list[tuple[int, float]]:
+    """Return (round, value) of every round that has this metric."""
     return [(line["round"], line[key]) for line in metrics if line.get(key) is not None]
 
 
 def describe(points: Points, rounds: int, *, lower_is_better: bool = False) -> dict[str, Any] | None:
-    """A curve of so many rounds in a few numbers; None without an evaluation.
+    """Describe a curve in a few numbers; None without an evaluation.
 
-    `mean_last` is over `mean_last_rounds` rounds: those of `count_averaged_rounds`, and where none of these was
-    evaluated as many as reach back to the last evaluation.
+    `mean_last` averages the last `mean_last_rounds` rounds: those of `count_averaged_rounds`, or more if none of these
+    was evaluated, back to the last evaluation.
     """
     if not points:
         return None
@@ -69,42 +78,43 @@ def describe(points: Points, rounds: int, *, lower_is_better: bool = False) -> d
 
 
 def is_up_to_date(summary: dict[str, Any]) -> bool:
-    """Does a summary have today's keys? Without an evaluation there is nothing to bring up to date."""
+    """Return whether a summary has the keys of this version."""
     accuracy = summary.get("accuracy")
     has_mean = not isinstance(accuracy, dict) or "mean_last" in accuracy
     return has_mean and (summary.get("test_loss") is None or summary.get("test_losses") is not None)
 
 
 def bring_up_to_date(summary: dict[str, Any], accuracies: Points, losses: Points) -> dict[str, Any]:
-    """A summary with today's keys, whenever it was written.
+    """Return a summary with the keys of this version.
 
-    Older ones have `mean_last_100` whatever the run's length, and nothing of the test loss but the last. Of a short run
-    the mean is taken anew from the evaluations; without these it stays what it was, and says so by its rounds.
+    Older summaries have `mean_last_100` for runs of any length, and only the last test loss. For short runs the mean is
+    computed again from the evaluations; without these it keeps its value and its number of rounds.
     """
     rounds = summary.get("rounds")
     rounds = rounds if isinstance(rounds, int) else 0
     changed: dict[str, Any] = {}
     accuracy = summary.get("accuracy")
     if isinstance(accuracy, dict) and "mean_last_100" in accuracy and "mean_last" not in accuracy:
-        as_it_was = {
+        old = {
             "mean_last": accuracy["mean_last_100"],
             "mean_last_rounds": _LAST,
             "mean_last_evaluations": accuracy.get("evaluations_in_last_100"),
         }
         fresh = None if rounds >= _LONG else describe(accuracies, rounds)
         kept = {key: value for key, value in accuracy.items() if key in ("last", "best", "rounds_to_best")}
-        changed["accuracy"] = (fresh or as_it_was) | kept
+        changed["accuracy"] = (fresh or old) | kept
     if summary.get("test_losses") is None and (found := describe(losses, rounds, lower_is_better=True)):
         changed["test_losses"] = found
     return summary | changed
 
 
-def rounds_to(evaluated: Sequence[dict[str, Any]], target: float) -> int | None:
-    """How many rounds it took until an evaluation first reached the target."""
+def count_rounds_to(evaluated: Sequence[dict[str, Any]], target: float) -> int | None:
+    """Return the number of rounds until an evaluation first reached the target; None if none did."""
     return next((line["round"] + 1 for line in evaluated if line["test_accuracy"] >= target), None)
 
 
-def params_sha256(params: "Tensor") -> str:
-    import torch  # here, so that a report of digests does without it
+def hash_params(params: "Tensor") -> str:
+    """Return the sha256 of the parameters' bytes."""
+    import torch  # here, so that a report about digests does not load torch
 
     return hashlib.sha256(params.detach().cpu().contiguous().view(torch.uint8).numpy().data).hexdigest()

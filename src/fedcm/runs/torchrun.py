@@ -1,9 +1,9 @@
-"""The processes that torchrun started, on one machine or many: how they find each other, and know each other again.
+"""Connect the processes that torchrun started, on one machine or many, also after torchrun restarted them.
 
-torchrun keeps one store for all attempts of a job, and what an attempt that died wrote there stays. So the first
-process gives every attempt a name of its own, under which its members meet; and a job has one name in the store for as
-long as torchrun lives, by which the first process finds the run that it began before a restart. Counts of restarts
-would not do: they differ between machines.
+torchrun keeps one store for all attempts of a job, and entries of an attempt that died stay there. So rank 0 gives
+every attempt a new name, under which its processes meet. The job has one name in the store as long as torchrun runs;
+by it, rank 0 finds the run that it started before a restart. Counting restarts does not work: counts differ between
+machines.
 """
 
 import os
@@ -20,35 +20,52 @@ from fedcm.errors import Stopped, WorkerFailed
 from fedcm.executors.process_group import ProcessGroup
 
 _VARIABLES = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_START = timedelta(minutes=5)
+_CONNECT_TIMEOUT = timedelta(minutes=5)
 
-Asked = Callable[[], bool]
+StopRequested = Callable[[], bool]
 
 
 @final
 @dataclass(frozen=True)
 class Launch:
+    """The processes of one torchrun attempt.
+
+    Attributes:
+        group: The process group.
+        job: The name of the job: equal after a restart, different for every torchrun.
+    """
+
     group: ProcessGroup
-    job: str  # the same after a restart, another one in every torchrun
+    job: str
 
 
-def launched() -> bool:
+def is_launched() -> bool:
+    """Return whether torchrun started this process."""
     return all(name in os.environ for name in _VARIABLES)
 
 
-def follows() -> bool:
-    """Is this one of the processes that another one leads?"""
-    return launched() and _number("RANK") > 0
+def is_worker() -> bool:
+    """Return whether torchrun started this process and it is not rank 0."""
+    return is_launched() and _read_number("RANK") > 0
 
 
-def join(stop_requested: Asked) -> Launch:
-    rank, size = _number("RANK"), _number("WORLD_SIZE")
-    if size == _number("LOCAL_WORLD_SIZE"):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all here: a name that leads elsewhere need not be asked
+def join_launch(stop_requested: StopRequested) -> Launch:
+    """Connect to the other processes of this torchrun attempt.
+
+    Raises:
+        Stopped: the user asked to stop before all processes were connected.
+        WorkerFailed: the store cannot be reached, or some processes did not connect in time.
+    """
+    rank, size = _read_number("RANK"), _read_number("WORLD_SIZE")
+    if size == _read_number("LOCAL_WORLD_SIZE"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all are on this machine: no host name must resolve
     try:
-        store = _store(rank, size)
+        store = _open_store(rank, size)
         job = store.compare_set("fedcm/job", "", secrets.token_hex(16)).decode()
-        attempt = _gather(store, size, stop_requested) if rank == 0 else _find(store, rank, stop_requested)
+        if rank == 0:
+            attempt = _wait_for_workers(store, size, stop_requested)
+        else:
+            attempt = _find_attempt(store, rank, stop_requested)
     except RuntimeError as error:
         if isinstance(error, WorkerFailed):
             raise
@@ -56,63 +73,63 @@ def join(stop_requested: Asked) -> Launch:
     return Launch(ProcessGroup(rank, size, PrefixStore(attempt, store)), job)
 
 
-def _store(rank: int, size: int) -> TCPStore:
-    theirs = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+def _open_store(rank: int, size: int) -> TCPStore:
+    agent_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return TCPStore(
         os.environ["MASTER_ADDR"],
-        _number("MASTER_PORT"),
+        _read_number("MASTER_PORT"),
         size,
-        is_master=rank == 0 and not theirs,
-        timeout=_START,
+        is_master=rank == 0 and not agent_store,
+        timeout=_CONNECT_TIMEOUT,
         wait_for_workers=False,
-        multi_tenant=not theirs,
+        multi_tenant=not agent_store,
     )
 
 
-def _gather(store: Any, size: int, stop_requested: Asked) -> str:
-    """The first process's: answers whoever asks, members of dead attempts too, until all of this one have come."""
+def _wait_for_workers(store: Any, size: int, stop_requested: StopRequested) -> str:
+    """On rank 0: answer every process that asks, also of dead attempts, until all of this attempt are connected."""
     attempt = f"fedcm/attempt/{secrets.token_hex(16)}"
     missing = set(range(1, size))
 
-    def all_here() -> bool:
+    def are_all_connected() -> bool:
         for rank in list(missing):
             if store.check([f"{attempt}/here/{rank}"]):
                 missing.remove(rank)
-            elif store.check([_asks(rank)]):
-                store.set(_answer(store.get(_asks(rank)).decode()), attempt)
+            elif store.check([_question_key(rank)]):
+                store.set(_answer_key(store.get(_question_key(rank)).decode()), attempt)
         return not missing
 
-    _wait_until(all_here, stop_requested)
+    _wait_until(are_all_connected, stop_requested)
     return attempt
 
 
-def _find(store: Any, rank: int, stop_requested: Asked) -> str:
-    """The others': the answer to a question that was never asked before is of the attempt that is alive."""
+def _find_attempt(store: Any, rank: int, stop_requested: StopRequested) -> str:
+    """On a worker: ask under a new name; only an attempt that is alive answers."""
     question = secrets.token_hex(16)
-    store.set(_asks(rank), question)
-    _wait_until(lambda: store.check([_answer(question)]), stop_requested)
-    attempt = store.get(_answer(question)).decode()
+    store.set(_question_key(rank), question)
+    _wait_until(lambda: store.check([_answer_key(question)]), stop_requested)
+    attempt = store.get(_answer_key(question)).decode()
     store.set(f"{attempt}/here/{rank}", "")
     return attempt
 
 
-def _asks(rank: int) -> str:
+def _question_key(rank: int) -> str:
     return f"fedcm/asks/{rank}"
 
 
-def _answer(question: str) -> str:
+def _answer_key(question: str) -> str:
     return f"fedcm/answer/{question}"
 
 
-def _wait_until(true: Callable[[], bool], stop_requested: Asked) -> None:
-    deadline = time.monotonic() + _START.total_seconds()
-    while not true():
+def _wait_until(condition: Callable[[], bool], stop_requested: StopRequested) -> None:
+    deadline = time.monotonic() + _CONNECT_TIMEOUT.total_seconds()
+    while not condition():
         if stop_requested():
             raise Stopped
         if time.monotonic() > deadline:
-            raise WorkerFailed(f"not all of torchrun's processes came within {_START}")
+            raise WorkerFailed(f"not all of torchrun's processes connected within {_CONNECT_TIMEOUT}")
         time.sleep(0.02)
 
 
-def _number(name: str) -> int:
+def _read_number(name: str) -> int:
     return int(os.environ[name])

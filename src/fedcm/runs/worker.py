@@ -1,62 +1,101 @@
-"""The processes that share a command's work, when another program started them: one leads, the others do their part."""
+"""The other side of a session: processes that do a worker's part of a run that rank 0 leads and writes."""
 
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import closing, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
-from fedcm.errors import Stopped, UserError, WorkerFailed, WriteFailed
+from fedcm.config.experiment import read_experiment
+from fedcm.core.round_loop import run_rounds
+from fedcm.data.dataset import Dataset
+from fedcm.errors import Diverged, Stopped, UserError, WorkerFailed, WriteFailed
+from fedcm.executors.distributed import DistributedExecutor
+from fedcm.executors.process_group import ProcessGroup, to_worker_failure
 from fedcm.runs import handshake
-from fedcm.runs.running import follow
-from fedcm.runs.torchrun import Launch, follows, join, launched
-from fedcm.runs.worker_pool import given_data, noting
-from fedcm.runs.worker_pool import join as join_crew
+from fedcm.runs.build import TrainingSetup, build
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.torchrun import Launch, is_launched, is_worker, join_launch
+from fedcm.runs.worker_pool import join_pool, open_shared_data, record_progress
 from fedcm.system.memory import keep_freed_memory
-from fedcm.system.notices import silence_in_worker
+from fedcm.system.signals import ignore_ctrl_c_in_fork
+from fedcm.system.user_warnings import silence_warnings
 
-Asked = Callable[[], bool]
+StopRequested = Callable[[], bool]
+OnClient = Callable[[int, int], None]
 
-_FIRST_WORD = 5.0  # seconds: torchrun ends all as soon as one has left, and the first is to tell before that
+_REPORT_TIME = 5.0  # seconds: torchrun ends all processes once one has left, and rank 0 must print its error before
 
 
 @contextmanager
-def sharing(data_dir: Path | None, stop_requested: Asked) -> Iterator[Launch | None]:
-    """Inside, this process leads, alone or those that torchrun started; one that is led leaves with its exit code."""
+def connect_torchrun(data_dir: Path | None, stop_requested: StopRequested) -> Iterator[Launch | None]:
+    """Connect the processes that torchrun started; None without torchrun.
+
+    On rank 0 the block runs. Every other rank works on the runs that rank 0 starts in its block, then exits here.
+    """
     keep_freed_memory()
-    if not launched():
+    if not is_launched():
         yield None
         return
-    if follows():
-        sys.exit(_led_by_first(data_dir, stop_requested))
-    launch = join(stop_requested)
+    if is_worker():
+        sys.exit(_work_for_rank_0(data_dir, stop_requested))
+    launch = join_launch(stop_requested)
     try:
         yield launch
-        handshake.end(launch.group)
-    except (UserError, OSError) as refusal:
-        with suppress(UserError, WorkerFailed):  # where it came from another process all know it, and are gone
-            handshake.refuse(launch.group, str(refusal))
+        handshake.send_end(launch.group)
+    except (UserError, OSError) as error:
+        with suppress(UserError, WorkerFailed):  # an error that came from a worker is known there already
+            handshake.send_error(launch.group, str(error))
         raise
     finally:
         launch.group.close()
 
 
-def _led_by_first(data_dir: Path | None, stop_requested: Asked) -> int:
-    """All the runs of a command; whatever goes wrong is told by the first process."""
-    code = _followed(data_dir, stop_requested)
-    deadline = time.monotonic() + _FIRST_WORD
+def run_pool_worker(run: Path, data_dir: Path | None, stop_requested: StopRequested) -> None:
+    """In a process that a worker pool spawned: work on one run. Rank 0 reports every error."""
+    keep_freed_memory()
+    silence_warnings()
+    group = None
+    try:
+        group = join_pool()
+        on_client = record_progress(run, group.rank)
+        _work_on_run(group, _build_from(data_dir, open_shared_data()), stop_requested, on_client)
+    except (UserError, WriteFailed, WorkerFailed):
+        pass
+    finally:
+        if group is not None:
+            group.close()
+
+
+def run_forked_worker(group: ProcessGroup, setup: TrainingSetup, run: Path, stop_requested: StopRequested) -> None:
+    """In a process that a worker pool forked: work on one run with the parent's objects."""
+    ignore_ctrl_c_in_fork()
+    silence_warnings()
+    try:
+        _work_on_run(group, lambda toml: setup, stop_requested, record_progress(run, group.rank))
+    except (UserError, WriteFailed, WorkerFailed):
+        pass
+    finally:
+        group.close()
+
+
+def _work_for_rank_0(data_dir: Path | None, stop_requested: StopRequested) -> int:
+    """Work on all runs of a command and return the exit code. Rank 0 reports every error."""
+    code = _work_until_end(data_dir, stop_requested)
+    deadline = time.monotonic() + _REPORT_TIME
     while code and not stop_requested() and time.monotonic() < deadline:
         time.sleep(0.05)
     return code
 
 
-def _followed(data_dir: Path | None, stop_requested: Asked) -> int:
-    silence_in_worker()
+def _work_until_end(data_dir: Path | None, stop_requested: StopRequested) -> int:
+    silence_warnings()
     group = None
     try:
         with redirect_stdout(sys.stderr):  # what a user's own code prints
-            group = join(stop_requested).group
-            while follow(group, data_dir, stop_requested):
+            group = join_launch(stop_requested).group
+            while _work_on_run(group, _build_from(data_dir), stop_requested):
                 pass
         return 0
     except UserError:
@@ -70,16 +109,32 @@ def _followed(data_dir: Path | None, stop_requested: Asked) -> int:
             group.close()
 
 
-def serve(run: Path, data_dir: Path | None, stop_requested: Asked) -> None:
-    """A crew's worker: one run, and whatever goes wrong is told by the first process."""
-    keep_freed_memory()
-    silence_in_worker()
-    group = None
+def _build_from(data_dir: Path | None, dataset: Dataset | None = None) -> Callable[[str], TrainingSetup]:
+    return lambda toml: build(read_experiment(tomllib.loads(toml)), data_dir, data=dataset)
+
+
+def _work_on_run(
+    group: ProcessGroup,
+    build_setup: Callable[[str], TrainingSetup],
+    stop_requested: StopRequested,
+    on_client: OnClient = lambda round, client: None,
+) -> bool:
+    """Do a worker's part of one run. Return False if no run follows."""
+    setup = handshake.accept_run(group, build_setup)
+    if setup is None:
+        return False
+    start = handshake.receive_start(group, setup)
+    states = setup.open_client_states(RunFolder(start.path).client_states)
+    states.restore(start.client_states)
+    executor = DistributedExecutor(setup.runner, states, group, stop_requested, on_client)
     try:
-        group = join_crew()
-        follow(group, data_dir, stop_requested, noting(run, group.rank), given_data())
+        with closing(states), suppress(Stopped, Diverged):  # rank 0 reports it
+            for _ in run_rounds(setup.algorithm, executor, setup.plan, start.server, start.first_round):
+                pass
     except (UserError, WriteFailed, WorkerFailed):
-        pass
-    finally:
-        if group is not None:
-            group.close()
+        raise
+    except Exception as error:  # in the user's own algorithm, for example, on this rank alone
+        failure = to_worker_failure(error, "the run failed")
+        group.raise_alarm(f"worker {group.rank}: {failure}")
+        raise failure from error
+    return True

@@ -1,4 +1,4 @@
-"""The other processes of a run on this machine: started by the first, sharing every round, ending with it."""
+"""The workers of a run on this machine: rank 0 starts them, they share every round, and they end with it."""
 
 import contextlib
 import os
@@ -7,168 +7,290 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import final
+from typing import NoReturn, Protocol, Self, final
 
+import torch
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from fedcm.data.dataset import Dataset
-from fedcm.data.shared import Descriptors, close_shared, open_shared
-from fedcm.errors import WorkerFailed
-from fedcm.executors.process_group import ALARM, ProcessGroup
-from fedcm.system.processes import child_environment, on_parent_exit
+from fedcm.data.shared_memory import Descriptors, close_descriptors, open_shared_dataset
+from fedcm.errors import Stopped, WorkerFailed
+from fedcm.executors.process_group import ALARM, ProcessGroup, reject_second_group
+from fedcm.system.processes import call_on_parent_exit, make_child_environment, watch_parent
 
 _PORT, _RANK, _SIZE = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE"
 _DATA = "FEDCM_SHARED_DATA"
-_START = timedelta(minutes=5)
+_CONNECT_TIMEOUT = timedelta(minutes=5)
 _WAKE = signal.SIGUSR1
+
+
+class WorkerProcess(Protocol):
+    """The part of `subprocess.Popen` that a pool uses."""
+
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def kill(self) -> None: ...
 
 
 @final
 class WorkerPool:
-    """`size` processes in all, this one included."""
+    """The worker processes of one run; the process that made the pool is rank 0."""
 
-    def __init__(self, run: Path, size: int, data_dir: Path | None, data: Descriptors = ()) -> None:
-        """`data` are the descriptors of the data in shared memory; the workers inherit them, and here they close."""
+    def __init__(self, run: Path, size: int, store: TCPStore, workers: Mapping[int, WorkerProcess]) -> None:
+        """For `spawn` and `fork`."""
         self.run = run
-        self._store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=_START)
-        words = [sys.executable, "-m", "fedcm", "follow", str(run)]
-        words += [] if data_dir is None else ["--data-dir", str(data_dir)]
-        self._workers = {
+        self.size = size
+        self._store = store
+        self._workers = workers
+        self._cause = ""  # why the run cannot continue, once that is known
+        self._connected = False
+
+    @classmethod
+    def spawn(cls, run: Path, size: int, data_dir: Path | None, data: Descriptors = ()) -> Self:
+        """Start workers as new processes, which build the experiment for themselves.
+
+        Args:
+            run: The run's folder.
+            size: The number of processes, this one included.
+            data_dir: Folder of prepared datasets.
+            data: Descriptors of the data in shared memory. The workers inherit them; they are closed here.
+
+        Raises:
+            UserError: this process is in a group already.
+        """
+        reject_second_group()
+        store = _make_store(size)
+        command = [sys.executable, "-m", "fedcm", "follow", str(run)]
+        command += [] if data_dir is None else ["--data-dir", str(data_dir)]
+        workers = {
             rank: subprocess.Popen(
-                words,
-                env=_environment(rank, size, self._store.port) | {_DATA: str(data[0]) if data else ""},
+                command,
+                env=_make_environment(rank, size, store.port) | {_DATA: str(data[0]) if data else ""},
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,
                 pass_fds=data,
             )
             for rank in range(1, size)
         }
-        close_shared(data)
-        self.size = size
-        self._cause = ""  # why the run cannot go on, once that is known
+        close_descriptors(data)
+        return cls(run, size, store, workers)
 
-    def gather(self) -> ProcessGroup:
-        """Waits for all; one that dies on the way is told."""
+    @classmethod
+    def fork(cls, run: Path, size: int, work: Callable[[ProcessGroup], None]) -> Self:
+        """Start workers as forks of this process, which share its Python objects.
+
+        Args:
+            run: The run's folder.
+            size: The number of processes, this one included.
+            work: Does a worker's part of the run, given its process group.
+
+        Raises:
+            UserError: this process is in a group already.
+        """
+        reject_second_group()
+        store = _make_store(size)
+
+        def connect_and_work(rank: int) -> None:
+            torch.set_num_threads(1)
+            work(_connect(rank, size, store.port))
+
+        workers = {rank: _ForkedProcess(lambda rank=rank: connect_and_work(rank)) for rank in range(1, size)}
+        return cls(run, size, store, workers)
+
+    def connect(self, stop_requested: Callable[[], bool] = lambda: False) -> ProcessGroup:
+        """Wait for all workers and return the process group.
+
+        Raises:
+            Stopped: the user asked to stop before all workers were connected.
+            WorkerFailed: a worker died before it was connected.
+        """
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         while self._store.add("here", 0) < self.size - 1:
-            self._reject_dead()
+            for rank, worker in self._workers.items():
+                if (code := worker.poll()) is not None:
+                    raise WorkerFailed(f"worker {rank} {_describe_exit(code)} before the first round")
+            if stop_requested():
+                raise Stopped
             time.sleep(0.01)
-        return ProcessGroup(0, self.size, self._store)
-
-    def _reject_dead(self) -> None:
-        for rank, worker in self._workers.items():
-            if worker.poll() is not None:
-                raise WorkerFailed(f"worker {rank} {_ending(worker.returncode)} before the first round")
+        group = ProcessGroup(0, self.size, self._store)
+        self._connected = True
+        return group
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Inside, a worker that cannot go on is told within a second, in the middle of this process's own clients."""
+    def watch(self) -> Iterator[None]:
+        """Raise WorkerFailed in the block within a second after a worker fails, also between two clients of rank 0."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # signals reach the main thread alone; the end of the round tells it too
+            yield  # signals reach the main thread only; the end of the round notices the failure too
             return
         before, over = signal.signal(_WAKE, self._raise), threading.Event()
-        watcher = threading.Thread(target=self._look, args=(over,), daemon=True)
+        watcher = threading.Thread(target=self._watch_workers, args=(over,), daemon=True)
         watcher.start()
         try:
             yield
         finally:
             over.set()
-            watcher.join()
-            signal.signal(_WAKE, before)
+            try:
+                watcher.join()  # the signal may arrive here
+            finally:
+                signal.signal(_WAKE, before)
 
-    def _look(self, over: threading.Event) -> None:
+    def find_cause(self, default: str) -> str:
+        """Return why a worker failed, or `default` if that does not become known."""
+        deadline, ended = time.monotonic() + 5, False
+        while not self._cause and not ended and time.monotonic() < deadline:
+            ended = all(worker.poll() is not None for worker in self._workers.values())
+            self._cause = self._read_alarm() or self._describe_dead()
+            time.sleep(0.02)
+        return self._cause or default
+
+    def close(self) -> None:
+        """Wait for the workers, which end when rank 0 leaves the group; kill those that do not."""
+        deadline = time.monotonic() + (10 if self._connected and not self._cause else 0)
+        try:
+            for worker in self._workers.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(timeout=max(deadline - time.monotonic(), 0.1))
+        finally:  # also after Ctrl-C
+            for worker in self._workers.values():
+                worker.kill()
+                worker.wait()
+        for rank in self._workers:
+            with contextlib.suppress(OSError):
+                _progress_file(self.run, rank).unlink()
+
+    def _watch_workers(self, over: threading.Event) -> None:
         while not over.wait(0.2):
-            self._cause = self._alarm() or self._dead()
+            self._cause = self._read_alarm() or self._describe_dead()
             if self._cause:
                 break
         if self._cause and not over.is_set():
             signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
-            if not over.wait(3):  # it waits for the others in the sum, which ends when they do
+            if not over.wait(3):  # rank 0 waits for the others in a sum, which ends when they do
                 for worker in self._workers.values():
                     worker.kill()
 
     def _raise(self, *_: object) -> None:
         raise WorkerFailed(self._cause)
 
-    def _dead(self) -> str:
+    def _describe_dead(self) -> str:
         for rank, worker in self._workers.items():
-            if worker.poll() not in (None, 0):
-                return f"worker {rank} {_ending(worker.returncode)}{at_work(self.run, rank)}"
+            if (code := worker.poll()) not in (None, 0):
+                return f"worker {rank} {_describe_exit(code)}{_describe_progress(self.run, rank)}"
         return ""
 
-    def _alarm(self) -> str:
-        """What a worker that is still there has said."""
+    def _read_alarm(self) -> str:
+        """The error that a worker reported before the end of the round."""
         return self._store.get(ALARM).decode() if self._store.check([ALARM]) else ""
 
-    def why(self, otherwise: str) -> str:
-        """What is known of a worker that is no longer there."""
-        deadline = time.monotonic() + 5
-        while not self._cause and time.monotonic() < deadline:
-            self._cause = self._alarm() or self._dead()
-            time.sleep(0.02)
-        return self._cause or otherwise
 
-    def dismiss(self) -> None:
-        """They end by themselves when this process leaves the group; who does not is made to."""
-        until = time.monotonic() + (0 if self._cause else 10)
-        for worker in self._workers.values():
-            try:
-                worker.wait(timeout=max(until - time.monotonic(), 0.1))
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
-        for rank in self._workers:
-            with contextlib.suppress(OSError):
-                _note(self.run, rank).unlink()
-
-
-def join() -> ProcessGroup:
-    """In a worker that a crew started: the group that it belongs to."""
+def join_pool() -> ProcessGroup:
+    """In a spawned worker: connect to rank 0."""
     rank, size, port = (int(os.environ[name]) for name in (_RANK, _SIZE, _PORT))
-    # in the middle of a client too, which the group would notice only at the end of the round
-    on_parent_exit(lambda: os._exit(1))
+    call_on_parent_exit(
+        lambda: os._exit(1)
+    )  # also in the middle of a client; the group notices it after the round only
+    return _connect(rank, size, port)
+
+
+def open_shared_data() -> Dataset | None:
+    """In a spawned worker: open the data that rank 0 shares; None if it shares none."""
+    contents = os.environ.get(_DATA)
+    return open_shared_dataset(int(contents)) if contents else None
+
+
+def record_progress(run: Path, rank: int) -> Callable[[int, int], None]:
+    """Return a function that writes which client a worker trains, for the error message if the worker dies."""
+    file = os.open(_progress_file(run, rank), os.O_WRONLY | os.O_CREAT, 0o644)
+
+    def record(round: int, client: int) -> None:
+        os.pwrite(file, f"client {client} in round {round}".ljust(64).encode(), 0)  # one write, never half of it
+
+    return record
+
+
+@final
+class _ForkedProcess:
+    """A fork of this process that runs a function and exits. It ends when this process does."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.returncode: int | None = None
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            watch_parent(parent, lambda: os._exit(1))
+            _run_and_exit(work)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a forked worker", timeout or 0.0)
+            time.sleep(0.01)
+        return code
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _run_and_exit(work: Callable[[], None]) -> NoReturn:
+    """In a fork: never return into the code of the parent."""
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _make_store(size: int) -> TCPStore:
+    return TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=_CONNECT_TIMEOUT)
+
+
+def _connect(rank: int, size: int, port: int) -> ProcessGroup:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=_START)
+    store = TCPStore("127.0.0.1", port, size, is_master=False, timeout=_CONNECT_TIMEOUT)
     store.add("here", 1)
     return ProcessGroup(rank, size, store)
 
 
-def given_data() -> Dataset | None:
-    """In a worker: the data that the first process shares, if it does."""
-    contents = os.environ.get(_DATA)
-    return open_shared(int(contents)) if contents else None
-
-
-def noting(run: Path, rank: int) -> Callable[[int, int], None]:
-    """Writes down which client a worker is at, for whoever finds it dead."""
-    file = os.open(_note(run, rank), os.O_WRONLY | os.O_CREAT, 0o644)
-
-    def note(round: int, client: int) -> None:
-        os.pwrite(file, f"client {client} in round {round}".ljust(64).encode(), 0)  # at once, never half
-
-    return note
-
-
-def at_work(run: Path, rank: int) -> str:
+def _describe_progress(run: Path, rank: int) -> str:
     try:
-        said = _note(run, rank).read_text().strip()
+        client = _progress_file(run, rank).read_text().strip()
     except OSError:
         return ""
-    return f" while it trained {said}" if said else ""
+    return f" while it trained {client}" if client else ""
 
 
-def _note(run: Path, rank: int) -> Path:
+def _progress_file(run: Path, rank: int) -> Path:
     return run / f".worker-{rank}"
 
 
-def _ending(code: int) -> str:
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"left with code {code}"
+def _describe_exit(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
 
 
-def _environment(rank: int, size: int, port: int) -> dict[str, str]:
+def _make_environment(rank: int, size: int, port: int) -> dict[str, str]:
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     numbers = {_PORT: port, _RANK: rank, _SIZE: size}
-    return os.environ | one_thread | child_environment() | {name: str(number) for name, number in numbers.items()}
+    return os.environ | one_thread | make_child_environment() | {name: str(number) for name, number in numbers.items()}

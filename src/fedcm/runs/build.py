@@ -1,0 +1,219 @@
+"""Build the objects that train from an experiment. Input that cannot work is rejected here, before a folder exists."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedcm.config.experiment import reject_unequal_weights
+from fedcm.config.sections import Experiment
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.losses import Loss, cross_entropy, is_one_hot, squared_error
+from fedcm.core.model_mode import warn_of_eval_mode
+from fedcm.core.participation import FixedSize
+from fedcm.core.problem import Problem
+from fedcm.core.round_loop import TrainingPlan
+from fedcm.core.schedule import Schedule
+from fedcm.core.stacked import reject_batch_dependent_model
+from fedcm.data import load_source
+from fedcm.data.batches import LocalWork
+from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
+from fedcm.data.federated import ArrayData, FederatedData
+from fedcm.data.on_demand import OnDemandData
+from fedcm.data.partition import IID, Natural, Parts, split_by_owner
+from fedcm.errors import UserError
+from fedcm.executors.client_runner import ClientRunner
+from fedcm.executors.client_state_file import ClientStatesInFile
+from fedcm.models import build_model
+from fedcm.rng import Purpose, make_generator, make_torch_seed
+from fedcm.runs.autotune import compile_model, tune_engine
+from fedcm.runs.smoke_test import (
+    reject_failing_algorithm,
+    reject_lone_examples,
+    reject_unusable_cohorts,
+    smoke_test,
+)
+from fedcm.system.hardware import resolve_device
+
+BuildSetup = Callable[[Experiment, Path | None], "TrainingSetup"]
+
+
+@final
+@dataclass(frozen=True)
+class TrainingSetup:
+    """Everything that a training needs, checked.
+
+    Attributes:
+        experiment: The experiment, with every "auto" of its engine replaced by the choice.
+        algorithm: The algorithm.
+        problem: The model, its loss and its gradient.
+        runner: Runs the local steps of clients.
+        plan: Rounds, participation and learning rates.
+        step_milliseconds: The timings behind the engine's choices: milliseconds per step of one client.
+    """
+
+    experiment: Experiment
+    algorithm: Algorithm[Any, Any, Any, Any]
+    problem: Problem
+    runner: ClientRunner
+    plan: TrainingPlan
+    step_milliseconds: dict[str, float]
+
+    @cached_property
+    def checksums(self) -> dict[str, str]:
+        """Checksums of the data and of their split over clients."""
+        return self.runner.data.checksums()
+
+    def open_client_states(self, path: Path) -> ClientStatesInFile:
+        """Open the file of client states of a run, which all its workers share."""
+        settings = self.experiment.checkpoints
+        rounds_held = settings.every * (settings.keep + 1)
+        rounded = torch.bfloat16 if self.experiment.engine.client_states == "bfloat16" else None
+        return ClientStatesInFile(self.algorithm, self.problem.initial_params, path, rounds_held, rounded)
+
+
+def build(
+    experiment: Experiment,
+    data_dir: Path | None = None,
+    *,
+    data: Dataset | ClientsOnDemand | FederatedData | None = None,
+    model: nn.Module | None = None,
+    loss: Loss | None = None,
+) -> TrainingSetup:
+    """Build what an experiment describes.
+
+    Args:
+        experiment: The experiment.
+        data_dir: Folder of prepared datasets.
+        data: Data to use instead of loading `experiment.data.source`.
+        model: A model to use, with its parameters, instead of building `experiment.model`.
+        loss: The loss; by default cross-entropy, or squared error if the labels are floats.
+
+    Raises:
+        UserError: the parts do not fit together.
+    """
+    if data is None:
+        data = load_source(experiment.data.source, data_dir)
+    if isinstance(data, Dataset | ClientsOnDemand):
+        data = distribute(experiment, data)
+    if model is None:
+        seed = make_torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
+        name, options = experiment.model.name, experiment.model.options
+        model = build_model(name, data.input_shape, count_outputs(data), options, seed)
+    reject_unequal_weights(experiment.algorithm, experiment.server)
+    problem = _build_problem(experiment, model, loss, data)
+    plan = _build_plan(experiment, data)
+    client = experiment.client
+    local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
+    first = _try_out(experiment, problem, data, local_work, loss)
+    engine, timings = tune_engine(experiment.engine, problem, data, local_work, plan)
+    data = data.prepare_for(problem.dtype, problem.device, engine.layout)
+    if engine.stack > 1:
+        reject_batch_dependent_model(problem, first)
+    if engine.compile == "on":
+        compile_model(problem, client.batch_size, data.client(0))
+    runner = ClientRunner(
+        experiment.algorithm,
+        problem,
+        data,
+        local_work,
+        seed=experiment.seed,
+        step_decay=client.weight_decay if client.weight_decay_at == "step" else 0.0,
+        weigh_by_examples=experiment.server.weights == "examples",
+        stack=engine.stack,
+    )
+    tuned = experiment.model_copy(update={"engine": engine})
+    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings)
+
+
+def count_outputs(data: FederatedData) -> int:
+    """Return how many outputs a model needs: one per class, or one per label of an example in a regression."""
+    return data.classes if data.classes is not None else data.client(0).labels[0].numel()
+
+
+def distribute(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:
+    """Distribute a dataset over clients as the experiment says. Clients on demand bring their own split."""
+    if not isinstance(source, ClientsOnDemand):
+        return ArrayData(source, split(experiment, source))
+    if not isinstance(experiment.split, Natural):
+        raise UserError(
+            "clients on demand bring their own split, so split.kind must be 'natural', got "
+            f"{type(experiment.split).__name__}; leave [split] out"
+        )
+    return OnDemandData(source, experiment.data.source)
+
+
+def split(experiment: Experiment, dataset: Dataset) -> Parts:
+    """Return the indices of the training examples of each client."""
+    if isinstance(experiment.split, Natural) and dataset.owners is not None:
+        return split_by_owner(dataset.owners)
+    labels = dataset.train.labels.numpy()
+    hint = "; for one-hot labels give their argmax" if is_one_hot(dataset.train.labels) else ""
+    if dataset.classes is None:
+        if not isinstance(experiment.split, IID | Natural):
+            raise UserError(
+                "float labels can only be split 'iid' or 'natural'; if they are classes, make them integers" + hint
+            )
+        labels = np.zeros(len(labels), np.int64)
+    if labels.size > len(labels) and not isinstance(experiment.split, IID | Natural):
+        raise UserError(
+            "a split by label needs one label per example, got labels of shape "
+            f"{tuple(dataset.train.labels.shape)}; use split.kind = 'iid' or 'natural'{hint}"
+        )
+    return experiment.split.partition(
+        labels.reshape(len(labels), -1)[:, 0], make_generator(experiment.seed, Purpose.SPLIT)
+    )
+
+
+def _build_problem(experiment: Experiment, model: nn.Module, loss: Loss | None, data: FederatedData) -> Problem:
+    client, engine = experiment.client, experiment.engine
+    warn_of_eval_mode(model)
+    model = model.to(resolve_device(engine.device))
+    if engine.precision == "float64":
+        model = model.double()
+    return Problem(
+        model,
+        loss or (cross_entropy if data.classes is not None else squared_error),
+        weight_decay=client.weight_decay if client.weight_decay_at == "loss" else 0.0,
+        clip=client.clip,
+        autocast=engine.precision == "bf16",
+    )
+
+
+def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
+    participation = experiment.participation
+    if isinstance(participation, FixedSize) and participation.clients > data.population:
+        raise UserError(
+            f"participation must be at most {data.population} clients, the whole population, got "
+            f"{participation.clients}"
+        )
+    schedule = Schedule(experiment.client.lr, experiment.client.lr_decay, experiment.server.lr)
+    every = experiment.evaluation.every
+    return TrainingPlan(experiment.rounds, data.population, participation, schedule, experiment.seed, every)
+
+
+def _try_out(
+    experiment: Experiment, problem: Problem, data: FederatedData, local_work: LocalWork, loss: Loss | None
+) -> Examples:
+    """Run every user-provided part once, so that what fails is rejected before the run begins.
+
+    Returns:
+        The examples of client 0.
+    """
+    reject_unusable_cohorts(experiment.participation, data.population, experiment.seed)
+    ready = data.prepare_for(problem.dtype, problem.device)
+    first = ready.client(0)
+    if loss is None and data.classes is None and is_one_hot(first.labels):
+        raise UserError(
+            f"float labels mean regression, and these labels of shape {tuple(first.labels.shape)} look one-hot; give "
+            "their argmax as integers, or a loss of your own"
+        )
+    smoke_test(problem, first, None if loss else data.classes)
+    reject_failing_algorithm(experiment.algorithm, problem)
+    reject_lone_examples(problem, first, ready, local_work)
+    return first
