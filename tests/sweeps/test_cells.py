@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 import tomli_w
-from made_digests import made
-from scenes import go_on, lines_of, small_experiment, stopped_after, whole
+from made_digests import make_test_digest
+from scenes import finish_session, read_lines, resume_run, run_and_stop_after, run_to_end, small_experiment
 
+from fedcm.reports.collect import RunCollection
 from fedcm.reports.digest import read_digest, write_digest
+from fedcm.reports.document import build_document
 from fedcm.reports.figures.curves import draw_curves
-from fedcm.reports.finding import Found
-from fedcm.reports.groups import Group, grouped
-from fedcm.reports.html.page import page
-from fedcm.reports.story import told
+from fedcm.reports.groups import Group, group_runs
+from fedcm.reports.html.page import render_page
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.running import drive
-from fedcm.runs.starting import begin
+from fedcm.runs.session import Session
 from fedcm.sweeps.cells import read_cells, record_cell
 from fedcm.sweeps.grid import expand_grid
-from fedcm.sweeps.run_parallel import make_tasks, record_cells
+from fedcm.sweeps.tasks import make_tasks, record_cells
 
 Write = Callable[..., Path]
 Fedcm = Callable[..., Any]
@@ -33,8 +32,7 @@ def swept(path: Path, runs: Path, *over: str, algorithms: Sequence[str] = ()) ->
     record_cells(tasks)
     for task in tasks:
         if task.state == "missing":
-            for _ in drive(begin(task.run.experiment, runs, task.run.name)):
-                pass
+            finish_session(Session.start(task.run.experiment, runs, task.run.name))
 
 
 def rows(group: Group) -> list[str]:
@@ -48,9 +46,9 @@ def test_a_run_that_is_used_again_is_in_every_table_it_belongs_to(experiment: Wr
     swept(path, runs, algorithms=["fedavg", "fedcm"])
     swept(path, runs, "client.lr=0.1,0.2")  # once more changes nothing
     assert len(list(runs.glob("*/summary.json"))) == 4, "two of α, one more of η_l, FedAvg"
-    digests = Found().digests([runs])
+    digests = RunCollection().read_digests([runs])
     assert len(digests) == 4
-    assert {group.title.partition(", by ")[2]: rows(group) for group in grouped(digests)} == {
+    assert {group.title.partition(", by ")[2]: rows(group) for group in group_runs(digests)} == {
         "algorithm.alpha": ["FedCM (algorithm.alpha = 0.05)", "FedCM (algorithm.alpha = 0.1)"],
         "client.lr": ["FedCM (client.lr = 0.1)", "FedCM (client.lr = 0.2)"],
         "": ["FedCM", "FedAvg"],
@@ -77,10 +75,10 @@ def test_the_report_of_a_sweep_is_about_this_sweep_alone(experiment: Write, fedc
     "text", ["{", "3", '["x"]', '[{"labels": 3}]', '[{"labels": {"a": 1}}]', '[{"published": "x"}]', '[{"other": 1}]']
 )
 def test_cells_that_cannot_be_read_are_passed_over(experiment: Write, tmp_path: Path, text: str) -> None:
-    run = whole(experiment(rounds=1), tmp_path / "runs")
+    run = run_to_end(experiment(rounds=1), tmp_path / "runs")
     (run / "cells.json").write_text(text)
     assert read_cells(run) == []
-    (digest,) = Found().digests([run])
+    (digest,) = RunCollection().read_digests([run])
     assert digest.other_cells == []
     record_cell(run, {"labels": {}}, {"labels": {"client.lr": "0.1"}})
     assert read_cells(run) == [{"labels": {"client.lr": "0.1"}}]
@@ -91,24 +89,24 @@ def test_cells_that_cannot_be_read_are_passed_over(experiment: Write, tmp_path: 
 
 def test_settings_of_the_model_that_are_swept_share_a_table() -> None:
     def of(hidden: list[int], algorithm: str) -> Any:
-        digest = made(algorithm, labels={"model.hidden": str(hidden)}, name=f"{algorithm}-{hidden}")
+        digest = make_test_digest(algorithm, labels={"model.hidden": str(hidden)}, name=f"{algorithm}-{hidden}")
         model = {"name": "mlp", "hidden": hidden}
         return digest.model_copy(update={"experiment": digest.experiment | {"model": model}})
 
-    (group,) = grouped([of(hidden, name) for hidden in ([64, 32], [8]) for name in ("fedcm", "fedavg")])
+    (group,) = group_runs([of(hidden, name) for hidden in ([64, 32], [8]) for name in ("fedcm", "fedavg")])
     assert [cell.name for cell in group.cells] == ["model.hidden = [8]", "model.hidden = [64, 32]"]
     assert rows(group) == ["FedCM", "FedAvg"]
 
 
 def test_values_that_are_no_plain_numbers_are_told_with_their_setting() -> None:
     texts = ("1e-05", "[0.5, 0.6]", "dirichlet", "-1")
-    (group,) = grouped([made(labels={"client.lr": text}, name=text) for text in texts])
+    (group,) = group_runs([make_test_digest(labels={"client.lr": text}, name=text) for text in texts])
     assert sorted(rows(group)) == sorted(f"FedCM (client.lr = {text})" for text in texts)
 
 
 def test_all_the_settings_that_were_swept_are_in_the_page() -> None:
     runs = [
-        made(
+        make_test_digest(
             labels={"algorithm.alpha": str(alpha), "client.lr": str(rate)},
             options={"alpha": alpha},
             name=f"{alpha}{rate}",
@@ -116,7 +114,7 @@ def test_all_the_settings_that_were_swept_are_in_the_page() -> None:
         for alpha in (0.1, 0.2)
         for rate in (0.3, 0.4)
     ]
-    text = page(told(runs, [], datetime.now(UTC)))
+    text = render_page(build_document(runs, [], datetime.now(UTC)))
     for alpha in (0.1, 0.2):
         for rate in (0.3, 0.4):
             assert f"FedCM (algorithm.alpha = {alpha} · client.lr = {rate})" in text
@@ -137,7 +135,7 @@ def test_the_legend_has_every_name(tmp_path: Path, names: list[str]) -> None:
 def old_sweep(npz: Path, tmp_path: Path) -> tuple[Path, Path, Path]:
     """Its experiment; a finished and a stopped run as sweeps named and labelled them: by the value as it was given."""
     path, runs = tmp_path / "small.toml", tmp_path / "runs"
-    for alpha, make in (("0.05", whole), ("0.30", lambda *words: stopped_after(2, *words))):
+    for alpha, make in (("0.05", run_to_end), ("0.30", lambda *words: run_and_stop_after(2, *words))):
         changed = small_experiment(npz, algorithm={"name": "fedcm", "alpha": float(alpha)}, rounds=4)
         path.write_text(tomli_w.dumps(changed | {"cell": {"labels": {"algorithm.alpha": alpha}}}))
         make(path, runs, f"small-{alpha}-fedcm-seed3")
@@ -151,11 +149,11 @@ def test_runs_of_an_old_sweep_are_listed_reported_and_resumed(
     _, finished, stopped = old_sweep
     listed = json.loads(fedcm("runs", "--runs-dir", finished.parent, "--json").out)
     assert {run["name"]: run["state"] for run in listed} == {finished.name: "finished", stopped.name: "stopped"}
-    (group,) = grouped(Found().digests([finished.parent]))
+    (group,) = group_runs(RunCollection().read_digests([finished.parent]))
     assert rows(group) == ["FedCM (algorithm.alpha = 0.05)", "FedCM (algorithm.alpha = 0.30)"]
     assert fedcm("report", finished.parent, "-o", tmp_path / "report").code == 0
-    go_on(stopped)
-    assert len(lines_of(stopped)) == 4
+    resume_run(stopped)
+    assert len(read_lines(stopped)) == 4
 
 
 def test_a_sweep_uses_the_runs_of_an_old_one(old_sweep: tuple[Path, Path, Path]) -> None:

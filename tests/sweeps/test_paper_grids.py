@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from made_digests import ALGORITHMS, PAPER, PAPER_BY_ALPHA
 
-from fedcm.algorithms.registry import algorithm_name
-from fedcm.config.experiment import Experiment
+from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.config.sections import Experiment
 from fedcm.sweeps.grid import expand_grid
 from fedcm.sweeps.paper_grids import list_grid_files
 
@@ -51,7 +51,7 @@ def method_of(experiment: Experiment) -> dict[str, Any]:
         "batch": experiment.client.batch_size,
         "decay": experiment.client.lr_decay,
         "server": experiment.server.lr,
-        "own": {key: own[key] for key in named.get(algorithm_name(experiment.algorithm), ())},
+        "own": {key: own[key] for key in named.get(get_algorithm_name(experiment.algorithm), ())},
     }
 
 
@@ -80,7 +80,7 @@ def test_every_cell_has_the_papers_settings_and_figure(name: str, source: str, f
     cells = {}
     for experiment in table(name):
         labels = experiment.cell.labels
-        algorithm = algorithm_name(experiment.algorithm)
+        algorithm = get_algorithm_name(experiment.algorithm)
         assert_the_papers_scale(experiment, source, **labels)
         assert method_of(experiment) == method(algorithm, **labels), (algorithm, labels)
         cells[labels["setting"], labels["split"], algorithm] = experiment.cell.published
@@ -104,7 +104,7 @@ def test_the_table_of_alphas_has_the_papers_settings_and_figures() -> None:
 )
 def test_the_small_scale_has_the_papers_methods_and_figures(name: str, figures: Any, method: Any) -> None:
     for experiment in table(name, "mini"):
-        labels, algorithm = experiment.cell.labels, algorithm_name(experiment.algorithm)
+        labels, algorithm = experiment.cell.labels, get_algorithm_name(experiment.algorithm)
         assert method_of(experiment) == method(algorithm, **labels), (algorithm, labels)
         row = figures[labels["setting"], labels["split"]]
         assert experiment.cell.published == row[ALGORITHMS.index(algorithm)]

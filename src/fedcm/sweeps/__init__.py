@@ -1,0 +1,8 @@
+"""Many runs from one experiment.
+
+grid             expand a file into runs; axes: swept settings; run_names, labels
+placement        the folder of each run; tasks: one per run, with its progress
+preflight        reject what cannot work; estimate: the time before it runs
+run_parallel     one process per run; run_sequential: one after another, under torchrun
+cells            the tables that a run belongs to; paper_grids: the paper's tables
+"""

@@ -1,7 +1,7 @@
-"""Settings that a sweep varies, from `path=value,value` of the command line to what each run has of them.
+"""The settings that a sweep varies, from `path=value,value` on the command line to the value in each run.
 
-A run is named and labelled by what it has in the end, not by what was written: `1` and `1.0` are one α, and a setting
-that `--set` fixes after all is not said to vary.
+A run is named by the value that it has in the end, not by the text: `1` and `1.0` are the same α, and a setting that
+`--set` fixes does not vary.
 """
 
 import json
@@ -9,70 +9,82 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
-from fedcm.config.experiment import Experiment, to_table
+from fedcm.config.experiment import to_table
 from fedcm.config.overrides import Table, parse_values
+from fedcm.config.sections import Experiment
 from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
-from fedcm.sweeps.labels import names_setting
-from fedcm.sweeps.run_names import swept_part
+from fedcm.sweeps.labels import is_setting
+from fedcm.sweeps.run_names import make_swept_part
 
 
 class SweptValue(NamedTuple):
-    """What a run has of a swept setting."""
+    """The value of a swept setting in one run."""
 
     path: str
     text: str
-    part: str  # of the run's name; none of the seed, which stands there anyway
+    name_part: str  # part of the run's name; empty for the seed, which is in the name anyway
 
 
 @final
 @dataclass(frozen=True)
 class SweptSetting:
+    """A setting and the values to try."""
+
     keys: tuple[str, ...]
     values: tuple[Any, ...]
 
     @property
     def path(self) -> str:
+        """The setting's path, such as `client.lr`."""
         return ".".join(self.keys)
 
     def as_table(self, value: Any) -> Table:
+        """Return the setting as a table that can be merged into an experiment's."""
         for key in reversed(self.keys):
             value = {key: value}
         return value
 
-    def found_in(self, experiment: Experiment, given: Any) -> SweptValue:
-        there: Any = to_table(experiment)
+    def read_from(self, experiment: Experiment, wanted: Any) -> SweptValue:
+        """Return the value that an experiment has, if `wanted` was asked for."""
+        actual: Any = to_table(experiment)
         for key in self.keys:
-            there = there.get(key) if isinstance(there, Mapping) else None
-        value = _part(there, given)
+            actual = actual.get(key) if isinstance(actual, Mapping) else None
+        value = _select(actual, wanted)
         if value is None:
             raise UserError(
-                f"--over takes a setting that the runs have, and with the other settings they have no {self.path!r}"
+                f"--over takes a setting of the runs, and with their other settings they have no {self.path!r}"
             )
-        return SweptValue(self.path, write_value(value), "" if self.path == "seed" else swept_part(self.path, value))
+        return SweptValue(
+            self.path, write_value(value), "" if self.path == "seed" else make_swept_part(self.path, value)
+        )
 
 
 def read_swept(over: Iterable[str]) -> list[SweptSetting]:
-    """Every setting once, with the values to be tried."""
-    found: dict[str, SweptSetting] = {}
+    """Read the `--over` options.
+
+    Raises:
+        UserError: an option is wrong, or two have the same setting.
+    """
+    read: dict[str, SweptSetting] = {}
     for setting in over:
         keys, values = parse_values(setting)
         swept = SweptSetting(tuple(keys), tuple(values))
-        if swept.path in found:
-            raise UserError(f"--over takes every setting once, with all its values, and {swept.path!r} comes twice")
+        if swept.path in read:
+            raise UserError(f"--over takes every setting once, with all its values, and {swept.path!r} is given twice")
         if swept.path == "algorithm.name":
             raise UserError("--over takes settings; algorithms are compared by --algorithms, such as fedavg,fedcm")
-        if not names_setting(swept.path):
+        if not is_setting(swept.path):
             raise UserError(
-                f"--over takes the path of a setting, such as client.lr, got {swept.path!r}; what is to change "
-                "together is a variant of an axis in the file's [grid]"
+                f"--over takes the path of a setting, such as client.lr, got {swept.path!r}; settings that change "
+                "together are a variant of an axis in the file's [grid]"
             )
-        found[swept.path] = swept
-    return list(found.values())
+        read[swept.path] = swept
+    return list(read.values())
 
 
 def reject_equal_runs(experiments: Mapping[str, Experiment]) -> None:
-    """Runs of a sweep with other names must be other experiments: one axis may hide what another one changes."""
+    """Reject two runs with different names and the same experiment: one axis overrides what another one changes."""
     names: dict[str, str] = {}
     for name, experiment in experiments.items():
         table = json.dumps({**to_table(experiment), "cell": None}, sort_keys=True, default=str)
@@ -84,8 +96,8 @@ def reject_equal_runs(experiments: Mapping[str, Experiment]) -> None:
         names[table] = name
 
 
-def _part(there: Any, given: Any) -> Any:
-    """Of a table, the keys that were given."""
-    if not (isinstance(given, Mapping) and isinstance(there, Mapping)):
-        return there
-    return {key: _part(there[key], value) for key, value in given.items() if key in there}
+def _select(actual: Any, wanted: Any) -> Any:
+    """Return the keys of a table that were asked for."""
+    if not (isinstance(wanted, Mapping) and isinstance(actual, Mapping)):
+        return actual
+    return {key: _select(actual[key], value) for key, value in wanted.items() if key in actual}

@@ -1,5 +1,8 @@
-"""Where else a run stands. A run that was made for one sweep and is used again by another, or by a comparison, belongs
-to the tables of both: its experiment has the first cell, `cells.json` in its folder the others."""
+"""The cells of tables that a run belongs to.
+
+A run that several sweeps use belongs to the tables of all. Its experiment has the first cell; `cells.json` in its
+folder has the others.
+"""
 
 import json
 from contextlib import suppress
@@ -13,23 +16,29 @@ Cell = dict[str, Any]  # labels, and perhaps a published figure
 
 
 def read_cells(run: Path) -> list[Cell]:
-    """None where there is no file, or none that can be read: the run's first cell is in its experiment."""
+    """Return the further cells of a run; none if there is no readable file."""
     try:
         cells = json.loads((run / _FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
-    return [cell for cell in cells if _is_whole(cell)] if isinstance(cells, list) else []
+    return [cell for cell in cells if _is_valid(cell)] if isinstance(cells, list) else []
 
 
 def record_cell(run: Path, own: Cell, cell: Cell) -> None:
-    """Add a cell to the run's own and to those noted before. A folder that cannot be written stays as it is."""
+    """Add a cell to a run. A folder that cannot be written stays unchanged.
+
+    Args:
+        run: The run's folder.
+        own: The first cell, which its experiment has.
+        cell: The cell to add.
+    """
     cells = read_cells(run)
     if cell != own and cell not in cells:
         with suppress(OSError):
             write_text(run / _FILE, json.dumps([*cells, cell], indent=2) + "\n")
 
 
-def _is_whole(cell: object) -> bool:
+def _is_valid(cell: object) -> bool:
     if not isinstance(cell, dict) or not set(cell) <= {"labels", "published"}:
         return False
     labels, published = cell.get("labels", {}), cell.get("published", 0.0)

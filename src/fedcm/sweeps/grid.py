@@ -1,20 +1,19 @@
-"""Many runs from one file: every combination of algorithms, variants and seeds, with exceptions where a cell needs one.
+"""Expand one file into many runs: every combination of algorithms, variants and seeds, with exceptions.
 
     [grid]
-    algorithms = ["fedavg", "fedcm"]      # the experiment's own unless given
-    seeds = 3                             # the experiment's own, and the next ones
-    [grid.axes.setting.I]                 # axis, variant: settings put over the experiment's
+    algorithms = ["fedavg", "fedcm"]      # by default the experiment's own
+    seeds = 3                             # the experiment's own and the next two
+    [grid.axes.setting.I]                 # axis, variant: settings that override the experiment's
     participation.probability = 0.1
     [grid.axes.setting.II]
     participation.probability = 0.02
-    [[grid.exceptions]]                   # the cells where all of these hold; the later exception wins
+    [[grid.exceptions]]                   # for cells where all of these hold; a later exception wins
     where = { algorithm = "fedcm", setting = "II" }
     set.algorithm.alpha = 0.05            # also: seeds = 1, or skip = true
     [grid.published]                      # accuracy in percent, by the variants in the axes' order
     "I" = { fedavg = 82.1, fedcm = 87.6 }
 
-Settings hold in this order, the later the stronger: the experiment, `[for.NAME]`, variants, swept settings, exceptions,
-`--set`.
+Later settings override earlier ones: the experiment, `[for.NAME]`, variants, swept settings, exceptions, `--set`.
 """
 
 import itertools
@@ -25,26 +24,31 @@ from typing import Any, final
 
 from pydantic import Field
 
-from fedcm.algorithms.registry import algorithm_name
-from fedcm.config.experiment import Experiment, read_experiment
+from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import Table, apply_overrides, merge_table, read_table, select_algorithm
 from fedcm.config.schema import Section, read_section
+from fedcm.config.sections import Experiment
 from fedcm.errors import UserError, suggest
 from fedcm.sweeps.axes import SweptSetting, read_swept, reject_equal_runs
-from fedcm.sweeps.run_names import run_name, variant_part
+from fedcm.sweeps.run_names import make_run_name, make_variant_part
 
 Names = str | list[str]
-_WHY_TWICE = "two variants or algorithms are called so, or --set makes them the same"
+_DUPLICATE_REASON = "two variants or algorithms have the same name, or --set makes them equal"
 
 
 class GridException(Section):
+    """Other settings for some cells of a grid."""
+
     where: dict[str, Names]
     set: Table = Field(default={})
-    seeds: int | None = Field(default=None, ge=1)  # at most so many here
+    seeds: int | None = Field(default=None, ge=1)  # at most this many in these cells
     skip: bool = False
 
 
 class ExperimentGrid(Section):
+    """The `[grid]` table of an experiment file."""
+
     algorithms: list[str] = Field(default=[])
     seeds: int = Field(default=1, ge=1, le=1000)
     axes: dict[str, dict[str, Table]] = Field(default={})
@@ -55,7 +59,9 @@ class ExperimentGrid(Section):
 @final
 @dataclass(frozen=True)
 class GridRun:
-    name: str  # of its folder
+    """One run of a grid: the name of its folder, and its experiment."""
+
+    name: str
     experiment: Experiment
 
 
@@ -67,33 +73,65 @@ def expand_grid(
     seeds: int | None = None,
     over: Sequence[str] = (),
 ) -> list[GridRun]:
-    """All runs that a file asks for, one seed of everything before the next. What is given here wins over the file:
-    algorithms and how many seeds. `over` are settings to be swept as well, as `path=value,value`."""
-    table = read_table(path)
+    """Return all runs that a file describes, ordered by seed.
+
+    Args:
+        path: The experiment file, with or without a `[grid]`.
+        settings: Settings to change, as `path=value`.
+        algorithms: Algorithms, instead of the file's.
+        seeds: The number of seeds, instead of the file's.
+        over: Settings to sweep, as `path=value,value`.
+
+    Raises:
+        UserError: the grid is wrong, or two of its runs are equal.
+    """
+    return expand_table(read_table(path), settings, algorithms=algorithms, seeds=seeds, over=over, source=str(path))
+
+
+def expand_table(
+    table: Table,
+    settings: Sequence[str] = (),
+    *,
+    algorithms: Sequence[str] = (),
+    seeds: int | None = None,
+    over: Sequence[str] = (),
+    source: str = "the experiment",
+) -> list[GridRun]:
+    """Return all runs that an experiment's table describes; see `expand_grid`."""
+    table = dict(table)
     grid = read_section(ExperimentGrid, table.pop("grid", {}), "grid")
     if algorithms:
         grid = grid.model_copy(update={"algorithms": list(algorithms)})
     if seeds is not None:
-        grid = grid.model_copy(update={"seeds": seeds, "exceptions": [_all_seeds(e) for e in grid.exceptions]})
+        grid = grid.model_copy(update={"seeds": seeds, "exceptions": [_without_seeds(e) for e in grid.exceptions]})
     _reject_unknown_names(table, grid)
     swept = read_swept(over)
-    if swept:  # what a paper published is of its own settings
+    if swept:  # published figures belong to the paper's settings
         axes = {axis: grid.axes[axis] for axis in grid.axes if axis not in {setting.path for setting in swept}}
         grid = grid.model_copy(update={"axes": axes, "published": {}})
-    runs = list(_combined(table, grid, settings, swept))
+    runs = list(_combine(table, grid, settings, swept))
     if not runs:
-        raise UserError(f"the grid of {str(path)!r} must have a run, and its exceptions skip them all")
+        raise UserError(f"the grid of {source!r} must have a run, and its exceptions skip them all")
     names = [run.name for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        why = "two values mean the same, or --set or an exception fixes the setting" if swept else _WHY_TWICE
-        raise UserError(f"the runs of a grid must differ in name, and {twice!r} comes twice: {why}")
+        why = "two values mean the same, or --set or an exception fixes the setting" if swept else _DUPLICATE_REASON
+        raise UserError(f"the runs of a grid must differ in name, and {twice!r} occurs twice: {why}")
     if swept:
         reject_equal_runs({run.name: run.experiment for run in runs})
     return runs
 
 
+def split_names(text: str) -> list[str]:
+    """Return the names of a comma list.
+
+    >>> split_names("fedavg, fedcm,")
+    ['fedavg', 'fedcm']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def select_by_name(runs: Sequence[GridRun], part: str) -> list[GridRun]:
-    """Those with this in their name."""
+    """Return the runs whose name contains `part`."""
     chosen = [run for run in runs if part.lower() in run.name.lower()]
     if not chosen:
         raise UserError(
@@ -102,7 +140,7 @@ def select_by_name(runs: Sequence[GridRun], part: str) -> list[GridRun]:
     return chosen
 
 
-def _combined(
+def _combine(
     table: Table, grid: ExperimentGrid, settings: Sequence[str], swept: Sequence[SweptSetting]
 ) -> Iterator[GridRun]:
     algorithms: list[str | None] = [*grid.algorithms] or [None]
@@ -112,12 +150,12 @@ def _combined(
             for values in itertools.product(*[setting.values for setting in swept]):
                 changes = list(zip(swept, values, strict=True))
                 for algorithm in algorithms:
-                    run = _run(table, grid, settings, labels, changes, algorithm, replicate)
+                    run = _make_run(table, grid, settings, labels, changes, algorithm, replicate)
                     if run is not None:
                         yield run
 
 
-def _run(
+def _make_run(
     table: Table,
     grid: ExperimentGrid,
     settings: Sequence[str],
@@ -127,50 +165,52 @@ def _run(
     replicate: int,
 ) -> GridRun | None:
     own = select_algorithm(table, algorithm)
-    name = _name_of_algorithm(own)
+    name = _read_algorithm_name(own)
     for axis, variant in labels.items():
         merge_table(own, grid.axes[axis][variant])
     for setting, value in changes:
         merge_table(own, setting.as_table(value))
     for exception in grid.exceptions:
-        if _holds(exception.where, labels | {"algorithm": name}):
+        if _matches(exception.where, labels | {"algorithm": name}):
             if exception.skip or (exception.seeds is not None and replicate >= exception.seeds):
                 return None
             merge_table(own, exception.set)
     own = apply_overrides(own, settings)
-    own["seed"] = _next_seed(own.get("seed", 0), replicate)
+    own["seed"] = _advance_seed(own.get("seed", 0), replicate)
     published = grid.published.get(" ".join(labels.values()), {}).get(name)
     own["cell"] = {"labels": labels} | ({} if published is None else {"published": published})
     experiment = read_experiment(own)
-    found = [setting.found_in(experiment, value) for setting, value in changes]
-    cell = experiment.cell.model_copy(update={"labels": labels | {one.path: one.text for one in found}})
+    swept = [setting.read_from(experiment, value) for setting, value in changes]
+    cell = experiment.cell.model_copy(update={"labels": labels | {one.path: one.text for one in swept}})
     experiment = experiment.model_copy(update={"cell": cell})
-    parts = [*map(variant_part, labels.values()), *(one.part for one in found if one.part)]
-    return GridRun(run_name(experiment.name, parts, algorithm_name(experiment.algorithm), experiment.seed), experiment)
+    parts = [*map(make_variant_part, labels.values()), *(one.name_part for one in swept if one.name_part)]
+    return GridRun(
+        make_run_name(experiment.name, parts, get_algorithm_name(experiment.algorithm), experiment.seed), experiment
+    )
 
 
-def _holds(where: Mapping[str, Names], labels: Mapping[str, str]) -> bool:
+def _matches(where: Mapping[str, Names], labels: Mapping[str, str]) -> bool:
     return all(labels.get(axis) in ([names] if isinstance(names, str) else names) for axis, names in where.items())
 
 
-def _name_of_algorithm(table: Table) -> str:
+def _read_algorithm_name(table: Table) -> str:
     own = table.get("algorithm")
     name = own.get("name") if isinstance(own, dict) else None
     return name if isinstance(name, str) else ""
 
 
-def _next_seed(first: Any, replicate: int) -> Any:
-    """What is no whole number is left to the experiment's schema, which refuses it."""
+def _advance_seed(first: Any, replicate: int) -> Any:
+    """Leave a seed that is not a whole number to the schema, which rejects it."""
     return first + replicate if isinstance(first, int) and not isinstance(first, bool) else first
 
 
-def _all_seeds(exception: GridException) -> GridException:
+def _without_seeds(exception: GridException) -> GridException:
     return exception.model_copy(update={"seeds": None})
 
 
 def _reject_unknown_names(table: Table, grid: ExperimentGrid) -> None:
     known = {axis: list(variants) for axis, variants in grid.axes.items()}
-    known["algorithm"] = grid.algorithms or [_name_of_algorithm(table)]
+    known["algorithm"] = grid.algorithms or [_read_algorithm_name(table)]
     for axis, variants in grid.axes.items():
         if not variants:
             raise UserError(f"grid.axes.{axis} must have a variant, and has none")
@@ -178,12 +218,12 @@ def _reject_unknown_names(table: Table, grid: ExperimentGrid) -> None:
         for axis, names in exception.where.items():
             if axis not in known:
                 raise UserError(f"grid.exceptions: there is no axis {axis!r}; {suggest(axis, known)}")
-            _reject_strangers([names] if isinstance(names, str) else names, known[axis], f"grid.exceptions, {axis}")
+            _reject_unknown([names] if isinstance(names, str) else names, known[axis], f"grid.exceptions, {axis}")
     columns = [" ".join(variants) for variants in itertools.product(*grid.axes.values())]
-    _reject_strangers(grid.published, columns, "grid.published")
+    _reject_unknown(grid.published, columns, "grid.published")
 
 
-def _reject_strangers(names: Iterable[str], known: Sequence[str], where: str) -> None:
+def _reject_unknown(names: Iterable[str], known: Sequence[str], where: str) -> None:
     for name in names:
         if name not in known:
             raise UserError(f"{where}: there is no {name!r}; {suggest(name, known)}")

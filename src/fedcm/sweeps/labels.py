@@ -1,16 +1,21 @@
-"""A run's labels in words. A label is of a grid's axis, whose variants have names of their own (`setting`, `II`), or of
-a setting that was swept (`algorithm.alpha`, `0.03`), whose values say nothing without its name."""
+"""The labels of a run in a grid.
 
-_AT_THE_TOP = ("name", "rounds", "seed")  # settings whose path has no dot
+The label of an axis is the name of a variant (`setting`: `II`). The label of a swept setting is its value
+(`algorithm.alpha`: `0.03`), which says nothing without the setting.
+"""
+
+_TOP_LEVEL = ("name", "rounds", "seed")  # settings whose path has no dot
 
 
-def names_setting(axis: str) -> bool:
-    return "." in axis or axis in _AT_THE_TOP
+def is_setting(axis: str) -> bool:
+    """Return whether an axis is a swept setting."""
+    return "." in axis or axis in _TOP_LEVEL
 
 
 def write_label(axis: str, text: str) -> str:
-    """
+    """Write a label for people.
+
     >>> write_label("algorithm.alpha", "0.03"), write_label("setting", "II")
     ('algorithm.alpha=0.03', 'II')
     """
-    return f"{axis}={text}" if names_setting(axis) else text
+    return f"{axis}={text}" if is_setting(axis) else text

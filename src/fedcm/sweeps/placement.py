@@ -1,8 +1,8 @@
-"""Which folder a run of a series has: the one in which the same experiment is, whatever it is called; or else a new
-one, by the run's own name or, where another experiment has that, by the next free number.
+"""Choose a folder for each run of a sweep.
 
-So what is there is used again wherever it came from (a comparison, a sweep over another setting, `fedcm run`), and a
-run with other settings is never written over.
+It is the folder of an existing run of the same experiment, whatever its name. If there is none, it is a new folder
+with the run's name, and a number if another experiment has that name. So existing runs are reused, wherever they come
+from (a comparison, another sweep, `fedcm run`), and a run with other settings is never overwritten.
 """
 
 import os
@@ -12,82 +12,94 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcm.config.experiment import Experiment, read_experiment, to_table
+from fedcm.config.experiment import read_experiment, to_table
 from fedcm.config.overrides import Table, read_table
+from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
 from fedcm.runs.folder import RunFolder, list_runs
 from fedcm.sweeps.grid import GridRun
 
 
 class RunPlace(NamedTuple):
-    run: GridRun  # by the name that it has there
+    """The folder of a run."""
+
+    run: GridRun  # with the name of the folder
     folder: RunFolder
-    remark: str = ""  # what the person should know of it
+    remark: str = ""  # what the user should know about it
 
 
-def place_all(runs: Sequence[GridRun], runs_dir: Path) -> list[RunPlace]:
-    """A folder for each run, no two the same; first come those that are finished under their own name."""
-    there = _There(runs_dir)
+def place_runs(runs: Sequence[GridRun], runs_dir: Path) -> list[RunPlace]:
+    """Return a different folder for each run. Finished runs with their own name come first."""
+    existing = _ExistingRuns(runs_dir)
     own = [RunFolder(runs_dir / run.name) for run in runs]
     at_home = [
-        there.is_same(folder, run) and folder.read_summary() is not None for folder, run in zip(own, runs, strict=True)
+        existing.is_same(folder, run) and folder.read_summary() is not None
+        for folder, run in zip(own, runs, strict=True)
     ]
-    there.taken |= {folder.name.casefold() for folder, home in zip(own, at_home, strict=True) if home}
+    existing.taken |= {folder.name.casefold() for folder, home in zip(own, at_home, strict=True) if home}
     return [
-        RunPlace(run, folder) if home else there.place(run)
+        RunPlace(run, folder) if home else existing.place(run)
         for run, folder, home in zip(runs, own, at_home, strict=True)
     ]
 
 
 def place_again(run: GridRun, runs_dir: Path, others: Sequence[str]) -> RunPlace:
-    """Where another process was faster; `others` are the folders that runs of the same series have."""
-    there = _There(runs_dir)
-    there.taken |= {name.casefold() for name in others}
-    return there.place(run)
+    """Return another folder for a run whose name another process has taken.
+
+    Args:
+        run: The run.
+        runs_dir: The folder of runs.
+        others: The folders of the other runs of the sweep.
+    """
+    existing = _ExistingRuns(runs_dir)
+    existing.taken |= {name.casefold() for name in others}
+    return existing.place(run)
 
 
-def describe_other(folder: RunFolder, experiment: Experiment) -> str:
-    """In which settings what is in a folder differs from this experiment; empty where it is of this experiment."""
+def describe_difference(folder: RunFolder, experiment: Experiment) -> str:
+    """Say in which settings the run in a folder differs from an experiment; empty if it does not."""
     try:
-        paths = _differing(to_table(read_experiment(read_table(folder.experiment))), experiment)
+        paths = _list_differences(to_table(read_experiment(read_table(folder.experiment))), experiment)
     except UserError:
-        return "and cannot be read" if folder.experiment.is_file() else "and is no run"
+        return "and cannot be read" if folder.experiment.is_file() else "and is not a run"
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"with other settings ({', '.join(paths[:3])}{more})" if paths else ""
 
 
-class _There:
-    """What is in the runs' folder, each file read once."""
+class _ExistingRuns:
+    """The runs in a folder; each file is read once."""
 
     def __init__(self, runs_dir: Path) -> None:
         self.runs_dir = runs_dir
-        self.taken: set[str] = set()  # names that runs of the series have, without capitals: some disks know none
+        self.taken: set[str] = set()  # names in lower case, because some file systems ignore case
         self.by_kind: dict[str, list[RunFolder]] = {}
         for folder in list_runs(runs_dir):
-            self.by_kind.setdefault(_kind(_raw(folder)), []).append(folder)
+            self.by_kind.setdefault(_make_key(_read_raw(folder)), []).append(folder)
         self._settings: dict[Path, Table | None] = {}
 
     def place(self, run: GridRun) -> RunPlace:
-        """By its own name, or else the newest run of this experiment, rather one that is over. A run by its own name
-        that is not over, and may be damaged, gives way to one that is and was begun later."""
-        place = self._by_name(run)
+        """Choose the folder with the run's name, or the newest run of this experiment, preferably one that has ended.
+
+        A run with the right name that has not ended may be damaged; a newer run that has ended is preferred to it.
+        """
+        place = self._place_by_name(run)
         if place.folder.read_summary() is None:
-            there = place.folder.experiment.is_file()
-            others = [one for one in self._elsewhere(run) if _begun(one) > _begun(place.folder)]
-            over = [one for one in others if one.read_summary() is not None]
-            if better := over or ([] if there else others):
-                folder = max(better, key=_begun)
-                remark = f"{run.name} is the same experiment as {folder.path}, which is used for it"
+            exists = place.folder.experiment.is_file()
+            others = [one for one in self._find_same(run) if _read_date(one) > _read_date(place.folder)]
+            ended = [one for one in others if one.read_summary() is not None]
+            if better := ended or ([] if exists else others):
+                folder = max(better, key=_read_date)
+                remark = f"{run.name} is the same experiment as {folder.path}, which is reused"
                 place = RunPlace(run, folder, remark)
         self.taken.add(place.folder.name.casefold())
         return place
 
     def is_same(self, folder: RunFolder, run: GridRun) -> bool:
-        there = self._read(folder)
-        return there is not None and not _differing(there, run.experiment)
+        settings = self._read(folder)
+        return settings is not None and not _list_differences(settings, run.experiment)
 
-    def _by_name(self, run: GridRun) -> RunPlace:
-        """The first number that has this experiment, or that is free."""
+    def _place_by_name(self, run: GridRun) -> RunPlace:
+        """Choose the first number with this experiment, or without a run."""
         remark = ""
         for name in (run.name if k == 1 else f"{run.name}-{k}" for k in count(1)):
             folder = RunFolder(self.runs_dir / name)
@@ -97,60 +109,58 @@ class _There:
                 return RunPlace(GridRun(name, run.experiment), folder)
             if not os.path.lexists(folder.path):
                 return RunPlace(GridRun(name, run.experiment), folder, remark and f"{remark}; the new run is {name}")
-            remark = remark or f"{folder.path} stays as it is, {describe_other(folder, run.experiment)}"
+            remark = remark or f"{folder.path} is kept, {describe_difference(folder, run.experiment)}"
         raise AssertionError("numbers do not end")
 
-    def _elsewhere(self, run: GridRun) -> list[RunFolder]:
-        alike = self.by_kind.get(_kind(to_table(run.experiment)), [])
+    def _find_same(self, run: GridRun) -> list[RunFolder]:
+        alike = self.by_kind.get(_make_key(to_table(run.experiment)), [])
         return [one for one in alike if one.name.casefold() not in self.taken and self.is_same(one, run)]
 
     def _read(self, folder: RunFolder) -> Table | None:
         if folder.path not in self._settings:
             try:
-                there = (
-                    to_table(read_experiment(read_table(folder.experiment))) if folder.experiment.is_file() else None
-                )
+                exists = folder.experiment.is_file()
+                settings = to_table(read_experiment(read_table(folder.experiment))) if exists else None
             except UserError:
-                there = None
-            self._settings[folder.path] = there
+                settings = None
+            self._settings[folder.path] = settings
         return self._settings[folder.path]
 
 
-def _differing(there: Table, experiment: Experiment) -> list[str]:
-    """The settings that differ. Where one is "auto", the value chosen by the earlier run counts. 1 and 1.0
-    are different values."""
-    here = to_table(experiment)
-    here["engine"] |= {key: there["engine"].get(key) for key, value in here["engine"].items() if value == "auto"}
-    one, other = dict(_flat({**here, "cell": {}})), dict(_flat({**there, "cell": {}}))
+def _list_differences(existing: Table, experiment: Experiment) -> list[str]:
+    """List the settings that differ. "auto" equals the value that the existing run chose. 1 and 1.0 differ."""
+    wanted, chosen = to_table(experiment), existing["engine"]
+    wanted["engine"] |= {key: chosen.get(key) for key, value in wanted["engine"].items() if value == "auto"}
+    one, other = dict(_flatten({**wanted, "cell": {}})), dict(_flatten({**existing, "cell": {}}))
     return [path for path in {**one, **other} if one.get(path) != other.get(path)]
 
 
-def _flat(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
+            yield from _flatten(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", repr(value)
 
 
-def _begun(folder: RunFolder) -> float:
-    """When; long ago where there is no run."""
+def _read_date(folder: RunFolder) -> float:
+    """When the run started; 0 if there is no run."""
     try:
         return folder.experiment.stat().st_mtime
     except OSError:
         return 0.0
 
 
-def _raw(folder: RunFolder) -> Table:
-    """As it stands in the file: nothing of the user's own is imported for it."""
+def _read_raw(folder: RunFolder) -> Table:
+    """Read the file without importing the user's own code."""
     try:
         return tomllib.loads(folder.experiment.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
 
 
-def _kind(table: Table) -> str:
-    """The settings that a reader compares first: the algorithm, the seed, …"""
+def _make_key(table: Table) -> str:
+    """The settings that usually differ, to compare few tables in full."""
     algorithm = table.get("algorithm")
     name = algorithm.get("name") if isinstance(algorithm, dict) else None
     return repr([table.get("name"), table.get("rounds"), table.get("seed"), name])

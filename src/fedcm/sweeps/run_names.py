@@ -1,8 +1,8 @@
-"""The names of runs, which are those of their folders: experiment, variants and swept settings, algorithm, seed.
+"""The names of runs and of their folders: experiment, variants and swept settings, algorithm, seed.
 
-A swept setting stands there with its path and its value: `demo-algorithm.alpha=0.03-fedcm-seed1`. The numbers of a list
-are joined by `+`, and one alone is followed by it: `64+32`, `128+`. What does not fit into a folder's name is left out,
-and a few digits of its checksum stand for it: no two values, and no two settings, give the same name.
+A swept setting has its path and its value in the name: `demo-algorithm.alpha=0.03-fedcm-seed1`. The numbers of a list
+are joined by `+`, and a single one is followed by it: `64+32`, `128+`. Text that a folder name cannot hold is replaced
+by a few digits of its checksum, so that two values or two settings never give the same name.
 """
 
 import hashlib
@@ -11,57 +11,58 @@ from collections.abc import Iterable
 from typing import Any
 
 from fedcm.config.toml_values import write_value
+from fedcm.system.formatting import slugify
 
-_LONGEST = 180  # bytes; a name may have 200, and some are given a number
+_LONGEST = 180  # bytes; a name may have 200, and a number may be added
 _VALUE = 40  # letters of one value
 
 
-def run_name(experiment: str, parts: Iterable[str], algorithm: str, seed: int) -> str:
-    """
-    >>> run_name("Demo", [variant_part("II"), swept_part("algorithm.option", "II")], "my_module:Mine", 1)
+def make_run_name(experiment: str, parts: Iterable[str], algorithm: str, seed: int) -> str:
+    """Return the name of a run.
+
+    >>> make_run_name("Demo", [make_variant_part("II"), make_swept_part("algorithm.option", "II")], "my_module:Mine", 1)
     'demo-ii-algorithm.option=II-my_module-mine-seed1'
     """
-    name = "-".join([variant_part(experiment), *parts, variant_part(algorithm), f"seed{seed}"]).strip("-.")
+    name = "-".join([make_variant_part(experiment), *parts, make_variant_part(algorithm), f"seed{seed}"]).strip("-.")
     if len(name.encode()) <= _LONGEST:
         return name
-    tail = f"-{_checksum(name)}-seed{seed}"
+    tail = f"-{_shorten_hash(name)}-seed{seed}"
     return name.encode()[: _LONGEST - len(tail)].decode(errors="ignore") + tail
 
 
-def sweep_title(experiment: str, over: Iterable[str]) -> str:
-    """What a sweep's picture and report are called.
+def make_sweep_title(experiment: str, over: Iterable[str]) -> str:
+    """Return the name of a sweep's picture and report.
 
-    >>> sweep_title("demo", ["algorithm.alpha=0.03,0.1", "client.lr=0.1,0.3"])
+    >>> make_sweep_title("demo", ["algorithm.alpha=0.03,0.1", "client.lr=0.1,0.3"])
     'demo-sweep-algorithm.alpha-client.lr'
     """
-    title = "-".join([plain(experiment), "sweep", *(plain(one.partition("=")[0].strip()) for one in over)])
-    return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 9]}-{_checksum(title)}"
+    title = "-".join([slugify(experiment), "sweep", *(slugify(one.partition("=")[0].strip()) for one in over)])
+    return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 9]}-{_shorten_hash(title)}"
 
 
-def variant_part(name: str) -> str:
-    return plain(name.lower())  # some capitals have small letters that are two
+def make_variant_part(name: str) -> str:
+    """Return the part of a run's name for a variant of an axis."""
+    return slugify(name.lower())
 
 
-def swept_part(path: str, value: Any) -> str:
+def make_swept_part(path: str, value: Any) -> str:
+    """Return the part of a run's name for a swept setting.
+
+    >>> make_swept_part("client.lr", 0.1), make_swept_part("model.hidden", [64, 32])
+    ('client.lr=0.1', 'model.hidden=64+32')
+    >>> make_swept_part("data.source", "cifar10")
+    'data.source=cifar10'
     """
-    >>> swept_part("client.lr", 0.1), swept_part("model.hidden", [64, 32]), swept_part("data.source", "cifar10")
-    ('client.lr=0.1', 'model.hidden=64+32', 'data.source=cifar10')
-    """
-    text = _numbers(value) or write_value(value)
-    taken = isinstance(value, str) and ("+" in text or "=" in text)  # as another value or a second setting would look
-    if re.fullmatch(r"[\w.]+", path) and re.fullmatch(r"[\w.+=-]+", text) and len(text) <= _VALUE and not taken:
+    text = _join_numbers(value) or write_value(value)
+    ambiguous = isinstance(value, str) and ("+" in text or "=" in text)  # looks like a list or a second setting
+    if re.fullmatch(r"[\w.]+", path) and re.fullmatch(r"[\w.+=-]+", text) and len(text) <= _VALUE and not ambiguous:
         return f"{path}={text}"
-    readable = plain(text.rsplit("/", 1)[-1])[:_VALUE].strip("-.")
-    return f"{plain(path)}={readable}-{_checksum(f'{path}={write_value(value)}')}"
+    readable = slugify(text.rsplit("/", 1)[-1])[:_VALUE].strip("-.")
+    return f"{slugify(path)}={readable}-{_shorten_hash(f'{path}={write_value(value)}')}"
 
 
-def plain(text: str) -> str:
-    """With nothing but what a folder's name may have."""
-    return re.sub(r"[^\w.+=-]+", "-", text)
-
-
-def _numbers(value: Any) -> str:
-    """A list of numbers, unless one of them has a `+` of its own (1e+20)."""
+def _join_numbers(value: Any) -> str:
+    """Join a list of numbers by `+`; empty if one of them contains a `+` (1e+20)."""
     if not isinstance(value, list | tuple) or not all(isinstance(one, int | float) for one in value):
         return ""
     texts = [write_value(one) for one in value]
@@ -70,5 +71,5 @@ def _numbers(value: Any) -> str:
     return f"{texts[0]}+" if len(texts) == 1 else "+".join(texts)
 
 
-def _checksum(text: str) -> str:
+def _shorten_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,15 +1,14 @@
-"""The runs of a series one after another in the processes that torchrun started, which all take part in each."""
+"""Run a sweep under torchrun: one run after another, each on all processes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from fedcm.errors import Diverged
-from fedcm.runs.progress import say, show_progress
-from fedcm.runs.running import drive
-from fedcm.runs.starting import begin, resume
+from fedcm.runs.progress import say
+from fedcm.runs.session import Session
 from fedcm.runs.torchrun import Launch
-from fedcm.sweeps.run_parallel import SweepTask
-from fedcm.trackers.tracker import Tracker, track
+from fedcm.sweeps.tasks import SweepTask
+from fedcm.trackers.observation import run_session
+from fedcm.trackers.tracker import Tracker
 
 
 def run_sequential(
@@ -19,23 +18,20 @@ def run_sequential(
     stop_requested: Callable[[], bool],
     trackers: Sequence[type[Tracker]] = (),
 ) -> Iterator[SweepTask]:
-    """Gives each task when it is over."""
+    """Run the remaining tasks one after another; yield each task when it has ended."""
     for position, task in enumerate(tasks, 1):
         title = f"{task.run.name} ({position} of {len(tasks)})"
-        if task.over:
+        if task.has_ended:
             continue
-        mine = task.folder.is_of(launch.job)  # begun before a restart
-        if task.folder.experiment.is_file() and (mine or task.archive is None):
-            run = resume(task.folder.path, data_dir, say, stop_requested, launch=launch)
+        restarted = task.folder.was_started_by(launch.job)
+        if task.folder.experiment.is_file() and (restarted or task.archive is None):
+            session = Session.resume(task.folder.path, data_dir, say, stop_requested, launch=launch)
         else:
-            where = task.folder.path.parent, task.run.name
-            run = begin(task.run.experiment, *where, data_dir, stop_requested, archive=task.archive, launch=launch)
-        try:
-            rounds = show_progress(drive(run), run.rounds, run.first, title)
-            for _ in track(rounds, run.folder, run.first, trackers):
-                pass
-            task.state = "finished"
-        except Diverged as reason:
-            task.state, task.why = "diverged", str(reason)
+            runs_dir, name = task.folder.path.parent, task.run.name
+            session = Session.start(
+                task.run.experiment, runs_dir, name, data_dir, stop_requested, archive=task.archive, launch=launch
+            )
+        task.state = run_session(session, trackers=trackers, title=title)
+        task.why = (task.folder.read_summary() or {}).get("reason", "")
         task.done = task.rounds
         yield task
