@@ -1,4 +1,4 @@
-"""Settings by their paths, and in which of them runs differ."""
+"""Settings by their paths, and the settings in which runs differ."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,45 +6,44 @@ from typing import Any
 
 from fedcm.reports.digest import Digest
 
-# what says nothing about the method: names and places, chance, and how the machine was used
-ASIDE = ("name", "seed", "cell.", "checkpoints.", "engine.", "evaluation.", "federation.")
-_ROUNDING = ("federation.downlink", "federation.momentum", "federation.uplink")  # of what is sent; exact unless said
+# names, the seed and how the machine was used: they do not belong to the method
+_OTHER_SETTINGS = ("name", "seed", "cell.", "checkpoints.", "engine.", "evaluation.", "federation.")
+_ROUNDING = ("federation.downlink", "federation.momentum", "federation.uplink")  # "exact" by default
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """
-    >>> flat({"client": {"lr": 0.1, "clip": None}, "rounds": 3})
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return a nested table as texts by dotted path.
+
+    >>> flatten({"client": {"lr": 0.1, "clip": None}, "rounds": 3})
     {'client.lr': '0.1', 'client.clip': 'null', 'rounds': '3'}
     """
-    found: dict[str, str] = {}
+    flat: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         else:
-            found[prefix + key] = (
-                value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-            )
-    return found
+            flat[prefix + key] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return flat
 
 
-def of_method(digest: Digest) -> dict[str, str]:
-    """The settings that make two runs replicates where they are equal, whatever their seeds."""
+def list_method_settings(digest: Digest) -> dict[str, str]:
+    """Return the settings that make two runs replicates if they are equal, whatever the seeds."""
     return {
         path: text
-        for path, text in flat(digest.experiment).items()
-        if not path.startswith(ASIDE) or _rounds(path, text)
+        for path, text in flatten(digest.experiment).items()
+        if not path.startswith(_OTHER_SETTINGS) or _changes_numbers(path, text)
     }
 
 
-def _rounds(path: str, text: str) -> bool:
-    """Does a setting of a federation change the numbers? Runs outside of one have none of these."""
+def _changes_numbers(path: str, text: str) -> bool:
+    """Return whether a setting of a federation changes the results of its runs."""
     return path in _ROUNDING and text != "exact"
 
 
-def differing(settings: Iterable[Mapping[str, str]]) -> list[str]:
-    """The paths whose texts are not the same everywhere, in their order.
+def list_differing(settings: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return the paths whose texts are not the same in all tables, in their order.
 
-    >>> differing([{"a": "1", "b": "2"}, {"a": "1", "b": "3"}, {"a": "1", "b": "2", "c": "4"}])
+    >>> list_differing([{"a": "1", "b": "2"}, {"a": "1", "b": "3"}, {"a": "1", "b": "2", "c": "4"}])
     ['b', 'c']
     """
     tables = list(settings)
@@ -52,9 +51,10 @@ def differing(settings: Iterable[Mapping[str, str]]) -> list[str]:
     return [path for path in paths if len({table.get(path) for table in tables}) > 1]
 
 
-def told(path: str, text: str | None) -> str:
-    """
-    >>> told("algorithm.alpha", "0.1"), told("client.lr", None)
+def format_setting(path: str, text: str | None) -> str:
+    """Format a setting for a label.
+
+    >>> format_setting("algorithm.alpha", "0.1"), format_setting("client.lr", None)
     ('alpha = 0.1', 'client.lr unset')
     """
     name = path.removeprefix("algorithm.")

@@ -1,6 +1,7 @@
-"""A run in a small JSON file: all that a report shows of it, so that the page can be made without the run's folder.
+"""The digest of a run: a small JSON file with everything that a report shows of it.
 
-The curve keeps the evaluated rounds alone; 500 rounds evaluated every 10 make less than 20 kB.
+A report can be made from digests without the runs' folders. The curve holds only the evaluated rounds: a digest of 500
+rounds that were evaluated every 10 is smaller than 20 kB.
 """
 
 import math
@@ -11,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from fedcm.config.schema import Section
 from fedcm.errors import UserError
-from fedcm.reports.outcome import diverged_in
+from fedcm.reports.metric import find_divergence_round
 from fedcm.runs.summary import bring_up_to_date, is_up_to_date
 from fedcm.system.files import write_text
 
@@ -19,33 +20,35 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Curve(Section):
-    """A column a quantity, an entry an evaluated round (or some of the rounds, where none was evaluated)."""
+    """One column per quantity and one entry per evaluated round, or some of the rounds if none was evaluated."""
 
-    round: list[Count] = Field(default=[])  # rounds done by then
+    round: list[Count] = Field(default=[])  # number of rounds done
     test_accuracy: list[float | None] = Field(default=[])
     test_loss: list[float | None] = Field(default=[])
-    train_loss: list[float | None] = Field(default=[])  # mean since the last entry
-    bytes_down: list[Count] = Field(default=[])  # from the start
+    train_loss: list[float | None] = Field(default=[])  # mean since the previous entry
+    bytes_down: list[Count] = Field(default=[])  # since the start
     bytes_up: list[Count] = Field(default=[])
     seconds: list[float] = Field(default=[])
 
     @model_validator(mode="after")
-    def _rectangular(self) -> "Curve":
+    def _check_lengths(self) -> "Curve":
         if len({len(getattr(self, name)) for name in Curve.model_fields}) > 1:
             raise ValueError("the columns of a curve must be equally long")
         return self
 
 
-class Participation(Section):
-    population: Count | None = None  # unknown where the data bring their own clients
-    times: list[tuple[Count, Count]] = Field(default=[])  # (k, how many clients took part k times)
+class ParticipationCounts(Section):
+    """How often clients took part in a run."""
+
+    population: Count | None = None  # None if the data define the clients
+    times: list[tuple[Count, Count]] = Field(default=[])  # (k, number of clients that took part in k rounds)
     rounds: Count = 0
     mean_cohort: float = 0.0
     empty_rounds: Count = 0
 
 
-class Mix(Section):
-    """Some of the clients' label counts, and the whole split in numbers."""
+class LabelMix(Section):
+    """The label counts of some clients, and statistics of the whole split."""
 
     sha256: str
     clients: Count
@@ -54,54 +57,56 @@ class Mix(Section):
     spread: dict[str, float]
 
     @model_validator(mode="after")
-    def _rectangular(self) -> "Mix":
+    def _check_lengths(self) -> "LabelMix":
         if any(len(row) != self.classes for row in self.shown):
             raise ValueError("every client of a label mix must have a count for every class")
         return self
 
 
 class Diagnoses(Section):
-    """What `--diagnose` measured: a column a quantity, an entry a diagnosed round."""
+    """What `--diagnose` measured: one column per quantity and one entry per diagnosed round."""
 
     round: list[Count] = Field(default=[])
     found: dict[str, list[float | None]] = Field(default={})
 
     @model_validator(mode="after")
-    def _rectangular(self) -> "Diagnoses":
+    def _check_lengths(self) -> "Diagnoses":
         if any(len(column) != len(self.round) for column in self.found.values()):
             raise ValueError("the columns of the diagnoses must be equally long")
         return self
 
 
 class OtherCell(Section):
-    """Of a sweep or a comparison that used a run which was there already."""
+    """The cell of another sweep or comparison that reused an existing run."""
 
     labels: dict[str, str] = Field(default={})
     published: Annotated[float, Field(ge=0, le=100)] | None = None
 
 
 class Digest(Section):
-    digest: Literal[1] = 1  # the format
+    """One run. The fields are the JSON file's keys."""
+
+    digest: Literal[1] = 1  # version of the format
     name: str
     state: Literal["finished", "diverged", "running", "stopped"]
-    experiment: dict[str, Any]  # with every default filled in
+    experiment: dict[str, Any]  # with all defaults
     summary: dict[str, Any]
     versions: dict[str, str] = Field(default={})
     platform: str = ""
-    cpu: dict[str, str] = Field(default={})  # model and capability; empty in digests from before it was recorded
+    cpu: dict[str, str] = Field(default={})  # model and capability; empty in older digests
     started: str = ""
-    participation: Participation = Participation()
-    mix: Mix | None = None
+    participation: ParticipationCounts = ParticipationCounts()
+    mix: LabelMix | None = None
     curve: Curve = Curve()
     diagnoses: Diagnoses = Diagnoses()
-    other_cells: list[OtherCell] = Field(default=[])  # besides the experiment's own
+    other_cells: list[OtherCell] = Field(default=[])  # in addition to the experiment's own cell
 
     @model_validator(mode="after")
-    def _whole(self) -> "Digest":
-        """What the report counts on; an experiment that ran has all of it."""
+    def _check_contents(self) -> "Digest":
+        """Check what a report relies on; the digest of a real run has all of it."""
         for where, key in (("algorithm", "name"), ("model", "name"), ("data", "source"), ("split", "kind")):
-            if not isinstance(self._table(where).get(key), str):
-                raise ValueError(f"experiment.{where}.{key} must be a text")
+            if not isinstance(self._get_table(where).get(key), str):
+                raise ValueError(f"experiment.{where}.{key} must be a string")
         for key in ("participation", "evaluation", "cell"):
             if not isinstance(self.experiment.get(key, {}), dict):
                 raise ValueError(f"experiment.{key} must be a table")
@@ -112,89 +117,102 @@ class Digest(Section):
             if not isinstance(self.experiment.get(key), int):
                 raise ValueError(f"experiment.{key} must be a whole number")
         if not all(isinstance(text, str) for text in self.labels.values()):
-            raise ValueError("experiment.cell.labels must be texts")
+            raise ValueError("experiment.cell.labels must be strings")
         if not (self.published is None or _is_number(self.published)):
             raise ValueError("experiment.cell.published must be a number")
         for key in ("accuracy", "test_losses"):
-            if isinstance(self.summary.get(key), dict) and not _is_described(self._current[key]):
+            if isinstance(self.summary.get(key), dict) and not _is_complete(self._current[key]):
                 raise ValueError(f"summary.{key} must have last, mean_last, mean_last_rounds and best")
         return self
 
-    def _table(self, key: str) -> dict[str, Any]:
+    def _get_table(self, key: str) -> dict[str, Any]:
         table = self.experiment.get(key)
         return table if isinstance(table, dict) else {}
 
     @property
     def algorithm(self) -> str:
-        return self._table("algorithm")["name"]
+        """The algorithm's name in the experiment."""
+        return self._get_table("algorithm")["name"]
 
     @property
     def seed(self) -> int:
+        """The experiment's seed."""
         return self.experiment["seed"]
 
     @property
     def labels(self) -> dict[str, str]:
-        labels = self._table("cell").get("labels")
+        """The labels of the run's cell."""
+        labels = self._get_table("cell").get("labels")
         return labels if isinstance(labels, dict) else {}
 
     @property
     def published(self) -> float | None:
-        return self._table("cell").get("published")
+        """The accuracy in percent that a paper published for the run's cell, if any."""
+        return self._get_table("cell").get("published")
 
     @property
     def _current(self) -> dict[str, Any]:
-        """The summary with today's keys, whenever the digest was made."""
+        """The summary with the current keys, whatever the digest's age."""
         if is_up_to_date(self.summary):
             return self.summary
-        return bring_up_to_date(self.summary, self._points("test_accuracy"), self._points("test_loss"))
+        return bring_up_to_date(self.summary, self._list_points("test_accuracy"), self._list_points("test_loss"))
 
-    def _points(self, column: str) -> list[tuple[int, float]]:
+    def _list_points(self, column: str) -> list[tuple[int, float]]:
         pairs = zip(self.curve.round, getattr(self.curve, column), strict=True)
         return [(done - 1, value) for done, value in pairs if value is not None]
 
     @property
     def accuracy(self) -> dict[str, float] | None:
-        """See `fedcm.runs.summary.describe`. None if the run was not evaluated or its labels are not classes."""
+        """The summary of the accuracy; None if the run was not evaluated or its labels are not classes."""
         accuracy = self._current.get("accuracy")
         return accuracy if isinstance(accuracy, dict) else None
 
-    def in_cell(self, cell: dict[str, Any]) -> "Digest":
-        """The same run, as if it had been made for this cell alone."""
+    def place_in_cell(self, cell: dict[str, Any]) -> "Digest":
+        """Return the same run as if it had been made for this cell only."""
         return self.model_copy(update={"experiment": self.experiment | {"cell": cell}, "other_cells": []})
 
-    @property
-    def in_every_cell(self) -> list["Digest"]:
-        return [self, *(self.in_cell(cell.model_dump(exclude_none=True)) for cell in self.other_cells)]
+    def list_placements(self) -> list["Digest"]:
+        """Return the run once per cell that it belongs to."""
+        return [self, *(self.place_in_cell(cell.model_dump(exclude_none=True)) for cell in self.other_cells)]
 
     @property
     def test_losses(self) -> dict[str, float] | None:
+        """The summary of the test loss; None if the run was not evaluated."""
         losses = self._current.get("test_losses")
         return losses if isinstance(losses, dict) else None
 
     @property
     def rounds_done(self) -> int:
+        """The number of rounds in the run's metrics."""
         done = self.summary.get("rounds")
         return done if isinstance(done, int) else 0
 
     @property
-    def diverged_in(self) -> int | None:
-        return diverged_in(self.state, self.rounds_done)
+    def divergence_round(self) -> int | None:
+        """The round in which the run diverged; None if it did not."""
+        return find_divergence_round(self.state, self.rounds_done)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _is_described(found: object) -> bool:
+def _is_complete(values: object) -> bool:
     keys = ("last", "mean_last", "mean_last_rounds", "best")
-    return isinstance(found, dict) and all(_is_number(found.get(key)) for key in keys)
+    return isinstance(values, dict) and all(_is_number(values.get(key)) for key in keys)
 
 
 def write_digest(digest: Digest, path: Path) -> None:
+    """Write a digest as JSON."""
     write_text(path, digest.model_dump_json() + "\n")
 
 
 def read_digest(path: Path) -> Digest:
+    """Read a digest.
+
+    Raises:
+        UserError: if the file cannot be read or is not a digest.
+    """
     try:
         return Digest.model_validate_json(path.read_bytes())
     except ValidationError as error:

@@ -1,93 +1,155 @@
-"""Runs that differ in nothing but their seed, as one place of a table."""
+"""One entry of a table: the runs that differ only in their seed, with their scores, mean curve and costs."""
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
-from fedcm.reports.digest import Digest
-from fedcm.reports.metric import ACCURACY, Metric
-from fedcm.reports.outcome import divergence
+from fedcm.reports.digest import Curve, Digest
+from fedcm.reports.metric import ACCURACY, Metric, describe_divergence
 
 MEASURES = {"mean_last": "mean of the last rounds", "last": "last round", "best": "best round"}
 MAIN = "mean_last"
+_SCORED = ("test_accuracy", "test_loss", "train_loss")  # curves with a mean and a deviation
+_COUNTED = ("bytes_down", "bytes_up", "seconds")  # x axes, with a mean only
+
+
+class TargetCost(NamedTuple):
+    """What it took to reach an accuracy: means over the runs that reached it."""
+
+    rounds: float
+    bytes: float  # down and up
+    reached: int
+    runs: int
 
 
 @final
 @dataclass(frozen=True)
 class Entry:
+    """Runs that differ only in their seed."""
+
     runs: tuple[Digest, ...]
     metric: Metric = ACCURACY
 
     @property
-    def counted(self) -> tuple[Digest, ...]:
+    def counted_runs(self) -> tuple[Digest, ...]:
         """Finished and diverged runs; if there are none, the unfinished ones."""
         return tuple(run for run in self.runs if run.state in ("finished", "diverged")) or self.runs
 
-    def values(self, measure: str = MAIN) -> list[float]:
-        """As they are shown, one per run that was evaluated; none where one diverged."""
-        if self.diverged:
+    def list_values(self, measure: str = MAIN) -> list[float]:
+        """Return the shown values, one per evaluated run; none if a run diverged."""
+        if self.divergence:
             return []
-        return [self.metric.scale * found[measure] for run in self.counted if (found := read_figures(run, self.metric))]
+        summaries = (read_metric_summary(run, self.metric) for run in self.counted_runs)
+        return [self.metric.scale * values[measure] for values in summaries if values]
 
-    def gains(self) -> dict[int, float]:
-        """The main measure by seed, so that more is better; a run that diverged is below everything."""
-        found: dict[int, float] = {}
-        for run in self.counted:
-            figures = read_figures(run, self.metric)
-            if run.diverged_in is not None:
-                found[run.seed] = -math.inf
-            elif figures:
-                found[run.seed] = self.metric.gain(self.metric.scale * figures[MAIN])
-        return found
+    def list_gains(self) -> dict[int, float]:
+        """Return the main measure by seed such that more is better; a diverged run has −∞."""
+        gains: dict[int, float] = {}
+        for run in self.counted_runs:
+            values = read_metric_summary(run, self.metric)
+            if run.divergence_round is not None:
+                gains[run.seed] = -math.inf
+            elif values:
+                gains[run.seed] = self.metric.to_gain(self.metric.scale * values[MAIN])
+        return gains
 
     def mean(self, measure: str = MAIN) -> float | None:
-        values = self.values(measure)
+        """Return the mean over seeds; None without an evaluated run or if a run diverged."""
+        values = self.list_values(measure)
         return statistics.fmean(values) if values else None
 
     def deviation(self, measure: str = MAIN) -> float | None:
-        """Over seeds, of a sample; one seed has none."""
-        values = self.values(measure)
+        """Return the sample standard deviation over seeds; None for fewer than two."""
+        values = self.list_values(measure)
         return statistics.stdev(values) if len(values) > 1 else None
 
-    def write(self, measure: str = MAIN) -> str:
-        """
-        >>> Entry(()).write()
+    def format(self, measure: str = MAIN) -> str:
+        """Format mean ± standard deviation, or the divergence.
+
+        >>> Entry(()).format()
         '–'
         """
         mean, deviation = self.mean(measure), self.deviation(measure)
         if mean is None:
-            return self.diverged or "–"
-        spread = "" if deviation is None else f" ± {self.metric.write_deviation(deviation)}"
-        return self.metric.write(mean) + spread
+            return self.divergence or "–"
+        spread = "" if deviation is None else f" ± {self.metric.format_deviation(deviation)}"
+        return self.metric.format(mean) + spread
 
     @property
     def averaged_rounds(self) -> set[int]:
-        """How many of the last rounds the main measure is over; nothing where there is none because a run diverged."""
-        found = [] if self.diverged else [read_figures(run, self.metric) for run in self.counted]
-        return {int(figures["mean_last_rounds"]) for figures in found if figures}
+        """The numbers of last rounds that the main measure averages; empty if a run diverged."""
+        if self.divergence:
+            return set()
+        summaries = (read_metric_summary(run, self.metric) for run in self.counted_runs)
+        return {int(values["mean_last_rounds"]) for values in summaries if values}
 
     @property
     def published(self) -> float | None:
-        """A published figure is an accuracy in percent."""
+        """The published accuracy in percent; None if there is none or the metric is the loss."""
         known = (run.published for run in self.runs if run.published is not None)
         return next(known, None) if self.metric is ACCURACY else None
 
     @property
-    def over(self) -> bool:
-        return all(run.state in ("finished", "diverged") for run in self.counted)
+    def is_finished(self) -> bool:
+        """Whether all counted runs are finished or diverged."""
+        return all(run.state in ("finished", "diverged") for run in self.counted_runs)
 
     @property
-    def judged(self) -> bool:
-        """Is it over, with a figure or without one because it diverged?"""
-        return self.over and bool(self.values() or self.diverged)
+    def is_comparable(self) -> bool:
+        """Whether the entry is finished, with a value or diverged."""
+        return self.is_finished and bool(self.list_values() or self.divergence)
 
     @property
-    def diverged(self) -> str:
-        """In words, in place of a figure; nothing where no run did."""
-        return divergence([run.diverged_in for run in self.counted])
+    def divergence(self) -> str:
+        """The text that replaces every value if a run diverged, else the empty string."""
+        return describe_divergence([run.divergence_round for run in self.counted_runs])
+
+    def find_cost(self, target: float) -> TargetCost | None:
+        """Return the cost of an accuracy (0 to 1); None if no run reached it."""
+        costs = [cost for run in self.runs if (cost := find_run_cost(run, target))]
+        if not costs:
+            return None
+        rounds, sent = (statistics.fmean(column) for column in zip(*costs, strict=True))
+        return TargetCost(rounds, sent, len(costs), len(self.runs))
 
 
-def read_figures(run: Digest, metric: Metric) -> dict[str, float] | None:
-    """As `fedcm.runs.summary.describe` has them."""
+def read_metric_summary(run: Digest, metric: Metric) -> dict[str, float] | None:
+    """Return what `fedcm.runs.summary.describe` recorded of the metric."""
     return run.accuracy if metric is ACCURACY else run.test_losses
+
+
+def find_run_cost(run: Digest, target: float) -> tuple[int, int] | None:
+    """Return rounds and bytes until a run first reached an accuracy; None if it did not."""
+    curve = run.curve
+    for k, accuracy in enumerate(curve.test_accuracy):
+        if accuracy is not None and accuracy >= target - 5e-7:  # a digest's curve is rounded
+            return curve.round[k], curve.bytes_down[k] + curve.bytes_up[k]
+    return None
+
+
+class AverageCurve(NamedTuple):
+    """Mean and deviation over seeds, aligned with `round`; the deviation of a single value is None."""
+
+    round: list[int]
+    mean: dict[str, list[float | None]]
+    deviation: dict[str, list[float | None]]
+
+
+def average_curves(curves: Sequence[Curve]) -> AverageCurve:
+    """Average curves at every round that at least one of them has."""
+    positions: dict[int, list[tuple[Curve, int]]] = {}
+    for curve in curves:
+        for k, round in enumerate(curve.round):
+            positions.setdefault(round, []).append((curve, k))
+    rounds = sorted(positions)
+    mean: dict[str, list[float | None]] = {}
+    deviation: dict[str, list[float | None]] = {}
+    for name in _SCORED + _COUNTED:
+        columns = [[getattr(curve, name)[k] for curve, k in positions[round]] for round in rounds]
+        known = [[value for value in column if value is not None] for column in columns]
+        mean[name] = [statistics.fmean(values) if values else None for values in known]
+        if name in _SCORED:
+            deviation[name] = [statistics.stdev(values) if len(values) > 1 else None for values in known]
+    return AverageCurve(rounds, mean, deviation)

@@ -1,8 +1,7 @@
-"""Runs put into tables: a table for each data set and model, a row for each algorithm, a column for each cell.
+"""Put runs into tables: one table per dataset and model, one row per algorithm, one column per cell.
 
-Runs are averaged only where they differ in nothing but their seed. Where runs of one algorithm in one cell differ in a
-setting, each value has a row of its own; runs of other lengths stand in other columns. One algorithm alone has a row
-for each cell.
+Runs are averaged only if they differ only in their seed. If runs of one algorithm in one cell differ in a setting, each
+value has a row. Runs of different lengths are in different columns. A table of one algorithm has one row per cell.
 """
 
 import json
@@ -11,18 +10,21 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, final
 
-from fedcm.reports.differences import differing, of_method, told
+from fedcm.reports.differences import format_setting, list_differing, list_method_settings
 from fedcm.reports.digest import Digest
-from fedcm.reports.entry import MAIN, MEASURES, Entry
-from fedcm.reports.metric import ACCURACY, Metric, choose_metric, write_averaged_rounds
+from fedcm.reports.entry import MAIN, MEASURES, Entry, find_run_cost
+from fedcm.reports.metric import ACCURACY, Metric, choose_metric, describe_averaged_rounds
 
 TITLES = {"fedcm": "FedCM", "fedavg": "FedAvg", "fedadam": "FedAdam", "scaffold": "SCAFFOLD", "feddyn": "FedDyn"}
-_STATES = ("finished", "diverged", "running", "stopped")  # which of two runs with one seed counts
+_STATES = ("finished", "diverged", "running", "stopped")  # of two runs with one seed, the earlier state counts
+_MAX_TARGETS = 4  # columns of the cost table
 
 
 @final
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
+    """A row of a table: one algorithm with its settings."""
+
     label: str
     algorithm: str
     entries: dict[str, Entry]  # by the cell's name
@@ -30,127 +32,146 @@ class Row:
 
 @final
 @dataclass(frozen=True)
-class Cell:
+class ResultCell:
+    """A column of a table."""
+
     name: str
-    labels: dict[str, str]  # given, or made from split and participation; with the rounds where these differ
+    labels: dict[str, str]  # the runs' labels, or their split and participation; with the rounds if these differ
 
 
 @final
 @dataclass(frozen=True)
 class Group:
-    """The runs on one data set with one model whose cells have the same labels."""
+    """A table: the runs on one dataset with one model whose cells have the same labels."""
 
     title: str
-    cells: tuple[Cell, ...]
-    rows: tuple[Row, ...]
+    cells: tuple[ResultCell, ...]
+    rows: tuple[ResultRow, ...]
     metric: Metric = ACCURACY
 
-    def leaders(self, cell: str, measure: str = MAIN) -> set[str]:
-        """The labels of the rows with the best mean, as it is written, among those that are over, where there is a
-        choice. Rows that diverged are among those that are beaten."""
-        judged = [row for row in self.rows if cell in row.entries and row.entries[cell].judged]
+    def list_leaders(self, cell: str, measure: str = MAIN) -> set[str]:
+        """Return the labels of the rows with the best mean as it is shown; none if there are not two rows to compare.
+
+        Only finished entries count. Diverged rows count as worse than all others.
+        """
+        rows = [row for row in self.rows if cell in row.entries and row.entries[cell].is_comparable]
         means = {
-            row.label: self.metric.gain(float(self.metric.write(mean)))
-            for row in judged
+            row.label: self.metric.to_gain(float(self.metric.format(mean)))
+            for row in rows
             if (mean := row.entries[cell].mean(measure)) is not None
         }
-        return {label for label, mean in means.items() if mean == max(means.values())} if len(judged) > 1 else set()
+        return {label for label, mean in means.items() if mean == max(means.values())} if len(rows) > 1 else set()
 
     def describe_measure(self, measure: str = MAIN, cell: str | None = None) -> str:
-        """In words; of one cell or of the whole table."""
+        """Describe which rounds a measure uses, in one cell or in the whole table."""
         if measure != MAIN:
             return MEASURES[measure]
-        return write_averaged_rounds(self._list_averaged_rounds(cell))
+        return describe_averaged_rounds(self._list_averaged_rounds(cell))
 
     def _list_averaged_rounds(self, cell: str | None) -> frozenset[int]:
-        there = [row.entries[c] for row in self.rows for c in row.entries if cell in (None, c)]
-        return frozenset(rounds for entry in there for rounds in entry.averaged_rounds)
+        entries = [row.entries[name] for row in self.rows for name in row.entries if cell in (None, name)]
+        return frozenset(rounds for entry in entries for rounds in entry.averaged_rounds)
 
     @property
-    def is_averaged_alike(self) -> bool:
-        """Is the main measure over as many rounds in every cell that has one?"""
+    def has_uniform_averaging(self) -> bool:
+        """Whether the main measure averages equally many rounds in all cells."""
         return len({rounds for cell in self.cells if (rounds := self._list_averaged_rounds(cell.name))}) < 2
 
+    def list_runs(self) -> list[Digest]:
+        """Return all runs of the table."""
+        return [run for row in self.rows for entry in row.entries.values() for run in entry.runs]
 
-def grouped(digests: Iterable[Digest]) -> list[Group]:
+    def list_reached_targets(self) -> list[float]:
+        """Return the highest accuracies in the runs' `evaluation.targets` that at least one run reached."""
+        runs = self.list_runs()
+        targets = {target for run in runs for target in _list_targets(run)}
+        return sorted(target for target in targets if any(find_run_cost(run, target) for run in runs))[-_MAX_TARGETS:]
+
+
+def group_runs(digests: Iterable[Digest]) -> list[Group]:
+    """Put runs into tables. A run that several sweeps used is in the table of each."""
     tables: dict[tuple[str, ...], list[Digest]] = {}
-    for digest in (place for run in digests for place in run.in_every_cell):
-        model = json.dumps(_not_swept(digest, "model"), sort_keys=True, default=str)
-        source = _not_swept(digest, "data").get("source", "")
+    for digest in (placement for run in digests for placement in run.list_placements()):
+        model = json.dumps(_list_constant_settings(digest, "model"), sort_keys=True, default=str)
+        source = _list_constant_settings(digest, "data").get("source", "")
         tables.setdefault((source, model, *sorted(digest.labels)), []).append(digest)
-    titles = [title_of(runs[0]) for runs in tables.values()]
+    titles = [describe_data_and_model(runs[0]) for runs in tables.values()]
     groups = []
     for runs, title in zip(tables.values(), titles, strict=True):
         names = ", ".join(runs[0].labels)
-        groups.append(_group(runs, title if titles.count(title) == 1 or not names else f"{title}, by {names}"))
+        groups.append(_make_group(runs, title if titles.count(title) == 1 or not names else f"{title}, by {names}"))
     return groups
 
 
-def algorithm_title(name: str) -> str:
+def get_algorithm_title(name: str) -> str:
+    """Return the name of an algorithm as papers write it."""
     return TITLES.get(name, name)
 
 
-def _group(runs: Sequence[Digest], title: str) -> Group:
-    cells: dict[str, Cell] = {}
-    places: dict[tuple[str, str], list[Digest]] = {}  # (algorithm, cell)
+def _make_group(runs: Sequence[Digest], title: str) -> Group:
+    cells: dict[str, ResultCell] = {}
+    by_place: dict[tuple[str, str], list[Digest]] = {}  # (algorithm, cell)
     lengths = {run.experiment["rounds"] for run in runs}
     for run in runs:
-        labels = run.labels or surroundings(run)
+        labels = run.labels or describe_conditions(run)
         if len(lengths) > 1:
             labels = {**labels, "rounds": f"{run.experiment['rounds']} rounds"}
-        cell = Cell(_cell_name(labels), labels)
+        cell = ResultCell(_name_cell(labels), labels)
         cells.setdefault(cell.name, cell)
-        places.setdefault((run.algorithm, cell.name), []).append(run)
-    paths: dict[str, dict[str, None]] = {}  # in which each algorithm's runs differ within any one cell
-    for (algorithm, _), there in places.items():
-        paths.setdefault(algorithm, {}).update(dict.fromkeys(differing(map(of_method, there))))
+        by_place.setdefault((run.algorithm, cell.name), []).append(run)
+    paths: dict[str, dict[str, None]] = {}  # by algorithm, the settings in which its runs differ within a cell
+    for (algorithm, _), replicates in by_place.items():
+        paths.setdefault(algorithm, {}).update(dict.fromkeys(list_differing(map(list_method_settings, replicates))))
     rows: dict[tuple[str, str], dict[str, list[Digest]]] = {}
-    for (algorithm, cell), there in places.items():
-        for run in there:
-            settings = of_method(run)
-            words = ", ".join(told(path, settings.get(path)) for path in paths[algorithm])
-            label = f"{algorithm_title(algorithm)} ({words})" if words else algorithm_title(algorithm)
+    for (algorithm, cell), replicates in by_place.items():
+        for run in replicates:
+            settings = list_method_settings(run)
+            words = ", ".join(format_setting(path, settings.get(path)) for path in paths[algorithm])
+            algorithm_title = get_algorithm_title(algorithm)
+            label = f"{algorithm_title} ({words})" if words else algorithm_title
             rows.setdefault((algorithm, label), {}).setdefault(cell, []).append(run)
-    ordered = sorted(rows, key=lambda row: (_rank(row[0]), row[0], _natural(row[1])))
+    ordered = sorted(rows, key=lambda row: (_rank_algorithm(row[0]), row[0], _make_sort_key(row[1])))
     metric = choose_metric((run.accuracy, run.test_losses) for run in runs)
     group = Group(
         title,
-        tuple(sorted(cells.values(), key=lambda cell: [_natural(text) for text in cell.labels.values()])),
-        tuple(Row(label, name, _entries(rows[name, label], metric)) for name, label in ordered),
+        tuple(sorted(cells.values(), key=lambda cell: [_make_sort_key(text) for text in cell.labels.values()])),
+        tuple(ResultRow(label, name, _make_entries(rows[name, label], metric)) for name, label in ordered),
         metric,
     )
-    return group if len(group.rows) > 1 or len(group.cells) == 1 else _upright(group)
+    return group if len(group.rows) > 1 or len(group.cells) == 1 else _transpose(group)
 
 
-def _upright(group: Group) -> Group:
-    """One row with many cells, such as FedCM by α: what differs becomes the rows, to be compared in one picture."""
+def _transpose(group: Group) -> Group:
+    """Turn the cells of a single row, e.g. FedCM by α, into rows, so that they are compared in one figure."""
     (row,) = group.rows
-    places = {_cell_name(surroundings(run)) for entry in row.entries.values() for run in entry.runs}
-    column = places.pop() if len(places) == 1 else group.metric.title
-    rows = [Row(f"{row.label} ({cell.name})", row.algorithm, {column: row.entries[cell.name]}) for cell in group.cells]
-    return Group(group.title, (Cell(column, {}),), tuple(rows), group.metric)
+    conditions = {_name_cell(describe_conditions(run)) for entry in row.entries.values() for run in entry.runs}
+    column = conditions.pop() if len(conditions) == 1 else group.metric.title
+    rows = [
+        ResultRow(f"{row.label} ({cell.name})", row.algorithm, {column: row.entries[cell.name]}) for cell in group.cells
+    ]
+    return Group(group.title, (ResultCell(column, {}),), tuple(rows), group.metric)
 
 
-def _cell_name(labels: dict[str, str]) -> str:
+def _name_cell(labels: dict[str, str]) -> str:
     """
-    >>> _cell_name({"setting": "II", "alpha": "0.1", "model.hidden": "[64, 32]"})
+    >>> _name_cell({"setting": "II", "alpha": "0.1", "model.hidden": "[64, 32]"})
     'II · alpha 0.1 · model.hidden = [64, 32]'
     """
-    return " · ".join(_label(axis, text) for axis, text in labels.items())
+    return " · ".join(_format_label(axis, text) for axis, text in labels.items())
 
 
-def _label(axis: str, text: str) -> str:
+def _format_label(axis: str, text: str) -> str:
     if "." in axis:  # a setting that was swept
         return f"{axis} = {text}"
     return f"{axis} {text}" if text.replace(".", "").isdigit() else text
 
 
-def _entries(by_cell: dict[str, list[Digest]], metric: Metric) -> dict[str, Entry]:
-    return {cell: Entry(tuple(one_a_seed(there)), metric) for cell, there in by_cell.items()}
+def _make_entries(by_cell: dict[str, list[Digest]], metric: Metric) -> dict[str, Entry]:
+    return {cell: Entry(tuple(keep_one_run_per_seed(runs)), metric) for cell, runs in by_cell.items()}
 
 
-def one_a_seed(runs: Iterable[Digest]) -> list[Digest]:
-    """A seed run twice is no second replicate: the one that went further counts, or else the later one."""
+def keep_one_run_per_seed(runs: Iterable[Digest]) -> list[Digest]:
+    """Keep one run per seed, because a repeated seed is not a replicate: the finished one, else the later one."""
     best: dict[int, Digest] = {}
     for run in sorted(runs, key=lambda run: run.started):
         other = best.get(run.seed)
@@ -159,45 +180,58 @@ def one_a_seed(runs: Iterable[Digest]) -> list[Digest]:
     return [best[seed] for seed in sorted(best)]
 
 
-def title_of(run: Digest) -> str:
-    """What it has in common with the other runs of its table."""
-    source, model = _not_swept(run, "data").get("source"), _not_swept(run, "model").get("name")
+def describe_data_and_model(run: Digest) -> str:
+    """Describe the dataset and model, which a run shares with the other runs of its table."""
+    source = _list_constant_settings(run, "data").get("source")
+    model = _list_constant_settings(run, "model").get("name")
     name = source if source is None or ":" in source else PurePath(source).stem
     return ", ".join(filter(None, (name, model))) or str(run.experiment.get("name", "runs"))
 
 
-def _not_swept(run: Digest, section: str) -> dict[str, Any]:
-    """Settings that a sweep varies belong to the columns of its table."""
+def _list_constant_settings(run: Digest, section: str) -> dict[str, Any]:
+    """Return a section's settings without those that a sweep varies, which are the table's columns."""
     return {key: value for key, value in run.experiment[section].items() if f"{section}.{key}" not in run.labels}
 
 
-def surroundings(run: Digest) -> dict[str, str]:
-    """What a run without labels stands under: how its data are split and who takes part."""
-    split, participation = run.experiment["split"], run.experiment.get("participation", {})
-    words = [split["kind"], *(str(split[key]) for key in ("concentration", "per_client") if key in split)]
-    labels = {"clients": f"{split['clients']} clients"} if "clients" in split else {}
+def describe_conditions(run: Digest) -> dict[str, str]:
+    """Return the labels of a run that has none of its own: number of clients, participation and split."""
+    participation = run.experiment.get("participation", {})
+    clients = run.experiment["split"].get("clients")
+    labels = {} if clients is None else {"clients": f"{clients} clients"}
     kind = participation.get("kind", "everyone")
-    how = {
+    words = {
         "independent": f"p = {participation.get('probability')}",
-        "fixed": f"{participation.get('clients')} a round",
+        "fixed": f"{participation.get('clients')} per round",
     }
-    return labels | {"participation": how.get(kind, kind), "split": " ".join(words)}
+    return labels | {"participation": words.get(kind, kind), "split": describe_split(run)}
 
 
-def _rank(algorithm: str) -> int:
-    return list(TITLES).index(algorithm) if algorithm in TITLES else len(TITLES)
+def describe_split(run: Digest) -> str:
+    """Return the kind of a run's split with its parameter."""
+    split = run.experiment["split"]
+    return " ".join([split["kind"], *(str(split[key]) for key in ("concentration", "per_client") if key in split)])
 
 
-def _natural(text: str) -> list[tuple[int, float, str]]:
-    """Words in an order that a person expects: IID first, then numbers by their size.
+def _list_targets(run: Digest) -> list[float]:
+    evaluation = run.experiment.get("evaluation")
+    targets = evaluation.get("targets") if isinstance(evaluation, dict) else None
+    return [target for target in targets if isinstance(target, float)] if isinstance(targets, list) else []
 
-    >>> sorted(["dirichlet 0.6", "iid", "10 clients", "9 clients"], key=_natural)
+
+def _rank_algorithm(name: str) -> int:
+    return list(TITLES).index(name) if name in TITLES else len(TITLES)
+
+
+def _make_sort_key(text: str) -> list[tuple[int, float, str]]:
+    """Return a key that sorts "iid" first and numbers by their size.
+
+    >>> sorted(["dirichlet 0.6", "iid", "10 clients", "9 clients"], key=_make_sort_key)
     ['iid', '9 clients', '10 clients', 'dirichlet 0.6']
     """
-    found: list[tuple[int, float, str]] = []
+    key: list[tuple[int, float, str]] = []
     for word in text.split():
         try:
-            found.append((1, float(word.strip("[](),%")), ""))
+            key.append((1, float(word.strip("[](),%")), ""))
         except ValueError:
-            found.append((0 if word.lower() == "iid" else 2, 0.0, word))
-    return found
+            key.append((0 if word.lower() == "iid" else 2, 0.0, word))
+    return key

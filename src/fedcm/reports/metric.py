@@ -1,59 +1,61 @@
-"""What runs are compared by: the test accuracy, or where labels are no classes the test loss."""
+"""The metric that runs are compared by: test accuracy, or test loss if the labels are not classes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
-from fedcm.reports.rounding import hundredths
+from fedcm.system.formatting import format_hundredths
 
 
 @final
 @dataclass(frozen=True)
 class Metric:
-    column: Literal["test_accuracy", "test_loss"]  # of a curve
-    summary: Literal["accuracy", "test_losses"]  # of a summary
+    """Where a metric is stored and how it is shown."""
+
+    column: Literal["test_accuracy", "test_loss"]  # in `metrics.jsonl` and in a curve
+    summary: Literal["accuracy", "test_losses"]  # in `summary.json`
     title: str
-    scale: float  # from a run's numbers to those that are shown
+    scale: float  # factor from stored to shown values
     higher_is_better: bool
 
     @property
     def caption(self) -> str:
+        """The title with its unit."""
         return f"{self.title} in %" if self is ACCURACY else self.title
 
     @property
-    def axis(self) -> str:
-        return f"{self.title}, %" if self is ACCURACY else self.title
-
-    @property
     def extreme(self) -> str:
-        """What the best of several is called."""
+        """The adjective for the best value."""
         return "highest" if self.higher_is_better else "lowest"
 
     @property
     def file_name(self) -> str:
+        """The part of a file's name that stands for the metric."""
         return "accuracy" if self is ACCURACY else "test-loss"
 
-    def gain(self, value: float) -> float:
-        """A shown number so that more is better."""
+    def to_gain(self, value: float) -> float:
+        """Return a shown value with its sign chosen such that more is better."""
         return value if self.higher_is_better else -value
 
-    def write(self, value: float) -> str:
-        """A shown number as a text.
+    def format(self, value: float) -> str:
+        """Format a shown value.
 
-        >>> ACCURACY.write(51.245), LOSS.write(0.1), LOSS.write(1234.56)
+        >>> ACCURACY.format(51.245), LOSS.format(0.1), LOSS.format(1234.56)
         ('51.24', '0.1000', '1235')
         """
-        return hundredths(value) if self is ACCURACY else f"{value:#.4g}".removesuffix(".")
+        return format_hundredths(value) if self is ACCURACY else f"{value:#.4g}".removesuffix(".")
 
-    def write_deviation(self, value: float) -> str:
-        """
-        >>> ACCURACY.write_deviation(1.234), LOSS.write_deviation(0.0123)
+    def format_deviation(self, value: float) -> str:
+        """Format a standard deviation of shown values.
+
+        >>> ACCURACY.format_deviation(1.234), LOSS.format_deviation(0.0123)
         ('1.23', '0.012')
         """
-        return hundredths(value) if self is ACCURACY else f"{value:#.2g}".removesuffix(".")
+        return format_hundredths(value) if self is ACCURACY else f"{value:#.2g}".removesuffix(".")
 
-    def write_with_unit(self, value: float) -> str:
-        return f"{self.write(value)} %" if self is ACCURACY else self.write(value)
+    def format_with_unit(self, value: float) -> str:
+        """Format a shown value; an accuracy with its percent sign."""
+        return f"{self.format(value)} %" if self is ACCURACY else self.format(value)
 
 
 ACCURACY = Metric("test_accuracy", "accuracy", "test accuracy", 100.0, higher_is_better=True)
@@ -61,35 +63,63 @@ LOSS = Metric("test_loss", "test_losses", "test loss", 1.0, higher_is_better=Fal
 METRICS = (ACCURACY, LOSS)
 
 
-def choose_metric(found: Iterable[tuple[object, object]]) -> Metric:
-    """The metric that runs can be compared by, from what each has of accuracy and test loss.
+def choose_metric(runs: Iterable[tuple[object, object]]) -> Metric:
+    """Return the metric that all evaluated runs have: accuracy if possible, else test loss.
 
-    Accuracy, unless some evaluated run has none while all of them have a test loss.
+    Args:
+        runs: for each run its accuracy and its test loss; a false value means that it has none.
     """
-    evaluated = [(accuracy, loss) for accuracy, loss in found if accuracy or loss]
+    evaluated = [(accuracy, loss) for accuracy, loss in runs if accuracy or loss]
     lacking = any(not accuracy for accuracy, _ in evaluated)
     if lacking and (all(loss for _, loss in evaluated) or not any(accuracy for accuracy, _ in evaluated)):
         return LOSS
     return ACCURACY
 
 
-def write_averaged_rounds(rounds: Iterable[float | None]) -> str:
-    """Which rounds `mean_last` is over, of runs that each average so many.
+def describe_averaged_rounds(counts: Iterable[float | None]) -> str:
+    """Describe which rounds `mean_last` averages, for runs that each average the given number of rounds.
 
-    >>> write_averaged_rounds([100, 100]), write_averaged_rounds([1]), write_averaged_rounds([20, 15, 100])
+    >>> describe_averaged_rounds([100, 100]), describe_averaged_rounds([1]), describe_averaged_rounds([20, 15, 100])
     ('mean of the last 100 rounds', 'mean of the last round', 'mean of the last 15, 20 or 100 rounds')
     """
-    known = sorted({int(count) for count in rounds if count is not None})
+    known = sorted({int(count) for count in counts if count is not None})
     if not known:
         return "mean of the last rounds"
     if known == [1]:
         return "mean of the last round"
     *first, last = map(str, known)
-    counts = f"{', '.join(first)} or {last}" if first else last
-    return f"mean of the last {counts} rounds"
+    words = f"{', '.join(first)} or {last}" if first else last
+    return f"mean of the last {words} rounds"
 
 
-def read_scores(metrics: Iterable[dict[str, Any]], metric: Metric) -> tuple[list[int], list[float]]:
-    """Rounds done, and the metric as it is shown, at every evaluation."""
-    tested = [line for line in metrics if line.get(metric.column) is not None]
-    return [line["round"] + 1 for line in tested], [metric.scale * line[metric.column] for line in tested]
+def read_evaluations(lines: Iterable[dict[str, Any]], metric: Metric) -> tuple[list[int], list[float]]:
+    """Return the number of rounds done and the shown value at every evaluation in the lines of `metrics.jsonl`."""
+    evaluated = [line for line in lines if line.get(metric.column) is not None]
+    return [line["round"] + 1 for line in evaluated], [metric.scale * line[metric.column] for line in evaluated]
+
+
+def find_divergence_round(outcome: str, rounds: int) -> int | None:
+    """Return the round in which a run diverged; None if it did not.
+
+    Args:
+        outcome: from the run's summary.
+        rounds: the number of completed rounds.
+    """
+    return rounds if outcome == "diverged" else None
+
+
+def describe_divergence(rounds: Sequence[int | None]) -> str:
+    """Describe in which rounds the runs of several seeds diverged; the empty string if none did.
+
+    Reports show this text in place of every accuracy of a diverged run.
+
+    >>> describe_divergence([175]), describe_divergence([175, 148])
+    ('diverged (round 175)', 'diverged (rounds 175, 148)')
+    >>> describe_divergence([175, None, None]), describe_divergence([None])
+    ('diverged (round 175; 1 of 3 seeds)', '')
+    """
+    known = [str(round) for round in rounds if round is not None]
+    if not known:
+        return ""
+    share = f"; {len(known)} of {len(rounds)} seeds" if len(known) < len(rounds) else ""
+    return f"diverged (round{'s' if len(known) > 1 else ''} {', '.join(known)}{share})"

@@ -1,11 +1,18 @@
-"""The figures of runs as the terminal's tables show them, from their summaries."""
+"""The scores of runs in the terminal's tables, from the runs' summaries."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedcm.reports.metric import ACCURACY, METRICS, Metric, choose_metric, write_averaged_rounds
-from fedcm.reports.outcome import diverged_in, divergence
+from fedcm.reports.metric import (
+    ACCURACY,
+    METRICS,
+    Metric,
+    choose_metric,
+    describe_averaged_rounds,
+    describe_divergence,
+    find_divergence_round,
+)
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import bring_up_to_date, is_up_to_date, read_points
 
@@ -14,7 +21,7 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def read_summary(folder: RunFolder) -> dict[str, Any] | None:
-    """A run's summary with today's keys, whenever it was written."""
+    """Read a run's summary and convert it to the current keys; None if there is none."""
     summary = folder.read_summary()
     if summary is None or is_up_to_date(summary):
         return summary
@@ -22,67 +29,73 @@ def read_summary(folder: RunFolder) -> dict[str, Any] | None:
     return bring_up_to_date(summary, read_points(lines, "test_accuracy"), read_points(lines, "test_loss"))
 
 
-def metric_of(summaries: Iterable[Summary]) -> Metric:
+def choose_summary_metric(summaries: Iterable[Summary]) -> Metric:
+    """Return the metric that all these summaries have."""
     return choose_metric((summary.get("accuracy"), summary.get("test_losses")) for summary in summaries)
 
 
 class Scores(NamedTuple):
-    """Runs that differ in nothing but their seed."""
+    """The scores of runs that differ only in their seed."""
 
     metric: Metric
-    seeds: tuple[dict[str, float], ...]  # as `fedcm.runs.summary.describe` has them; none where one diverged
-    lost: str  # in words, where one did
+    seeds: tuple[dict[str, float], ...]  # per run what `fedcm.runs.summary.describe` returns; empty if one diverged
+    divergence: str  # text in place of the scores if a run diverged, else empty
 
-    def values(self, key: str) -> list[float]:
-        return [self.metric.scale * figures[key] for figures in self.seeds]
+    def list_values(self, key: str) -> list[float]:
+        """Return the shown values, one per seed."""
+        return [self.metric.scale * values[key] for values in self.seeds]
 
     def rank(self) -> float | None:
-        """More is better, and equal where the figures are written alike; None without any."""
-        values = self.values("mean_last")
-        return self.metric.gain(float(self.metric.write(statistics.fmean(values)))) if values else None
+        """Return the mean as it is shown, such that more is better; None if there is none."""
+        values = self.list_values("mean_last")
+        return self.metric.to_gain(float(self.metric.format(statistics.fmean(values)))) if values else None
 
-    def averaged_rounds(self) -> set[int]:
-        return {int(figures["mean_last_rounds"]) for figures in self.seeds}
+    def list_averaged_rounds(self) -> set[int]:
+        """Return the numbers of last rounds that `mean_last` averages."""
+        return {int(values["mean_last_rounds"]) for values in self.seeds}
 
-    def write(self, key: str, unit: str = "") -> str:
-        """Mean ± standard deviation; of one seed its value."""
-        values = self.values(key)
+    def format(self, key: str, unit: str = "") -> str:
+        """Format mean ± standard deviation over the seeds; a single seed has its value only."""
+        values = self.list_values(key)
         if not values:
             return "–"
-        spread = f" ± {self.metric.write_deviation(statistics.stdev(values))}" if len(values) > 1 else ""
-        return self.metric.write(statistics.fmean(values)) + spread + unit
+        spread = f" ± {self.metric.format_deviation(statistics.stdev(values))}" if len(values) > 1 else ""
+        return self.metric.format(statistics.fmean(values)) + spread + unit
 
 
-def read_scores_of(summaries: Sequence[Summary], metric: Metric) -> Scores:
-    lost = divergence([diverged_in(s.get("outcome", ""), s.get("rounds", 0)) for s in summaries])
-    figures = [] if lost else [found for s in summaries if (found := s.get(metric.summary))]
-    return Scores(metric, tuple(figures), lost)
+def make_scores(summaries: Sequence[Summary], metric: Metric) -> Scores:
+    """Make the scores of runs that differ only in their seed, from their summaries."""
+    divergence = describe_divergence(
+        [find_divergence_round(s.get("outcome", ""), s.get("rounds", 0)) for s in summaries]
+    )
+    seeds = [] if divergence else [values for s in summaries if (values := s.get(metric.summary))]
+    return Scores(metric, tuple(seeds), divergence)
 
 
 def list_best(scores: Mapping[Any, Scores]) -> set[Any]:
-    """Whose figure is the best of several; all of those that tie."""
+    """Return the keys of the best scores, several if they tie; none if there is nothing to compare."""
     ranks = {name: rank for name, one in scores.items() if (rank := one.rank()) is not None}
     return {name for name, rank in ranks.items() if rank == max(ranks.values())} if len(ranks) > 1 else set()
 
 
-def name_mean(scores: Iterable[Scores]) -> tuple[str, str]:
-    """The heading of the column, and what it means.
+def name_mean_column(scores: Iterable[Scores]) -> tuple[str, str]:
+    """Return the heading of the column of means, and what it means.
 
     >>> one, other = ({"mean_last_rounds": 40},), ({"mean_last_rounds": 100},)
-    >>> name_mean([Scores(ACCURACY, one, "")])
+    >>> name_mean_column([Scores(ACCURACY, one, "")])
     ('mean₄₀', 'mean₄₀: mean of the last 40 rounds')
-    >>> name_mean([Scores(ACCURACY, one, ""), Scores(ACCURACY, other, "")])
+    >>> name_mean_column([Scores(ACCURACY, one, ""), Scores(ACCURACY, other, "")])
     ('meanₙ', 'meanₙ: mean of the last n rounds')
     """
-    windows = {rounds for one in scores for rounds in one.averaged_rounds()}
+    windows = {rounds for one in scores for rounds in one.list_averaged_rounds()}
     if len(windows) > 1:
         return "meanₙ", "meanₙ: mean of the last n rounds"
     heading = "mean" + "".join(map(str, windows)).translate(_SUBSCRIPTS)
-    return heading, f"{heading}: {write_averaged_rounds(windows)}"
+    return heading, f"{heading}: {describe_averaged_rounds(windows)}"
 
 
 def describe_metrics(scores: Iterable[Scores]) -> str:
-    """Which metrics a table shows, and in which direction they are better."""
+    """Describe which metrics a table shows, and in which direction they are better."""
     used = {one.metric for one in scores if one.seeds} or {ACCURACY}
     words = {
         metric: "accuracy in percent" if metric is ACCURACY else "test loss, lower is better" for metric in METRICS

@@ -1,4 +1,4 @@
-"""A table of texts as LaTeX (booktabs), Markdown and CSV."""
+"""Tables of texts as LaTeX (with booktabs), Markdown and CSV."""
 
 import csv
 import io
@@ -29,67 +29,75 @@ _LATEX = {
 @final
 @dataclass(frozen=True)
 class Sheet:
-    name: str  # of its files
+    """A table of texts that can be written as LaTeX, Markdown and CSV."""
+
+    name: str  # of its files, without suffix
     caption: str
     head: tuple[str, ...]
     body: tuple[tuple[str, ...], ...]
     bold: frozenset[tuple[int, int]] = frozenset()  # (row, column)
-    texts: int = 1  # the first columns are texts, the others numbers
-    csv_head: tuple[str, ...] = ()  # which says what the caption does, that a CSV file has no place for
+    texts: int = 1  # number of leading columns that hold texts; the others hold numbers
+    csv_head: tuple[str, ...] = ()  # longer headings for CSV, which has no caption
 
     def write(self, folder: Path) -> None:
-        write_text(folder / f"{self.name}.tex", self.latex())
-        write_text(folder / f"{self.name}.md", self.markdown())
-        write_text(folder / f"{self.name}.csv", self.csv())
+        """Write `NAME.tex`, `NAME.md` and `NAME.csv`."""
+        write_text(folder / f"{self.name}.tex", self.to_latex())
+        write_text(folder / f"{self.name}.md", self.to_markdown())
+        write_text(folder / f"{self.name}.csv", self.to_csv())
 
-    def latex(self) -> str:
+    def to_latex(self) -> str:
+        """Return a `table` environment that needs the package booktabs."""
         columns = "l" * self.texts + "r" * (len(self.head) - self.texts)
         lines = [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{latex_text(self.caption)}}}",
+            rf"\caption{{{escape_latex(self.caption)}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
-            self._latex_row(-1, self.head),
+            self._make_latex_row(-1, self.head),
             r"\midrule",
-            *(self._latex_row(k, row) for k, row in enumerate(self.body)),
+            *(self._make_latex_row(k, row) for k, row in enumerate(self.body)),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table}",
         ]
         return "% needs \\usepackage{booktabs}\n" + "\n".join(lines) + "\n"
 
-    def _latex_row(self, number: int, row: tuple[str, ...]) -> str:
+    def _make_latex_row(self, number: int, row: tuple[str, ...]) -> str:
         texts = [
-            rf"\textbf{{{latex_text(text)}}}" if (number, column) in self.bold else latex_text(text)
+            rf"\textbf{{{escape_latex(text)}}}" if (number, column) in self.bold else escape_latex(text)
             for column, text in enumerate(row)
         ]
         return " & ".join(texts) + r" \\"
 
-    def markdown(self) -> str:
-        def line(number: int, row: tuple[str, ...]) -> str:
-            texts = [_markdown_text(text) for text in row]
+    def to_markdown(self) -> str:
+        """Return the caption and a Markdown table."""
+
+        def make_line(number: int, row: tuple[str, ...]) -> str:
+            texts = [_escape_markdown(text) for text in row]
             marked = [f"**{text}**" if (number, column) in self.bold else text for column, text in enumerate(texts)]
             return f"| {' | '.join(marked)} |"
 
         rule = "|" + "|".join([*["---"] * self.texts, *["---:"] * (len(self.head) - self.texts)]) + "|"
-        rows = [line(k, row) for k, row in enumerate(self.body)]
-        return "\n".join([_markdown_text(self.caption), "", line(-1, self.head), rule, *rows]) + "\n"
+        rows = [make_line(k, row) for k, row in enumerate(self.body)]
+        return "\n".join([_escape_markdown(self.caption), "", make_line(-1, self.head), rule, *rows]) + "\n"
 
-    def csv(self) -> str:
+    def to_csv(self) -> str:
+        """Return CSV with one heading line."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.csv_head or self.head, *self.body])
         return text.getvalue()
 
 
-def latex_text(text: str) -> str:
-    """
-    >>> print(latex_text("50 % of a_b"))
+def escape_latex(text: str) -> str:
+    """Escape a text for LaTeX.
+
+    >>> print(escape_latex("50 % of a_b"))
     50 \\% of a\\_b
     """
     return "".join(_LATEX.get(letter, letter) for letter in " ".join(text.split()))
 
 
-def _markdown_text(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     escaped = "".join(f"\\{letter}" if letter in "\\|`*_[]<>" else letter for letter in text)
     return " ".join(escaped.split())

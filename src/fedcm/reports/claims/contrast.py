@@ -1,10 +1,10 @@
-"""Differences between runs, with what the seeds say about their uncertainty.
+"""Differences between entries, with their uncertainty over seeds.
 
-A contrast is Σ sign·mean over two or more entries. Where all of them were run with the same seeds it is taken seed by
-seed (Student's interval over these differences): equal seeds share their split, cohorts and initial model, and what
-those decide cancels. Otherwise each entry's own spread counts (Welch's interval). One seed says nothing about spread,
-so there is no interval then. Two seeds have an interval, but nothing is sure by it: accuracies are counted in whole
-examples, so two differences are often equal by chance, and the interval is then a point.
+A contrast is Σ sign·mean over two or more entries. If all entries were run with the same seeds, the difference is taken
+seed by seed (Student's interval): equal seeds share their split, cohorts and initial model, and the effect of those
+cancels. Otherwise the interval uses each entry's own variance (Welch's interval). A single seed has no interval. Two
+seeds have an interval, but it is never treated as sure: accuracies count whole examples, so two differences are often
+equal by chance, and the interval is then a point.
 """
 
 import math
@@ -15,53 +15,62 @@ from typing import final
 
 from scipy.special import stdtrit
 
-_LEVEL = 0.95
-_SURE = 3  # seeds on every side, to be sure of anything
-_SHOWN = 0.005  # what rounds to 0.00 is a tie; of a loss, the same share of it in percent
+from fedcm.reports.metric import ACCURACY, LOSS, Metric  # noqa: F401 - LOSS is for the example
+from fedcm.system.formatting import format_signed
 
-Values = Mapping[int, float]  # by seed; infinite where the run of that seed diverged
+_LEVEL = 0.95
+_MIN_SEEDS = 3  # on every side, for a difference to be sure
+_TIE = 0.005  # points that are shown as 0.00; for a loss, percent of its size
+
+SeedValues = Mapping[int, float]  # by seed; infinite if the run diverged
 
 
 @final
 @dataclass(frozen=True)
 class Contrast:
-    """How much better one side is than another; more is better."""
+    """How much better one side is than the other."""
 
-    difference: float  # infinite where one side alone diverged, not a number where both did
-    error: float | None  # standard error; None where there is no telling
-    freedom: float  # degrees of it
-    seeds: str  # in words: what the interval is from
-    resolution: float = _SHOWN
-    is_from_few: bool = False  # seeds: too few to be sure, whatever the interval
+    difference: float  # more is better; infinite if only one side diverged, NaN if both did
+    error: float | None  # standard error; None if it is unknown
+    freedom: float  # degrees of freedom of the error
+    seeds: str  # describes the seeds that the interval uses
+    resolution: float = _TIE
+    has_few_seeds: bool = False  # too few for a sure difference, whatever the interval
 
     @property
     def is_above(self) -> bool:
-        """Is one side ahead, by more than a tie?"""
+        """Whether the difference is positive and not a tie."""
         return self.difference > self.resolution
 
     def interval(self, comparisons: int = 1) -> tuple[float, float] | None:
-        """The 95 % interval; of several comparisons so wide that all of them hold at once (Bonferroni)."""
+        """Return the 95 % interval, widened for the number of comparisons (Bonferroni); None if there is none."""
         if self.error is None:
             return None
         reach = float(stdtrit(self.freedom, 1 - (1 - _LEVEL) / comparisons / 2)) * self.error
         return self.difference - reach, self.difference + reach
 
     def is_surely_above(self, comparisons: int = 1) -> bool:
-        return not self.is_from_few and self.is_clear_of_zero(comparisons) and self.is_above
+        """Return whether the difference is positive beyond the uncertainty."""
+        return not self.has_few_seeds and self.excludes_zero(comparisons) and self.is_above
 
     def is_surely_below(self, comparisons: int = 1) -> bool:
+        """Return whether the difference is negative beyond the uncertainty."""
         below = self.difference < -self.resolution
-        return not self.is_from_few and self.is_clear_of_zero(comparisons) and below
+        return not self.has_few_seeds and self.excludes_zero(comparisons) and below
 
-    def is_clear_of_zero(self, comparisons: int = 1) -> bool:
-        """Does the interval exclude 0?"""
-        found = self.interval(comparisons)
-        return found is not None and (found[0] > 0 or found[1] < 0)
+    def excludes_zero(self, comparisons: int = 1) -> bool:
+        """Return whether the interval excludes 0."""
+        ends = self.interval(comparisons)
+        return ends is not None and (ends[0] > 0 or ends[1] < 0)
 
 
-def contrast(parts: Sequence[tuple[int, Values]], relative: bool = False) -> Contrast:
-    """Σ sign·mean of the parts (sign, values by seed). `relative`: a tie is a share of the values' size, as of a loss,
-    instead of 0.005."""
+def compare(parts: Sequence[tuple[int, SeedValues]], relative: bool = False) -> Contrast:
+    """Return the contrast Σ sign·mean.
+
+    Args:
+        parts: for each entry its sign and its values by seed.
+        relative: a tie is a share of the values' size, as for losses, instead of 0.005.
+    """
     total = sum(sign * statistics.fmean(values.values()) for sign, values in parts)
     counts = [len(values) for _, values in parts]
     paired = len({frozenset(values) for _, values in parts}) == 1
@@ -69,8 +78,8 @@ def contrast(parts: Sequence[tuple[int, Values]], relative: bool = False) -> Con
     if not math.isfinite(total):
         return Contrast(total, 0.0 if _is_certain(parts) else None, math.inf, words)
     size = max(abs(statistics.fmean(values.values())) for _, values in parts)
-    resolution = _SHOWN / 100 * size if relative else _SHOWN
-    few = min(counts) < _SURE
+    resolution = _TIE / 100 * size if relative else _TIE
+    few = min(counts) < _MIN_SEEDS
     if min(counts) < 2:
         return Contrast(total, None, math.nan, words, resolution, few)
     if paired:
@@ -85,19 +94,49 @@ def contrast(parts: Sequence[tuple[int, Values]], relative: bool = False) -> Con
     return Contrast(total, math.sqrt(variance), freedom, words, resolution, few)
 
 
-def _is_certain(parts: Sequence[tuple[int, Values]]) -> bool:
-    """Did the sides that diverged do so with every seed, of two or more each?"""
-    lost = [[math.isinf(value) for value in values.values()] for _, values in parts]
-    return all(len(runs) > 1 and (all(runs) or not any(runs)) for runs in lost)
+def format_difference(contrast: Contrast, metric: Metric = ACCURACY, comparisons: int = 1) -> str:
+    """Format a difference with its interval and seeds; the empty string if a side diverged.
+
+    >>> format_difference(Contrast(1.5, None, 0, "one seed"))
+    '+1.50 points (one seed)'
+    >>> format_difference(Contrast(-2.0, 1.0, 1e9, "4 seeds"), LOSS)
+    'higher by 2 (95 % interval 0.04 to 3.96; 4 seeds)'
+    """
+    if not math.isfinite(contrast.difference):
+        return ""
+    ends = contrast.interval(comparisons)
+    if metric is ACCURACY:
+        digits = "{:.2f}"
+    else:
+        digits = "{:.3g}"
+        if ends and contrast.difference < 0:  # the text gives how much higher the loss is
+            ends = -ends[1], -ends[0]
+    interval = f"95 % interval {' to '.join(map(digits.format, ends))}; ".replace("-", "−") if ends else ""
+    return f"{format_size(contrast, metric)} ({interval}{contrast.seeds})"
+
+
+def format_size(contrast: Contrast, metric: Metric = ACCURACY) -> str:
+    """Format a difference without its interval; the empty string if a side diverged."""
+    if not math.isfinite(contrast.difference):
+        return ""
+    if metric is ACCURACY:
+        return f"{format_signed(contrast.difference)} points"
+    return f"{'lower' if contrast.difference >= 0 else 'higher'} by {abs(contrast.difference):.3g}"
+
+
+def _is_certain(parts: Sequence[tuple[int, SeedValues]]) -> bool:
+    """Return whether each side has two seeds or more, and either all or none of them diverged."""
+    diverged = [[math.isinf(value) for value in values.values()] for _, values in parts]
+    return all(len(runs) > 1 and (all(runs) or not any(runs)) for runs in diverged)
 
 
 def _describe_seeds(counts: Sequence[int], paired: bool) -> str:
     """
     >>> _describe_seeds([3, 3], True), _describe_seeds([3, 2], False), _describe_seeds([3, 1], False)
-    ('paired over 3 seeds', '3 and 2 seeds', 'one seed in part')
+    ('paired over 3 seeds', '3 and 2 seeds', 'one side has one seed')
     """
     if max(counts) == 1:
         return "one seed"
     if min(counts) == 1:
-        return "one seed in part"
+        return "one side has one seed"
     return f"paired over {counts[0]} seeds" if paired else f"{', '.join(map(str, counts[:-1]))} and {counts[-1]} seeds"

@@ -1,120 +1,130 @@
-"""How many points FedCM and others lose from one cell to another that differs in one thing."""
+"""How many points FedCM and other algorithms lose from one cell to another that differs in one thing."""
 
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from fedcm.reports.claims.contrast import Contrast, contrast
-from fedcm.reports.claims.standings import HERO, list_algorithms, list_rivals, list_speakers
-from fedcm.reports.claims.verdicts import Finding, find
-from fedcm.reports.groups import Cell, Group, Row, algorithm_title
-from fedcm.reports.words import signed, write_difference
+from fedcm.reports.claims.contrast import Contrast, compare, format_difference
+from fedcm.reports.claims.representatives import FEDCM, list_other_algorithms, list_representatives, list_rivals
+from fedcm.reports.claims.verdicts import Observation, observe
+from fedcm.reports.groups import Group, ResultCell, ResultRow, get_algorithm_title
+from fedcm.system.formatting import format_signed
 
-Pair = tuple[Row, Row]  # an algorithm's row in the first cell and in the second
+RowPair = tuple[ResultRow, ResultRow]  # an algorithm's row in the first cell and in the second
 
 
-def find_drops(
-    group: Group, is_pair: Callable[[Cell, Cell], bool], compared: Sequence[str] | None = None
-) -> Iterator[Finding]:
-    """A finding for each pair of cells, as the paper has it: FedCM against the algorithms compared, or all others."""
+def observe_drops(
+    group: Group, is_pair: Callable[[ResultCell, ResultCell], bool], rivals: Sequence[str] | None = None
+) -> Iterator[Observation]:
+    """Compare what FedCM and others lose, in each pair of cells.
+
+    Args:
+        group: the table.
+        is_pair: whether two cells differ in the one thing that the claim is about.
+        rivals: the algorithms to compare FedCM with; all by default.
+    """
     for before in group.cells:
         for after in group.cells:
             if is_pair(before, after):
-                yield from _find_drop(group, before.name, after.name, compared)
+                yield from _observe_pair(group, before.name, after.name, rivals)
 
 
-def _find_drop(group: Group, before: str, after: str, compared: Sequence[str] | None) -> Iterator[Finding]:
-    for own in _list_pairs(group, before, after, HERO):
-        drops = {_label(own): _drop(own, before, after)}
-        against: dict[str, Contrast] = {}
-        for algorithm in list_algorithms(group, before):
+def is_setting_one_to_two(first: ResultCell, second: ResultCell) -> bool:
+    """Return whether the cells differ only in the paper's setting, I and II."""
+    settings = _get_setting(first), _get_setting(second)
+    same_split = _get_split(first) == _get_split(second)
+    return settings == ("I", "II") and same_split and _list_other_labels(first) == _list_other_labels(second)
+
+
+def is_iid_to_dirichlet(first: ResultCell, second: ResultCell) -> bool:
+    """Return whether the cells differ only in the split, IID and Dirichlet."""
+    splits_differ = _get_split(first) == "iid" and _get_split(second).startswith("dir")
+    same_setting = _get_setting(first) == _get_setting(second)
+    return splits_differ and same_setting and _list_other_labels(first) == _list_other_labels(second)
+
+
+def _observe_pair(group: Group, before: str, after: str, rivals: Sequence[str] | None) -> Iterator[Observation]:
+    for own in _list_pairs(group, before, after, FEDCM):
+        drops = {_get_label(own): _measure_drop(own, before, after)}
+        contrasts: dict[str, Contrast] = {}
+        for algorithm in list_other_algorithms(group, before):
             for rival in _list_rival_pairs(group, before, after, algorithm, own):
-                drops[_label(rival)] = _drop(rival, before, after)
-                if compared is None or algorithm in compared:
-                    against[_label(rival)] = _compare(own, rival, before, after)
-        if against:
+                drops[_get_label(rival)] = _measure_drop(rival, before, after)
+                if rivals is None or algorithm in rivals:
+                    contrasts[_get_label(rival)] = _compare(own, rival, before, after)
+        if contrasts:
             ordered = sorted(drops.items(), key=lambda item: item[1])
-            words = ", ".join(f"{label} {_write_drop(drop)}" for label, drop in ordered)
-            closest = min(against, key=lambda label: _rank(against[label]))
-            difference = write_difference(against[closest])
-            less = f"; FedCM against {closest}: {difference}" if difference else ""
+            words = ", ".join(f"{label} {_format_drop(drop)}" for label, drop in ordered)
+            closest = min(contrasts, key=lambda label: _rank(contrasts[label]))
+            difference = format_difference(contrasts[closest])
+            lead = f"; FedCM against {closest}: {difference}" if difference else ""
             title = f"{group.title}: " if group.title else ""
-            yield find(f"{title}{before} to {after}: {words}{less}", list(against.values()))
+            yield observe(f"{title}{before} to {after}: {words}{lead}", list(contrasts.values()))
 
 
-def _list_pairs(group: Group, before: str, after: str, algorithm: str) -> list[Pair]:
-    """The rows that speak for an algorithm in both cells, or one in each where its settings change with the cell."""
-    first, second = list_speakers(group, before, algorithm), list_speakers(group, after, algorithm)
+def _list_pairs(group: Group, before: str, after: str, algorithm: str) -> list[RowPair]:
+    """Return the rows that represent an algorithm in both cells, or one row of each if its settings change."""
+    first, second = list_representatives(group, before, algorithm), list_representatives(group, after, algorithm)
     labels = {row.label for row in second}
     pairs = [(row, row) for row in first if row.label in labels]
     if not pairs and len(first) == len(second) == 1:
         pairs = [(first[0], second[0])]
-    return [pair for pair in pairs if not pair[0].entries[before].diverged]  # it has nothing left to lose
+    return [pair for pair in pairs if not pair[0].entries[before].divergence]  # diverged runs cannot lose points
 
 
-def _list_rival_pairs(group: Group, before: str, after: str, algorithm: str, own: Pair) -> list[Pair]:
-    """Like with like, where there is such."""
+def _list_rival_pairs(group: Group, before: str, after: str, algorithm: str, own: RowPair) -> list[RowPair]:
+    """Return the pairs with the same settings as FedCM's, or all if there are none."""
     pairs = _list_pairs(group, before, after, algorithm)
     labels = {row.label for row in list_rivals(group, before, algorithm, own[0])}
     return [pair for pair in pairs if pair[0].label in labels] or pairs
 
 
-def _compare(own: Pair, rival: Pair, before: str, after: str) -> Contrast:
-    """What the rival loses beyond what FedCM does."""
-    return contrast(
+def _compare(own: RowPair, rival: RowPair, before: str, after: str) -> Contrast:
+    """Return how much more the rival loses than FedCM."""
+    return compare(
         [
-            (1, rival[0].entries[before].gains()),
-            (-1, rival[1].entries[after].gains()),
-            (-1, own[0].entries[before].gains()),
-            (1, own[1].entries[after].gains()),
+            (1, rival[0].entries[before].list_gains()),
+            (-1, rival[1].entries[after].list_gains()),
+            (-1, own[0].entries[before].list_gains()),
+            (1, own[1].entries[after].list_gains()),
         ]
     )
 
 
-def _drop(pair: Pair, before: str, after: str) -> float:
-    first, second = pair[0].entries[before].gains(), pair[1].entries[after].gains()
+def _measure_drop(pair: RowPair, before: str, after: str) -> float:
+    first, second = pair[0].entries[before].list_gains(), pair[1].entries[after].list_gains()
     return statistics.fmean(first.values()) - statistics.fmean(second.values())
 
 
-def _rank(found: Contrast) -> float:
-    return -math.inf if math.isnan(found.difference) else found.difference
+def _rank(contrast: Contrast) -> float:
+    return -math.inf if math.isnan(contrast.difference) else contrast.difference
 
 
-def _label(pair: Pair) -> str:
-    return pair[0].label if pair[0] is pair[1] else algorithm_title(pair[0].algorithm)
+def _get_label(pair: RowPair) -> str:
+    return pair[0].label if pair[0] is pair[1] else get_algorithm_title(pair[0].algorithm)
 
 
-def _write_drop(points: float) -> str:
-    return signed(-points) if math.isfinite(points) else "diverged"
+def _format_drop(points: float) -> str:
+    return format_signed(-points) if math.isfinite(points) else "diverged"
 
 
-def is_one_to_two(a: Cell, b: Cell) -> bool:
-    """From setting I to setting II, and nothing else?"""
-    return (_setting(a), _setting(b)) == ("I", "II") and (_split(a), _others(a)) == (_split(b), _others(b))
-
-
-def is_iid_to_dirichlet(a: Cell, b: Cell) -> bool:
-    uneven = _split(a) == "iid" and _split(b).startswith("dir")
-    return uneven and (_setting(a), _others(a)) == (_setting(b), _others(b))
-
-
-def _setting(cell: Cell) -> str:
-    """The paper's name for it, whether the cell's labels give it or its clients and participation do."""
-    labels = _labels(cell)
+def _get_setting(cell: ResultCell) -> str:
+    """Return the paper's name of a setting, from the cell's labels or from its clients and participation."""
+    labels = _list_labels(cell)
     if "setting" in labels:
         return {"1": "I", "2": "II"}.get(labels["setting"], labels["setting"].upper())
     shape = labels.get("clients", ""), labels.get("participation", "")
     return {("100 clients", "p = 0.1"): "I", ("500 clients", "p = 0.02"): "II"}.get(shape, " ".join(shape))
 
 
-def _split(cell: Cell) -> str:
-    return _labels(cell).get("split", "").lower()
+def _get_split(cell: ResultCell) -> str:
+    return _list_labels(cell).get("split", "").lower()
 
 
-def _others(cell: Cell) -> dict[str, str]:
+def _list_other_labels(cell: ResultCell) -> dict[str, str]:
     known = ("setting", "split", "clients", "participation")
-    return {name: text for name, text in _labels(cell).items() if name not in known}
+    return {name: text for name, text in _list_labels(cell).items() if name not in known}
 
 
-def _labels(cell: Cell) -> dict[str, str]:
+def _list_labels(cell: ResultCell) -> dict[str, str]:
     return {name.lower(): text for name, text in cell.labels.items()}

@@ -1,73 +1,84 @@
-"""How much a curve goes up and down about its trend."""
+"""How much a curve oscillates about its trend."""
 
 import math
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
-from fedcm.reports.claims.contrast import contrast
-from fedcm.reports.claims.verdicts import Finding, find
+from fedcm.reports.claims.contrast import compare, format_difference
+from fedcm.reports.claims.verdicts import Observation, observe
 from fedcm.reports.digest import Digest
 from fedcm.reports.entry import Entry
-from fedcm.reports.words import write_difference
 
-EVALUATIONS = 8  # in the second half of a curve, before it is said to oscillate or not
+MIN_EVALUATIONS = 8  # in the second half of a curve
 
 
 def measure_oscillation(accuracies: Sequence[float]) -> float | None:
-    """How far single evaluations lie off the trend, in points, over the second half of the curve.
+    """Return the deviation of single evaluations from the trend, in points, over the second half of a curve.
 
-    Of values with independent errors of deviation s about a straight line, a second difference has the deviation √6·s.
-    None of a curve that is too short.
+    If values have independent errors with deviation s about a straight line, their second differences have the
+    deviation √6·s.
+
+    Returns:
+        None if the curve is too short.
     """
     late = [100 * value for value in accuracies[len(accuracies) // 2 :]]
-    if len(late) < EVALUATIONS:
+    if len(late) < MIN_EVALUATIONS:
         return None
     bends = [after - before for before, after in pairwise([b - a for a, b in pairwise(late)])]
     return math.sqrt(math.fsum(bend**2 for bend in bends) / len(bends) / 6)
 
 
 def list_oscillations(entry: Entry) -> dict[int, float] | None:
-    """By seed; None where a run diverged or is too short to tell."""
-    if entry.diverged:
+    """Return the oscillation by seed; None if a run diverged or is too short."""
+    if entry.divergence:
         return None
-    found: dict[int, float] = {}
-    for run in entry.counted:
+    by_seed: dict[int, float] = {}
+    for run in entry.counted_runs:
         value = measure_oscillation([value for _, value in _list_evaluations(run)])
         if value is None:
             return None
-        found[run.seed] = value
-    return found
+        by_seed[run.seed] = value
+    return by_seed
+
+
+def observe_oscillation(where: str, own: tuple[str, Entry], *others: tuple[str, Entry]) -> Observation | None:
+    """Compare how much the curves of other entries oscillate with one's own.
+
+    Only curves that were evaluated at the same intervals are compared: the rarer the evaluations, the more the trend
+    itself bends between them.
+
+    Args:
+        where: the cell, for the text.
+        own: label and entry of FedCM.
+        others: labels and entries to compare it with.
+
+    Returns:
+        None if there is nothing to compare.
+    """
+    baseline, spacings = list_oscillations(own[1]), _list_spacings(own[1])
+    alike = [(label, entry) for label, entry in others if len(spacings) == 1 and _list_spacings(entry) == spacings]
+    measured = {label: values for label, entry in alike if (values := list_oscillations(entry))}
+    if baseline is None or not measured:
+        return None
+    contrasts = {label: compare([(1, values), (-1, baseline)]) for label, values in measured.items()}
+    means = {label: statistics.fmean(values.values()) for label, values in {**measured, own[0]: baseline}.items()}
+    ordered = sorted(means.items(), key=lambda item: -item[1])
+    words = ", ".join(f"{label} ±{value:.2f}" for label, value in ordered)
+    differences = ", ".join(format_difference(contrast) for contrast in contrasts.values())
+    return observe(f"{where}: {words} points about the trend, {differences}", list(contrasts.values()))
 
 
 def _list_evaluations(run: Digest) -> list[tuple[int, float]]:
-    """Rounds and accuracies."""
+    """Return rounds and accuracies."""
     pairs = zip(run.curve.round, run.curve.test_accuracy, strict=True)
     return [(round, value) for round, value in pairs if value is not None]
 
 
 def _list_spacings(entry: Entry) -> set[int]:
-    """The rounds from one evaluation to the next, over the second half of the curves; the last may come early."""
-    found: set[int] = set()
-    for run in entry.counted:
+    """Return the rounds between two evaluations in the second halves of the curves; the last one may be shorter."""
+    spacings: set[int] = set()
+    for run in entry.counted_runs:
         rounds = [round for round, _ in _list_evaluations(run)]
-        found |= {after - before for before, after in pairwise(rounds[len(rounds) // 2 : -1])}
-    return found
-
-
-def find_oscillation(where: str, own: tuple[str, Entry], *others: tuple[str, Entry]) -> Finding | None:
-    """Do the others' curves oscillate more than one's own? Each is (label, runs).
-
-    Compared are curves that were evaluated in the same rounds: the rarer the evaluations, the more a trend bends
-    between them."""
-    least, spacings = list_oscillations(own[1]), _list_spacings(own[1])
-    alike = [(label, entry) for label, entry in others if len(spacings) == 1 and _list_spacings(entry) == spacings]
-    measured = {label: values for label, entry in alike if (values := list_oscillations(entry))}
-    if least is None or not measured:
-        return None
-    against = {label: contrast([(1, values), (-1, least)]) for label, values in measured.items()}
-    means = {label: statistics.fmean(values.values()) for label, values in {**measured, own[0]: least}.items()}
-    ordered = sorted(means.items(), key=lambda item: -item[1])
-    words = ", ".join(f"{label} ±{value:.2f}" for label, value in ordered)
-    differences = ", ".join(write_difference(found) for found in against.values())
-    return find(f"{where}: {words} points about the trend, {differences}", list(against.values()))
+        spacings |= {after - before for before, after in pairwise(rounds[len(rounds) // 2 : -1])}
+    return spacings

@@ -1,13 +1,13 @@
-"""How a claim is judged from the differences that it is about.
+"""The verdict on a claim, from the differences that it is about.
 
-seen          every difference is in its favour, and each 95 % interval, over three seeds or more, excludes 0
-suggestive    every difference is in its favour, but an interval includes 0, or there are fewer than three seeds
-not seen      some difference is not in its favour; a tie is not
-contradicted  some difference is against it, and its interval excludes 0 too, widened for the number of comparisons
-not tested    the runs that it needs are not there
+seen          every difference supports it, and each 95 % interval, over three seeds or more, excludes 0
+suggestive    every difference supports it, but an interval includes 0, or there are fewer than three seeds
+not seen      at least one difference does not support it; a tie does not
+contradicted  at least one difference is against it, and its interval, widened for the number of comparisons, excludes 0
+not tested    the runs that it needs are missing
 
-A claim that all of several differences are in its favour needs no wider intervals to be seen: one that is not would
-have to pass by itself. That any of them is against it does, since one of many may be by chance.
+"Seen" needs no wider intervals, because every single difference must pass. "Contradicted" does, because one difference
+of many may be negative by chance.
 """
 
 from collections.abc import Sequence
@@ -30,41 +30,49 @@ _WEAKEST_FIRST: tuple[Verdict, ...] = ("contradicted", "not seen", "suggestive",
 @final
 @dataclass(frozen=True)
 class Claim:
+    """A claim of the paper with its verdict."""
+
     text: str
     verdict: Verdict
-    evidence: tuple[str, ...]  # a line for each place where it was looked for
+    evidence: tuple[str, ...]  # one line per observation
 
 
 @final
 @dataclass(frozen=True)
-class Finding:
-    """One place where a claim was looked for."""
+class Observation:
+    """The differences that one claim is about, in one cell, pair of cells or sweep."""
 
-    said: str
-    needed: tuple[Contrast, ...]  # it holds where all of these are above 0
-    refuting: tuple[tuple[Contrast, ...], ...]  # it is contradicted where all of one of these groups are below 0
-    chosen_from: int = 1  # how many the better side of `needed` was chosen from by the same figures
+    text: str
+    required: tuple[Contrast, ...]  # the claim holds if all of these are above 0
+    refuting: tuple[tuple[Contrast, ...], ...]  # the claim is contradicted if all of one of these groups are below 0
+    candidates: int = 1  # how many entries the better side of `required` was selected from
 
     def judge(self, comparisons: int) -> Verdict:
-        """`comparisons`: how many groups could refute the whole claim."""
+        """Return the verdict; `comparisons` is the number of groups that could refute the whole claim."""
         if any(all(c.is_surely_below(comparisons) for c in group) for group in self.refuting):
             return "contradicted"
-        if not self.needed or not all(c.is_above for c in self.needed):
+        if not self.required or not all(c.is_above for c in self.required):
             return "not seen"
-        return "seen" if all(c.is_surely_above(self.chosen_from) for c in self.needed) else "suggestive"
+        return "seen" if all(c.is_surely_above(self.candidates) for c in self.required) else "suggestive"
 
 
-def find(said: str, needed: Sequence[Contrast]) -> Finding:
-    """Of a claim that each of these differences is above 0: any of them can refute it."""
-    return Finding(said, tuple(needed), tuple((c,) for c in needed))
+def observe(text: str, required: Sequence[Contrast]) -> Observation:
+    """Return the observation for a claim that all these differences are above 0; each of them can refute it."""
+    return Observation(text, tuple(required), tuple((c,) for c in required))
 
 
-def judge_claim(text: str, findings: Sequence[Finding], needs: str) -> Claim:
-    """The weakest verdict of all places; `needs` says what it would take where there is none."""
-    if not findings:
+def judge_claim(text: str, observations: Sequence[Observation], needs: str) -> Claim:
+    """Return a claim with the weakest verdict of its observations.
+
+    Args:
+        text: the claim.
+        observations: what the runs show.
+        needs: which runs are missing; the evidence if there are no observations.
+    """
+    if not observations:
         return Claim(text, "not tested", (needs,))
-    comparisons = sum(len(finding.refuting) for finding in findings)
-    verdicts: list[Verdict] = [finding.judge(comparisons) for finding in findings]
-    evidence = [f"{MARKS[verdict]} {finding.said}" for finding, verdict in zip(findings, verdicts, strict=True)]
+    comparisons = sum(len(observation.refuting) for observation in observations)
+    verdicts: list[Verdict] = [observation.judge(comparisons) for observation in observations]
+    evidence = [f"{MARKS[verdict]} {one.text}" for one, verdict in zip(observations, verdicts, strict=True)]
     weakest: Verdict = min(verdicts, key=_WEAKEST_FIRST.index)
     return Claim(text, weakest, tuple(evidence))

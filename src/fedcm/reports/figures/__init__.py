@@ -1,0 +1,1 @@
+"""Figures for papers as PNG, PDF or SVG."""

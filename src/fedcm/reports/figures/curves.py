@@ -1,50 +1,70 @@
-"""Accuracy, or where labels are no classes the test loss, and training loss against rounds, one curve per run."""
+"""Test accuracy (or test loss) and training loss against rounds, with one curve per run."""
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcm.reports.figures.style import figure, style_of
-from fedcm.reports.metric import LOSS, choose_metric, read_scores
+from fedcm.reports.figures.axes import finish_axes, label_metric_axis, plot_curve, set_log_y
+from fedcm.reports.figures.style import choose_style, escape_dollars, open_figure
+from fedcm.reports.metric import LOSS, choose_metric, read_evaluations
 from fedcm.runs.summary import read_points
 
-_SHORT, _MEDIUM = 16, 60  # letters of a name beside the curves, and of one of two in a line below them
+_SHORT, _MEDIUM = 16, 60  # letters of a name that fits inside the axes, and of one that fits in half a line below them
 
 
 def draw_curves(runs: Mapping[str, Sequence[dict[str, Any]]], title: str, path: Path) -> Path:
-    """`runs` gives the metrics of each curve by its name."""
+    """Draw the curves of runs into one figure.
+
+    Args:
+        runs: the lines of `metrics.jsonl` by the name of the curve.
+        title: the figure's title.
+        path: a file that ends in .png, .pdf or .svg.
+
+    Returns:
+        The path.
+
+    Raises:
+        UserError: if the path has another suffix.
+    """
     metric = choose_metric(
         (read_points(lines, "test_accuracy"), read_points(lines, "test_loss")) for lines in runs.values()
     )
     longest = max(map(len, runs))
     columns = 2 if longest <= _MEDIUM else 1
-    below = 0.25 * math.ceil(len(runs) / columns) if longest > _SHORT else 0.0  # names of settings would hide curves
-    with figure(path, 10.5, 4.2 + below, ncols=2) as (drawn, (left, right)):
-        for name, metrics in runs.items():
-            look = style_of(name, list(runs))
-            trained = [line for line in metrics if line["loss"] is not None]
-            look |= {"label": name.replace("$", r"\$")}
-            left.plot(*read_scores(metrics, metric), **look)
-            right.plot([x["round"] + 1 for x in trained], smoothed([x["loss"] for x in trained]), **look)
-        left.set(xlabel="round", ylabel=metric.axis)
-        right.set(xlabel="round", ylabel="training loss, mean of 10 rounds", yscale="log")
-        if metric is LOSS and all(value > 0 for lines in runs.values() for value in read_scores(lines, metric)[1]):
-            left.set_yscale("log")
-        if below:
-            drawn.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=columns, frameon=False)
+    legend_height = 0.25 * math.ceil(len(runs) / columns) if longest > _SHORT else 0.0  # long names would hide curves
+    scores: list[float] = []
+    losses: list[float] = []
+    with open_figure(path, 10.5, 4.2 + legend_height, ncols=2) as (figure, (left, right)):
+        for name, lines in runs.items():
+            style = choose_style(name, list(runs)) | {"label": escape_dollars(name)}
+            rounds, values = read_evaluations(lines, metric)
+            trained = [line for line in lines if line["loss"] is not None]
+            smooth_losses = smooth([line["loss"] for line in trained])
+            plot_curve(left, rounds, values, **style)
+            plot_curve(right, [line["round"] + 1 for line in trained], smooth_losses, **style)
+            scores += values
+            losses += smooth_losses
+        left.set_title(metric.title)
+        right.set(ylabel="training loss", title="training loss, mean of 10 rounds")
+        label_metric_axis(left, metric)
+        set_log_y(right, losses)
+        if metric is LOSS:
+            set_log_y(left, scores)
+        if legend_height:
+            figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=columns, frameon=False)
         else:
             left.legend(loc="lower right" if metric.higher_is_better else "upper right", frameon=False)
-        for axes in (left, right):
-            axes.grid(alpha=0.25)
-            axes.spines[["top", "right"]].set_visible(False)
-        drawn.suptitle(title.replace("$", r"\$"))
+        finish_axes(left)
+        finish_axes(right)
+        figure.suptitle(escape_dollars(title))
     return path
 
 
-def smoothed(values: Sequence[float], window: int = 10) -> list[float]:
-    """
-    >>> smoothed([1.0, 3.0, 5.0], window=2)
+def smooth(values: Sequence[float], window: int = 10) -> list[float]:
+    """Return the mean of each value and those before it, `window` values at most.
+
+    >>> smooth([1.0, 3.0, 5.0], window=2)
     [1.0, 2.0, 4.0]
     """
     result = []

@@ -1,30 +1,42 @@
-"""How labels are dealt out over clients, as a picture and in numbers."""
+"""How labels are distributed over clients, as a figure and in numbers."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedcm.reports.figures.style import figure
+from fedcm.reports.figures.style import escape_dollars, open_figure
 
-_SHOWN = 100  # clients in the picture; more are told apart by nobody
-_BARS = 20  # classes told apart by colour; more are drawn as a map
+_MAX_CLIENTS = 100  # in the figure; more could not be distinguished
+_MAX_BAR_CLASSES = 20  # that colours can distinguish; more are drawn as a map
 
 
 def draw_label_mix(counts: np.ndarray, title: str, path: Path) -> Path:
-    """`counts` (clients, classes): how many examples of each class each client holds."""
+    """Draw the label counts of clients: bars for up to 20 classes, else a map.
+
+    Args:
+        counts: (clients, classes), the number of examples of each class that each client holds.
+        title: the figure's title.
+        path: a file that ends in .png, .pdf or .svg.
+
+    Returns:
+        The path.
+
+    Raises:
+        UserError: if the path has another suffix.
+    """
     clients, classes = counts.shape
-    shown = counts[:: -(-clients // _SHOWN)]
-    every = "" if len(shown) == clients else f" ({len(shown)} of {clients} shown)"
-    with figure(path, 10.0, 4.5) as (drawn, axes):
-        (_bars if classes <= _BARS else _map)(drawn, axes, shown)
-        axes.set(xlabel=f"client{every}", title=title)
+    shown = counts[:: -(-clients // _MAX_CLIENTS)]
+    note = "" if len(shown) == clients else f" ({len(shown)} of {clients} shown)"
+    with open_figure(path, 10.0, 4.5) as (figure, axes):
+        (_draw_bars if classes <= _MAX_BAR_CLASSES else _draw_map)(figure, axes, shown)
+        axes.set(xlabel=f"client{note}", title=escape_dollars(title))
         axes.spines[["top", "right"]].set_visible(False)
     return path
 
 
-def _bars(drawn: Any, axes: Any, counts: np.ndarray) -> None:
-    """A bar a client, a colour a class."""
+def _draw_bars(figure: Any, axes: Any, counts: np.ndarray) -> None:
+    """Draw one bar per client and one colour per class."""
     import matplotlib
     from matplotlib.patches import Patch
 
@@ -32,24 +44,28 @@ def _bars(drawn: Any, axes: Any, counts: np.ndarray) -> None:
     colours = matplotlib.colormaps["tab20"](np.linspace(0, 1, max(classes, 2)))
     tops = np.cumsum(counts, axis=1)
     for label in range(classes):
-        at, height = np.arange(len(counts)), counts[:, label]
-        axes.bar(at, height, bottom=tops[:, label] - height, width=1.0, color=colours[label])
+        x, height = np.arange(len(counts)), counts[:, label]
+        axes.bar(x, height, bottom=tops[:, label] - height, width=1.0, color=colours[label])
     axes.set(ylabel="examples", xlim=(-0.5, len(counts) - 0.5))
     patches = [Patch(color=colours[label], label=str(label)) for label in range(classes)]
-    drawn.legend(handles=patches, title="class", loc="outside right center", frameon=False)
+    figure.legend(handles=patches, title="class", loc="outside right center", frameon=False)
 
 
-def _map(drawn: Any, axes: Any, counts: np.ndarray) -> None:
-    """Many classes: a column a client, a row a class, darker for more examples."""
+def _draw_map(figure: Any, axes: Any, counts: np.ndarray) -> None:
+    """Draw one column per client and one row per class, darker for more examples."""
     image = axes.imshow(counts.T, aspect="auto", origin="lower", cmap="Blues", interpolation="nearest")
     axes.set(ylabel="class")
-    drawn.colorbar(image, ax=axes, label="examples")
+    figure.colorbar(image, ax=axes, label="examples")
 
 
-def spread(counts: np.ndarray) -> dict[str, float]:
-    """A split in numbers: sizes, how many classes a client sees, how far its mix is from the whole's.
+def measure_label_mix(counts: np.ndarray) -> dict[str, float]:
+    """Measure a split: examples per client, classes per client, and the distance of label distributions.
 
-    The distance is the total variation between the client's label mix and the population's: 0 = the same, 1 = apart.
+    The distance is the mean total variation between a client's label distribution and that of all clients: 0 if they
+    are equal, 1 if they have no class in common.
+
+    Args:
+        counts: (clients, classes), the number of examples of each class that each client holds.
     """
     sizes = counts.sum(1)
     mix = counts / np.maximum(sizes, 1)[:, None]

@@ -1,0 +1,1 @@
+"""The report's page as HTML."""

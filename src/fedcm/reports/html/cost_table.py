@@ -1,14 +1,15 @@
-"""Rounds and bytes to given accuracies, on the page and as a sheet."""
+"""Rounds and bytes until given accuracies, on the page and as a sheet."""
 
-from fedcm.reports.costs import Cost, cost, targets_of
+from fedcm.reports.entry import TargetCost
 from fedcm.reports.groups import Group
-from fedcm.reports.html.markup import Html, boxed, tag
+from fedcm.reports.html.markup import Html, tag, wrap_in_box
 from fedcm.reports.sheet import Sheet
-from fedcm.reports.words import amount
+from fedcm.system.formatting import format_bytes
 
 
-def cost_table(group: Group) -> Html | None:
-    targets = targets_of(group)
+def render_cost_table(group: Group) -> Html | None:
+    """Return the table for the page; None if no run reached a target."""
+    targets = group.list_reached_targets()
     if not targets:
         return None
     caption = f"{group.title}: rounds, and bytes down and up, until an accuracy was first reached"
@@ -17,27 +18,25 @@ def cost_table(group: Group) -> Html | None:
     for cell in group.cells:
         top = tag("tr", tag("th", cell.name, scope="rowgroup", colspan=len(targets) + 1))
         rows = [
-            tag("tr", tag("th", row.label, scope="row"), *(_cell(cost(row.entries[cell.name], t)) for t in targets))
+            tag(
+                "tr",
+                tag("th", row.label, scope="row"),
+                *(_render_cell(row.entries[cell.name].find_cost(target)) for target in targets),
+            )
             for row in group.rows
             if cell.name in row.entries
         ]
         bodies.append(tag("tbody", *([top] if len(group.cells) > 1 else []), *rows))
-    return boxed(tag("table", tag("caption", caption), tag("thead", head), *bodies, class_="costs"), caption)
+    return wrap_in_box(tag("table", tag("caption", caption), tag("thead", head), *bodies, class_="costs"), caption)
 
 
-def _cell(found: Cost | None) -> Html:
-    if found is None:
-        return tag("td", tag("span", "–", aria_label="not reached"))
-    share = "" if found.reached == found.runs else f", {found.reached} of {found.runs} runs"
-    return tag("td", _rounds(found), tag("small", amount(found.bytes) + share))
-
-
-def cost_sheet(group: Group, name: str) -> Sheet | None:
-    targets = targets_of(group)
+def make_cost_sheet(group: Group, name: str) -> Sheet | None:
+    """Return the table as a sheet; None if no run reached a target."""
+    targets = group.list_reached_targets()
     if not targets:
         return None
     body = [
-        (row.label, cell.name, *(_text(cost(row.entries[cell.name], target)) for target in targets))
+        (row.label, cell.name, *(_format_cost(row.entries[cell.name].find_cost(target)) for target in targets))
         for cell in group.cells
         for row in group.rows
         if cell.name in row.entries
@@ -46,9 +45,12 @@ def cost_sheet(group: Group, name: str) -> Sheet | None:
     return Sheet(name, f"{group.title}: rounds and bytes to reach an accuracy", head, tuple(body), texts=2)
 
 
-def _text(found: Cost | None) -> str:
-    return "–" if found is None else f"{_rounds(found)} ({amount(found.bytes)})"
+def _render_cell(cost: TargetCost | None) -> Html:
+    if cost is None:
+        return tag("td", tag("span", "–", aria_label="not reached"))
+    share = "" if cost.reached == cost.runs else f", {cost.reached} of {cost.runs} runs"
+    return tag("td", f"{cost.rounds:.0f}", tag("small", format_bytes(cost.bytes) + share))
 
 
-def _rounds(found: Cost) -> str:
-    return f"{found.rounds:.0f}"
+def _format_cost(cost: TargetCost | None) -> str:
+    return "–" if cost is None else f"{cost.rounds:.0f} ({format_bytes(cost.bytes)})"

@@ -1,8 +1,8 @@
 // The curves, their legend, and their numbers as a table.
-const plus = (a, b) => a.map((value, k) => value + b[k]);
-const along = (curve, name) => (name === "bytes" ? plus(curve.bytes_down, curve.bytes_up) : curve[name]);
+const addValues = (a, b) => a.map((value, k) => value + b[k]);
+const getX = (curve, name) => (name === "bytes" ? addValues(curve.bytes_down, curve.bytes_up) : curve[name]);
 
-function smoothed(values, window) {
+function smooth(values, window) {
   return values.map((value, k) => {
     if (value === null) return null;
     const recent = values.slice(Math.max(0, k + 1 - window), k + 1).filter((one) => one !== null);
@@ -10,76 +10,89 @@ function smoothed(values, window) {
   });
 }
 
-function picks() {
-  const chosen = Object.fromEntries(["cell", "y", "x", "smooth"].map((name) => [name, form.elements[name].value]));
-  for (const name of ["logx", "logy", "single"]) chosen[name] = form.elements[name].checked;
-  return chosen;
+function readChoices() {
+  const choices = Object.fromEntries(["cell", "y", "x", "smooth"].map((name) => [name, form.elements[name].value]));
+  for (const name of ["logx", "logy", "single"]) choices[name] = form.elements[name].checked;
+  return choices;
 }
 
-function series(row, pick) {
-  const scale = pick.y === "test_accuracy" ? 100 : 1;
-  const window = Number(pick.smooth);
-  const scaled = (values) => smoothed(values, window).map((value) => (value === null ? null : value * scale));
-  const x = pick.x === "round" ? row.round : along(row.mean, pick.x);
-  return { x, y: scaled(row.mean[pick.y]), spread: scaled(row.deviation[pick.y]), scaled };
+function scaleValues(values, choices) {
+  const scale = choices.y === "test_accuracy" ? 100 : 1;
+  return smooth(values, Number(choices.smooth)).map((value) => (value === null ? null : value * scale));
+}
+function makeSeries(row, choices) {
+  const x = choices.x === "round" ? row.round : getX(row.mean, choices.x);
+  return { x, y: scaleValues(row.mean[choices.y], choices), spread: scaleValues(row.deviation[choices.y], choices) };
 }
 
-function traces(row, pick) {
-  const { x, y, spread, scaled } = series(row, pick);
-  const look = data.looks[row.label];
+function makeTraces(row, choices) {
+  const { x, y, spread } = makeSeries(row, choices);
+  const style = data.styles[row.label];
   const visible = !state.hidden.includes(row.label);
-  const line = { color: colour(row.label), dash: look.dash, width: look.strong ? 3 : 2 };
-  const made = [];
+  const line = { color: getColour(row.label), dash: style.dash, width: style.strong ? 3 : 2 };
+  const traces = [];
   const banded = x.map((_, k) => k).filter((k) => y[k] !== null && spread[k] !== null);
-  if (!pick.single && banded.length > 1) {
-    const low = (k) => (pick.logy ? Math.max(y[k] - spread[k], y[k] / 20) : y[k] - spread[k]);
+  if (!choices.single && banded.length > 1) {
+    const getLow = (k) => (choices.logy ? Math.max(y[k] - spread[k], y[k] / 20) : y[k] - spread[k]);
     const back = [...banded].reverse();
-    made.push({
-      x: [...banded, ...back].map((k) => x[k]), y: [...banded.map((k) => y[k] + spread[k]), ...back.map(low)],
+    traces.push({
+      x: [...banded, ...back].map((k) => x[k]), y: [...banded.map((k) => y[k] + spread[k]), ...back.map(getLow)],
       fill: "toself", fillcolor: line.color, opacity: 0.16, line: { width: 0 }, mode: "lines", hoverinfo: "skip", visible,
     });
   }
-  if (pick.single) {
+  if (choices.single) {
     for (const run of row.runs) {
-      made.push({
-        x: along(run, pick.x), y: scaled(run[pick.y]), name: plain(run.name), mode: "lines",
-        line: { ...line, width: 1 }, opacity: 0.6, hoverinfo: "skip", visible,
+      const values = scaleValues(run[choices.y], choices);
+      traces.push({
+        x: getX(run, choices.x), y: values, name: escapeText(run.name), mode: chooseMode(values),
+        line: { ...line, width: 1 }, marker: { color: line.color, size: 6 }, opacity: 0.6, hoverinfo: "skip", visible,
       });
     }
   }
-  const marked = y.filter((value) => value !== null).length < 2;
-  made.push({
-    x, y, name: plain(row.label), mode: marked ? "markers" : "lines", line, marker: { color: line.color, size: 8 }, visible,
+  const mode = chooseMode(y);
+  traces.push({
+    x, y, name: escapeText(row.label), mode, line, marker: { color: line.color, size: 9 }, visible,
+    error_y: { type: "data", array: spread, visible: mode === "markers" && !choices.single && spread.some(isKnown) },
     customdata: spread.map((value) => (value === null ? "" : ` ± ${value.toPrecision(3)}`)),
-    hovertemplate: `%{y:${pick.y === "test_accuracy" ? ".2f" : ".4~g"}}%{customdata}`,
+    hovertemplate: choices.y === "test_accuracy" ? "%{y:.2f}%{customdata} %" : "%{y:.4~g}%{customdata}",
   });
-  return made;
+  return traces;
+}
+
+// few rounds: without fractions between them
+const isShort = (name, cell) => name === "round" && Math.max(0, ...cell.rows.flatMap((row) => row.round)) <= 10;
+function makeCurvesAxis(which, choices, cell) {
+  const name = choices[which], zoom = (state.zoom || {})[which];
+  const extra = choices[`log${which}`]
+    ? makeLogAxis(name, cell.rows.flatMap((row) => makeSeries(row, choices)[which]), zoom)
+    : zoom ? { range: zoom } : { autorange: true, ...(isShort(name, cell) ? { dtick: 1 } : {}) };
+  return makeAxis(name, extra);
 }
 
 function drawCurves() {
-  const pick = picks();
-  const cell = data.cells[Number(pick.cell)];
+  const choices = readChoices();
+  const cell = data.cells[Number(choices.cell)];
   if (!cell) return;
   const seeds = Math.max(0, ...cell.rows.map((row) => row.runs.length));
-  const over = seeds > 1 ? (pick.single ? ", mean and every seed" : ", mean over seeds with a band of one standard deviation") : "";
+  const note = choices.single ? ", mean and every seed" : ", mean over seeds with a band of one standard deviation";
   const caption = document.getElementById("curves-caption");
-  caption.replaceChildren(element("strong", cell.title), `: ${AXES[pick.y]} against ${AXES[pick.x]}${over}`);
-  form.elements.smoothed.value = pick.smooth === "1" ? "off" : `mean of ${pick.smooth}`;
-  legend.replaceChildren(...cell.rows.map((row) => entry(row.label, cell)));
-  const zoom = state.zoom || {};
-  Plotly.react(plot, cell.rows.flatMap((row) => traces(row, pick)), layout({
-    hovermode: "x unified",
-    xaxis: axis(pick.x, pick.logx, zoom.x ? { range: zoom.x } : { autorange: true }),
-    yaxis: axis(pick.y, pick.logy, zoom.y ? { range: zoom.y } : { autorange: true }),
+  const axes = `${TITLES[choices.y]} against ${TITLES[choices.x]}`;
+  caption.replaceChildren(makeElement("strong", cell.title), `: ${axes}${seeds > 1 ? note : ""}`);
+  form.elements.smoothed.value = choices.smooth === "1" ? "off" : `mean of ${choices.smooth}`;
+  legend.replaceChildren(...cell.rows.map((row) => makeLegendButton(row.label, cell)));
+  Plotly.react(plot, cell.rows.flatMap((row) => makeTraces(row, choices)), makeLayout({
+    hovermode: "x unified", xaxis: makeCurvesAxis("x", choices, cell), yaxis: makeCurvesAxis("y", choices, cell),
   }), CONFIG);
-  tabulate(cell, pick);
+  fillNumbers(cell, choices);
 }
 
-function entry(label, cell) {
-  const button = element("button", undefined, { type: "button", "aria-pressed": String(!state.hidden.includes(label)) });
-  button.append(swatch(label), label);
+function makeLegendButton(label, cell) {
+  const pressed = String(!state.hidden.includes(label));
+  const button = makeElement("button", undefined, { type: "button", "aria-pressed": pressed });
+  button.append(makeSwatch(label), label);
   button.addEventListener("click", () => {
-    state.hidden = state.hidden.includes(label) ? state.hidden.filter((one) => one !== label) : [...state.hidden, label];
+    const isHidden = state.hidden.includes(label);
+    state.hidden = isHidden ? state.hidden.filter((one) => one !== label) : [...state.hidden, label];
     redrawKeepingFocus(label);
   });
   button.addEventListener("dblclick", () => {
@@ -90,35 +103,37 @@ function entry(label, cell) {
   return button;
 }
 function redrawKeepingFocus(label) {
-  remember();
+  saveState();
   drawCurves();
   [...legend.children].find((button) => button.textContent === label)?.focus();
 }
 
-const told = (value) => (value === null || value === undefined ? "–" : Number(value.toPrecision(4)).toLocaleString("en"));
-function tabulate(cell, pick) {
-  const lines = cell.rows.map((row) => ({ label: row.label, round: row.round, ...series(row, pick) }));
+const formatNumber = (value) => (isKnown(value) ? Number(value.toPrecision(4)).toLocaleString("en") : "–");
+function fillNumbers(cell, choices) {
+  const lines = cell.rows.map((row) => ({ label: row.label, round: row.round, ...makeSeries(row, choices) }));
   const rounds = [...new Set(lines.flatMap((line) => line.round))].sort((a, b) => a - b);
   const step = Math.max(1, Math.ceil(rounds.length / 16));
   const shown = rounds.filter((_, k) => (rounds.length - 1 - k) % step === 0);
   const table = document.querySelector("#curves-numbers table");
-  const head = element("tr");
-  head.append(element("th", "round", { scope: "col" }));
-  for (const line of lines) head.append(element("th", line.label, { scope: "col" }));
+  const head = makeElement("tr");
+  head.append(makeElement("th", "round", { scope: "col" }));
+  for (const line of lines) head.append(makeElement("th", line.label, { scope: "col" }));
   const body = shown.map((round) => {
-    const made = element("tr");
-    made.append(element("th", String(round), { scope: "row" }));
+    const row = makeElement("tr");
+    row.append(makeElement("th", String(round), { scope: "row" }));
     for (const line of lines) {
       const k = line.round.indexOf(round);
-      const spread = k < 0 || line.spread[k] === null ? "" : ` ± ${told(line.spread[k])}`;
-      const place = k < 0 || pick.x === "round" ? "" : ` at ${told(line.x[k])}`;
-      made.append(element("td", k < 0 ? "–" : told(line.y[k]) + spread + place));
+      const spread = k < 0 || line.spread[k] === null ? "" : ` ± ${formatNumber(line.spread[k])}`;
+      const position = k < 0 || choices.x === "round" ? "" : ` at ${formatNumber(line.x[k])}`;
+      row.append(makeElement("td", k < 0 ? "–" : formatNumber(line.y[k]) + spread + position));
     }
-    return made;
+    return row;
   });
-  const thead = element("thead");
+  const thead = makeElement("thead");
   thead.append(head);
-  const tbody = element("tbody");
+  const tbody = makeElement("tbody");
   tbody.append(...body);
-  table.replaceChildren(element("caption", `${cell.title}: ${AXES[pick.y]} against ${AXES[pick.x]}`), thead, tbody);
+  const unit = choices.y === "test_accuracy" ? " in %" : "";
+  const caption = `${cell.title}: ${TITLES[choices.y]}${unit} against ${TITLES[choices.x]}`;
+  table.replaceChildren(makeElement("caption", caption), thead, tbody);
 }

@@ -1,4 +1,4 @@
-"""HTML that is safe by construction: whatever is not `Html` already is escaped."""
+"""Build HTML that is safe by construction: everything that is not already `Html` is escaped."""
 
 import json
 from html import escape
@@ -7,13 +7,19 @@ from typing import Any, final
 
 @final
 class Html(str):
-    """Text that is HTML."""
+    """Text that is HTML and needs no escaping."""
 
     __slots__ = ()
 
 
 def tag(name: str, *children: object, **attributes: object) -> Html:
-    """An element; a trailing underscore keeps an attribute from a Python word, None leaves it out, True has no value.
+    """Return an element.
+
+    Args:
+        name: of the element.
+        *children: its content; what is not `Html` is escaped.
+        **attributes: a trailing underscore is removed and other underscores become hyphens. None and False leave an
+            attribute out; True gives it no value.
 
     >>> tag("td", "<b>", class_="wide", hidden=True, title=None)
     '<td class="wide" hidden>&lt;b&gt;</td>'
@@ -25,38 +31,39 @@ def tag(name: str, *children: object, **attributes: object) -> Html:
             words.append(attribute)
         elif value is not None and value is not False:
             words.append(f'{attribute}="{escape(str(value))}"')
-    return Html(f"<{' '.join(words)}>{joined(*children)}</{name}>")
+    return Html(f"<{' '.join(words)}>{join(*children)}</{name}>")
 
 
-def joined(*children: object) -> Html:
+def join(*children: object) -> Html:
+    """Concatenate, and escape what is not `Html`."""
     return Html("".join(child if isinstance(child, Html) else escape(str(child)) for child in children))
 
 
-def embedded(data: Any) -> Html:
-    """JSON inside a script element, which nothing in it can close.
+def embed_json(data: Any) -> Html:
+    """Return JSON for the inside of a script element, which no text in the data can close.
 
-    >>> embedded(["</script>", 1])
+    >>> embed_json(["</script>", 1])
     '["\\\\u003c/script>",1]'
     """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Html(text.replace("<", "\\u003c"))
 
 
-def table(caption: object, head: list[object], body: list[list[object]], **attributes: object) -> Html:
-    """A table that scrolls inside its own box; the first column heads its rows. Children may be whole cells."""
-    top = tag("tr", *(cell("th", text, scope="col") for text in head))
-    rows = [tag("tr", cell("th", row[0], scope="row"), *(cell("td", text) for text in row[1:])) for row in body]
-    return boxed(
-        tag("table", tag("caption", caption), tag("thead", top), tag("tbody", *rows), **attributes), str(caption)
-    )
+def make_table(caption: object, head: list[object], body: list[list[object]], **attributes: object) -> Html:
+    """Return a table in a box of its own that scrolls.
+
+    Args:
+        caption: of the table.
+        head: the headings.
+        body: the rows; the first column holds the rows' headings.
+        **attributes: of the table element.
+    """
+    top = tag("tr", *(tag("th", text, scope="col") for text in head))
+    rows = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", text) for text in row[1:])) for row in body]
+    table = tag("table", tag("caption", caption), tag("thead", top), tag("tbody", *rows), **attributes)
+    return wrap_in_box(table, str(caption))
 
 
-def cell(name: str, content: object, **attributes: object) -> Html:
-    whole = isinstance(content, Html) and content.startswith(("<td", "<th"))
-    return content if whole else tag(name, content, **attributes)  # pyright: ignore[reportReturnType]
-
-
-def boxed(content: Html, label: str) -> Html:
-    """Reachable by the keyboard, because a box that scrolls must be."""
-    plain = label if not isinstance(label, Html) else "table"
-    return tag("div", content, class_="box", tabindex="0", role="region", aria_label=plain)
+def wrap_in_box(content: Html, label: str) -> Html:
+    """Return a box that scrolls and that the keyboard can reach."""
+    return tag("div", content, class_="box", tabindex="0", role="region", aria_label=label)

@@ -1,84 +1,91 @@
-// The page as a whole: what it shows first, what it remembers, and when it looks for a newer one.
+// The page as a whole: what it shows first, the choices it keeps, and how a live page reloads itself.
 function showMeasure() {
-  const known = [...document.querySelectorAll('input[name="measure"]')].map((radio) => radio.value);
-  if (!known.includes(state.measure)) state.measure = "mean_last"; // remembered from a page of an older version
+  const measures = [...document.querySelectorAll('input[name="measure"]')].map((radio) => radio.value);
+  if (!measures.includes(state.measure)) state.measure = DEFAULTS.measure; // stored by an older version of the page
   document.body.dataset.measure = state.measure;
   for (const radio of document.querySelectorAll('input[name="measure"]')) radio.checked = radio.value === state.measure;
 }
 for (const radio of document.querySelectorAll('input[name="measure"]')) {
-  radio.addEventListener("change", () => { state.measure = radio.value; showMeasure(); remember(); });
+  radio.addEventListener("change", () => { state.measure = radio.value; showMeasure(); saveState(); });
 }
 
-function draw() {
-  paintSwatches();
+function drawAll() {
+  drawSwatches();
   drawCurves();
   drawPictures();
 }
 
 const cells = form.elements.cell;
-data.cells.forEach((cell, k) => cells.append(element("option", cell.title, { value: k })));
+data.cells.forEach((cell, k) => cells.append(makeElement("option", cell.title, { value: k })));
 cells.closest("label").hidden = data.cells.length < 2;
-for (const [name, value] of Object.entries(state.picks)) {
+for (const [name, value] of Object.entries(state.choices)) {
   const control = form.elements[name];
   if (control?.type === "checkbox") control.checked = value;
   else if (control) control.value = value;
 }
 if (cells.selectedIndex < 0) cells.selectedIndex = 0;
 
-// What no run has cannot be chosen; what a cell is compared by is shown unless the reader chose something that it has.
+// Remove quantities that no run has. Show the cell's own metric, unless the reader chose a quantity that the cell has.
 const hasValues = (cell, name) => cell.rows.some((row) => row.mean[name].some((value) => value !== null));
 for (const option of [...form.elements.y.options]) {
   if (!data.cells.some((cell) => hasValues(cell, option.value))) option.remove();
 }
-function followMetric() {
+function selectMetric() {
   const cell = data.cells[Number(cells.value)];
-  if (!cell || (state.pickedY && hasValues(cell, form.elements.y.value))) return;
+  if (!cell || (state.choseY && hasValues(cell, form.elements.y.value))) return;
   form.elements.y.value = hasValues(cell, cell.metric) ? cell.metric : "train_loss";
 }
-followMetric();
+selectMetric();
 form.addEventListener("submit", (event) => event.preventDefault());
-function follow(event) {
-  if (event.target.name === "y") state.pickedY = true;
-  if (event.target.name === "cell") followMetric();
-  state.picks = picks();
+function handleChoice(event) {
+  if (event.target.name === "y") state.choseY = true;
+  if (event.target.name === "cell") selectMetric();
+  state.choices = readChoices();
   state.zoom = null;
-  remember();
+  saveState();
   drawCurves();
 }
-form.addEventListener("input", follow);
-form.addEventListener("change", follow); // some browsers have this alone for a list that a program chooses from
+form.addEventListener("input", handleChoice);
+form.addEventListener("change", handleChoice); // some browsers send only this one for a list that a program changes
 showMeasure();
-draw();
-plot.on?.("plotly_relayout", () => {
-  const kept = (which) => (plot.layout[which].autorange ? null : plot.layout[which].range);
-  state.zoom = { x: kept("xaxis"), y: kept("yaxis") };
-  remember();
+drawAll();
+plot.on?.("plotly_relayout", (change) => {
+  const keys = Object.keys(change);
+  const getZoom = (which) => {
+    if (keys.includes(`${which}axis.autorange`)) return null;
+    const { autorange, range } = plot.layout[`${which}axis`];
+    const isZoomed = keys.some((key) => key.startsWith(`${which}axis.range`)) || Boolean(state.zoom?.[which]);
+    return autorange || !isZoomed ? null : [...range];
+  };
+  state.zoom = { x: getZoom("x"), y: getZoom("y") };
+  saveState();
+  if (form.elements.logx.checked || form.elements.logy.checked) drawCurves(); // with ticks for what is visible now
 });
-dark.addEventListener("change", draw);
-window.addEventListener("beforeprint", () => { printing = true; draw(); });
-window.addEventListener("afterprint", () => { printing = false; draw(); });
+dark.addEventListener("change", drawAll);
+window.addEventListener("beforeprint", () => { printing = true; drawAll(); });
+window.addEventListener("afterprint", () => { printing = false; drawAll(); });
 
 const details = [...document.querySelectorAll("details")];
 if (state.scroll !== null) {
   details.forEach((one, k) => { one.open = state.open.includes(k); });
   window.scrollTo(0, state.scroll);
   state.scroll = null;
-  remember();
+  saveState();
 }
 if (data.stamp !== null) {
-  const look = () => {
-    const asked = element("script", undefined, { src: `stamp.js?${Date.now()}` });
-    asked.addEventListener("load", () => {
-      asked.remove();
+  const checkStamp = () => {
+    const script = makeElement("script", undefined, { src: `stamp.js?${Date.now()}` });
+    script.addEventListener("load", () => {
+      script.remove();
       if (window.fedcmStamp !== data.stamp) {
         state.scroll = window.scrollY;
         state.open = details.flatMap((one, k) => (one.open ? [k] : []));
-        remember();
+        saveState();
         window.location.reload();
       }
     });
-    asked.addEventListener("error", () => asked.remove());
-    document.head.append(asked);
+    script.addEventListener("error", () => script.remove());
+    document.head.append(script);
   };
-  window.setInterval(look, 2000);
+  window.setInterval(checkStamp, 2000);
 }

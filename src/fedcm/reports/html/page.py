@@ -1,5 +1,6 @@
-"""The page: one HTML file that needs nothing but itself."""
+"""The page: one HTML file that needs no other file and no network."""
 
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -8,39 +9,48 @@ from string import Template
 from typing import Any
 
 from fedcm.errors import UserError
+from fedcm.reports.document import Document
 from fedcm.reports.html import sections
-from fedcm.reports.html.markup import Html, embedded, joined, table, tag
-from fedcm.reports.html.page_data import page_data
-from fedcm.reports.story import Story
+from fedcm.reports.html.markup import Html, embed_json, join, make_table, tag
+from fedcm.reports.html.page_data import make_page_data
 
-_SCRIPTS = ("look.js", "curves.js", "pictures.js", "page.js")  # each stands on those before it
+_SCRIPTS = ("style.js", "curves.js", "pictures.js", "page.js")  # each uses those before it
 
 
-def page(story: Story, stamp: str | None = None) -> str:
-    """With a stamp the page looks now and then whether there is a newer one beside it, and shows that."""
-    data = page_data(story)
-    names = ", ".join(dict.fromkeys(str(run.experiment.get("name", run.name)) for run in story.digests))
-    return Template(_template("page.html")).substitute(
-        title=joined(f"{names[:80]} – fedcm report"),
-        css=_template("page.css"),
-        plotly=plotly_js(),
-        script="\n".join(map(_template, _SCRIPTS)),
-        data=embedded(data | {"stamp": stamp}),
-        heading=sections.heading(story),
-        result=sections.result(story),
-        claims=sections.claims(story),
+def render_page(document: Document, stamp: str | None = None) -> str:
+    """Return the page as HTML.
+
+    Args:
+        document: the content.
+        stamp: for a live page; the page reloads itself when `stamp.js` beside it has another stamp.
+    """
+    data = make_page_data(document)
+    names = ", ".join(dict.fromkeys(str(run.experiment.get("name", run.name)) for run in document.digests))
+    return Template(_read_template("page.html")).substitute(
+        title=join(f"{names[:80]} – fedcm report"),
+        css=_read_template("page.css"),
+        plotly=read_plotly_js(),
+        script="\n".join(map(_read_template, _SCRIPTS)),
+        data=embed_json(data | {"stamp": stamp}),
+        heading=sections.render_heading(document),
+        result=sections.render_results(document),
+        claims=sections.render_claims(document) or "",
         curves_state="" if any(cell["rows"] for cell in data["cells"]) else "hidden",
-        diagnosis=_pictures("diagnosis", "Why: drift, noise and momentum", data["diagnosis"], _diagnosed),
-        costs=sections.costs(story) or "",
-        participation=_pictures("participation", "Participation", data["participation"], _times),
-        mixes=_pictures("mixes", "Label mix of the clients", data["mixes"], _counts),
-        runs=sections.runs(story),
+        diagnosis=_render_pictures("diagnosis", "Drift, noise and momentum", data["diagnosis"], _render_diagnosis),
+        costs=sections.render_costs(document) or "",
+        participation=_render_pictures("participation", "Participation", data["participation"], _render_times),
+        mixes=_render_pictures("mixes", "Label mix of the clients", data["mixes"], _render_counts),
+        runs=sections.render_runs(document),
     )
 
 
 @cache
-def plotly_js() -> str:
-    """The library as its Python package brings it; the package itself is not imported."""
+def read_plotly_js() -> str:
+    """Return plotly.js from plotly's Python package, without importing the package.
+
+    Raises:
+        UserError: if plotly is not installed.
+    """
     package = find_spec("plotly")
     if package is None or package.origin is None:
         raise UserError("a report needs plotly; install it with `pip install plotly`")
@@ -48,20 +58,24 @@ def plotly_js() -> str:
     return script.replace("</script", "<\\/script")
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     return files("fedcm.reports.html").joinpath(name).read_text(encoding="utf-8")
 
 
-def _pictures(name: str, title: str, pictures: list[dict[str, Any]], numbers: Any) -> Html:
-    """A place for each picture that the script draws, with its numbers as a table below it."""
+def _render_pictures(
+    name: str, title: str, pictures: list[dict[str, Any]], render_numbers: Callable[[dict[str, Any]], Html]
+) -> Html:
+    """Return a section with a place for each picture that the script draws, and the picture's numbers as a table."""
     if not pictures:
         return Html("")
     figures = [
         tag(
             "figure",
-            tag("figcaption", tag("strong", picture["title"]), ": ", picture["said"]),
-            tag("div", class_="plot small", role="img", aria_label=f"{title}: {picture['title']}; {picture['said']}"),
-            tag("details", tag("summary", "The numbers of this picture"), numbers(picture)),
+            tag("figcaption", tag("strong", picture["title"]), ": ", picture["caption"]),
+            tag(
+                "div", class_="plot small", role="img", aria_label=f"{title}: {picture['title']}; {picture['caption']}"
+            ),
+            tag("details", tag("summary", "The numbers of this figure"), render_numbers(picture)),
             data_picture=f"{name} {k}",
         )
         for k, picture in enumerate(pictures)
@@ -75,25 +89,24 @@ def _pictures(name: str, title: str, pictures: list[dict[str, Any]], numbers: An
     )
 
 
-def _times(picture: dict[str, Any]) -> Html:
+def _render_times(picture: dict[str, Any]) -> Html:
     rows: list[list[object]] = [[times, f"{clients:g}"] for times, clients in picture["times"]]
-    return table(f"How often clients took part: {picture['title']}", ["rounds taken part in", "clients"], rows)
+    return make_table(f"How often clients took part: {picture['title']}", ["rounds taken part in", "clients"], rows)
 
 
-def _diagnosed(picture: dict[str, Any]) -> Html:
+def _render_diagnosis(picture: dict[str, Any]) -> Html:
     rounds = sorted({round for line in picture["lines"] for round in line["round"]})
     by_run = [dict(zip(line["round"], line["value"], strict=True)) for line in picture["lines"]]
-    rows: list[list[object]] = [[round, *(_told(values.get(round)) for values in by_run)] for round in rounds]
-    return table(
-        f"{picture['title']} ({picture['said']})", ["round", *(line["name"] for line in picture["lines"])], rows
-    )
+    rows: list[list[object]] = [[round, *(_format_value(values.get(round)) for values in by_run)] for round in rounds]
+    head: list[object] = ["round", *(line["name"] for line in picture["lines"])]
+    return make_table(f"{picture['title']} ({picture['caption']})", head, rows)
 
 
-def _told(value: float | None) -> str:
+def _format_value(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-def _counts(picture: dict[str, Any]) -> Html:
+def _render_counts(picture: dict[str, Any]) -> Html:
     shown = picture["shown"]
-    head: list[object] = ["client drawn", *(f"class {k}" for k in range(len(shown[0]) if shown else 0))]
-    return table(f"Examples by class: {picture['title']}", head, [[k + 1, *row] for k, row in enumerate(shown)])
+    head: list[object] = ["client shown", *(f"class {k}" for k in range(len(shown[0]) if shown else 0))]
+    return make_table(f"Examples by class: {picture['title']}", head, [[k + 1, *row] for k, row in enumerate(shown)])

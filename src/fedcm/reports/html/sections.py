@@ -1,133 +1,139 @@
-"""The parts of the page, in the order in which a reader asks: the answer, the claims, the curves, then the runs."""
+"""The sections of the page: results first, then the paper's claims, costs and runs."""
 
 from itertools import groupby
 
-from fedcm.reports.claims.answer import answer
+from fedcm.reports.claims.headline import write_headline
 from fedcm.reports.claims.verdicts import MARKS
-from fedcm.reports.differences import differing, flat
+from fedcm.reports.differences import flatten, list_differing
 from fedcm.reports.digest import Digest
+from fedcm.reports.document import Document
 from fedcm.reports.entry import MAIN, MEASURES
-from fedcm.reports.html.cost_table import cost_table
-from fedcm.reports.html.markup import Html, joined, table, tag
-from fedcm.reports.html.result_table import result_table
-from fedcm.reports.metric import ACCURACY, LOSS, METRICS, choose_metric
-from fedcm.reports.outcome import divergence
-from fedcm.reports.story import Story
-from fedcm.reports.words import amount, duration, several
+from fedcm.reports.html.cost_table import render_cost_table
+from fedcm.reports.html.markup import Html, join, make_table, tag
+from fedcm.reports.html.result_table import render_result_table
+from fedcm.reports.metric import ACCURACY, LOSS, METRICS, choose_metric, describe_divergence
+from fedcm.system.formatting import format_bytes, format_count, format_duration
 
 
-def heading(story: Story) -> Html:
-    names = list(dict.fromkeys(run.experiment.get("name", run.name) for run in story.digests))
+def render_heading(document: Document) -> Html:
+    """Return the title and the number of runs, algorithms and seeds."""
+    names = list(dict.fromkeys(run.experiment.get("name", run.name) for run in document.digests))
     title = ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    algorithms = {run.algorithm for run in story.digests}
-    seeds = {run.seed for run in story.digests}
-    counts = (several(len(story.digests), "run"), several(len(algorithms), "algorithm"), several(len(seeds), "seed"))
-    going = f" {several(story.going_on, 'run')} still going." if story.going_on else ""
-    made = tag("time", f"{story.made:%Y-%m-%d %H:%M} UTC", datetime=story.made.isoformat(timespec="seconds"))
-    return joined(tag("h1", title), tag("p", f"{', '.join(counts)}. Made ", made, f".{going}", class_="lead"))
+    counts = (
+        format_count(len(document.digests), "run"),
+        format_count(len({run.algorithm for run in document.digests}), "algorithm"),
+        format_count(len({run.seed for run in document.digests}), "seed"),
+    )
+    running = f" {format_count(document.running, 'run')} in progress." if document.running else ""
+    time = document.created
+    created = tag("time", f"{time:%Y-%m-%d %H:%M} UTC", datetime=time.isoformat(timespec="seconds"))
+    return join(tag("h1", title), tag("p", f"{', '.join(counts)}. Created ", created, f".{running}", class_="lead"))
 
 
-def result(story: Story) -> Html:
+def render_results(document: Document) -> Html:
+    """Return the headlines and tables, and the runs that were left out."""
     parts: list[object] = []
-    if not story.evaluated:
+    if not document.is_evaluated:
         parts.append(tag("p", "Nothing has been evaluated yet: no run has a test accuracy or loss.", class_="answer"))
     else:
-        for group in story.groups:
-            said = answer(group) if len(story.groups) == 1 else f"{group.title}: {answer(group)}"
-            parts.append(tag("p", said, class_="answer"))
-        radios = [tag("label", _radio(measure), " ", _name_measure(story, measure)) for measure in MEASURES]
-        shown = [metric.title for metric in METRICS if any(group.metric is metric for group in story.groups)]
+        for group in document.groups:
+            headline = write_headline(group)
+            text = headline if len(document.groups) == 1 else f"{group.title}: {headline}"
+            parts.append(tag("p", text, class_="answer"))
+        radios = [tag("label", _render_radio(m), " ", _describe_measure(document, m)) for m in MEASURES]
+        shown = [metric.title for metric in METRICS if any(group.metric is metric for group in document.groups)]
         parts.append(tag("fieldset", tag("legend", f"{' and '.join(shown)}:"), *radios, class_="measures"))
-        parts += [result_table(group) for group in story.groups]
-    if story.left_out:
+        parts += [render_result_table(group) for group in document.groups]
+    if document.skipped:
         parts.append(tag("p", "Left out:"))
-        parts.append(tag("ul", *(tag("li", sentence) for sentence in story.left_out)))
-    return _section("result", "Result", *parts)
+        parts.append(tag("ul", *(tag("li", sentence) for sentence in document.skipped)))
+    return _render_section("result", "Results", *parts)
 
 
-def _name_measure(story: Story, measure: str) -> str:
-    """Which rounds, where that is the same in all tables; each table says it for itself."""
-    words = {group.describe_measure(measure) for group in story.groups}
-    return words.pop() if len(words) == 1 else MEASURES[measure]
-
-
-def _radio(measure: str) -> Html:
-    return Html(f'<input type="radio" name="measure" value="{measure}"{" checked" if measure == MAIN else ""}>')
-
-
-def claims(story: Story) -> Html:
+def render_claims(document: Document) -> Html | None:
+    """Return the paper's claims with their verdicts; None if the runs are not of the paper's grids."""
+    if not document.claims:
+        return None
     items = []
-    for claim in story.claims:
+    for claim in document.claims:
         mark = tag("span", MARKS[claim.verdict], aria_hidden="true")
         verdict = tag("span", mark, " ", claim.verdict, class_=f"verdict {claim.verdict.replace(' ', '-')}")
         lines = [tag("li", line) for line in claim.evidence]
         items.append(tag("li", verdict, tag("div", tag("strong", claim.text), tag("ul", *lines))))
     about = (
-        f"What the FedCM paper claims beyond single cells, held against the {_name_measure(story, MAIN)}. Seen: every "
-        "difference is in its favour, and its 95 % interval over seeds excludes 0. Suggestive: in its favour, but "
-        "within that uncertainty or from fewer than three seeds. Contradicted: against it, beyond the uncertainty."
+        "The claims of the FedCM paper that go beyond single cells, compared with these runs by the "
+        f"{_describe_measure(document, MAIN)}. Seen: every difference supports the claim, and its 95 % interval over "
+        "seeds excludes 0. Suggestive: every difference supports it, but within the uncertainty, or with fewer than "
+        "three seeds. Not seen: a difference does not support it. Contradicted: a difference is against it, beyond the "
+        "uncertainty."
     )
-    return _section("claims", "Claims", tag("p", about, class_="lead"), tag("ul", *items, class_="claims"))
+    return _render_section(
+        "claims", "Claims of the paper", tag("p", about, class_="lead"), tag("ul", *items, class_="claims")
+    )
 
 
-def costs(story: Story) -> Html | None:
-    tables = [found for group in story.groups if (found := cost_table(group))]
-    return _section("costs", "Rounds and bytes to an accuracy", *tables) if tables else None
+def render_costs(document: Document) -> Html | None:
+    """Return the tables of rounds and bytes; None if no run reached a target."""
+    tables = [table for group in document.groups if (table := render_cost_table(group))]
+    return _render_section("costs", "Rounds and bytes to reach an accuracy", *tables) if tables else None
 
 
-def runs(story: Story) -> Html:
-    settings = [flat(run.experiment) for run in story.digests]
-    aside = ("cell.", "engine.", "federation.", "name")
-    paths = [path for path in differing(settings) if not path.startswith(aside)]
+def render_runs(document: Document) -> Html:
+    """Return the table of runs, all settings and versions."""
+    settings = [flatten(run.experiment) for run in document.digests]
+    hidden = ("cell.", "engine.", "federation.", "name")
+    paths = [path for path in list_differing(settings) if not path.startswith(hidden)]
     rows: list[list[object]] = []
-    for run, own in zip(story.digests, settings, strict=True):
-        last = divergence([run.diverged_in]) or _write_last(run)
-        sent = amount(run.summary.get("bytes_down", 0) + run.summary.get("bytes_up", 0))
+    for run, own in zip(document.digests, settings, strict=True):
+        last = describe_divergence([run.divergence_round]) or _format_last_evaluation(run)
+        sent = format_bytes(run.summary.get("bytes_down", 0) + run.summary.get("bytes_up", 0))
         facts = [run.state, f"{run.rounds_done} of {run.experiment['rounds']}", last, sent]
-        facts.append(duration(run.summary.get("seconds", 0)))
+        facts.append(format_duration(run.summary.get("seconds", 0)))
         rows.append([run.name, *facts, *(own.get(path, "–") for path in paths)])
     head = ["run", "state", "rounds", "last evaluation", "bytes", "time", *paths]
-    caption = "Every run, and the settings in which they differ" if paths else "Every run; their settings do not differ"
-    return _section("runs", "Runs", table(caption, [*head], rows), _all_settings(story), _versions(story))
+    caption = "All runs, with the settings in which they differ" if paths else "All runs; their settings do not differ"
+    table = make_table(caption, [*head], rows)
+    return _render_section("runs", "Runs", table, _render_all_settings(document), _render_versions(document))
 
 
-def _write_last(run: Digest) -> str:
+def _describe_measure(document: Document, measure: str) -> str:
+    """Describe the rounds of a measure if they are the same in all tables; each table also describes its own."""
+    words = {group.describe_measure(measure) for group in document.groups}
+    return words.pop() if len(words) == 1 else MEASURES[measure]
+
+
+def _render_radio(measure: str) -> Html:
+    return Html(f'<input type="radio" name="measure" value="{measure}"{" checked" if measure == MAIN else ""}>')
+
+
+def _format_last_evaluation(run: Digest) -> str:
     metric = choose_metric([(run.accuracy, run.test_losses)])
     if run.accuracy and metric is ACCURACY:
-        return metric.write_with_unit(metric.scale * run.accuracy["last"])
-    return f"test loss {LOSS.write(run.test_losses['last'])}" if run.test_losses else "–"
+        return metric.format_with_unit(metric.scale * run.accuracy["last"])
+    return f"test loss {LOSS.format(run.test_losses['last'])}" if run.test_losses else "–"
 
 
-def _all_settings(story: Story) -> Html:
-    parts = [
-        tag(
-            "details",
-            tag("summary", run.name),
-            table(f"Settings of {run.name}", ["setting", "value"], _pairs(flat(run.experiment))),
-        )
-        for run in story.digests
+def _render_all_settings(document: Document) -> Html:
+    parts = []
+    for run in document.digests:
+        rows: list[list[object]] = [[path, text] for path, text in flatten(run.experiment).items()]
+        table = make_table(f"Settings of {run.name}", ["setting", "value"], rows)
+        parts.append(tag("details", tag("summary", run.name), table))
+    return tag("details", tag("summary", "All settings of all runs"), *parts)
+
+
+def _render_versions(document: Document) -> Html:
+    def list_versions(run: Digest) -> tuple[tuple[str, str], ...]:
+        cpu = [("CPU", " ".join(run.cpu.values()))] if run.cpu else []
+        return (*run.versions.items(), ("platform", run.platform), *cpu)
+
+    ordered = sorted(document.digests, key=list_versions)
+    rows: list[list[object]] = [
+        [", ".join(f"{name} {version}" for name, version in versions), str(len(list(runs)))]
+        for versions, runs in groupby(ordered, key=list_versions)
     ]
-    return tag("details", tag("summary", "All settings of every run"), *parts)
+    return make_table("Versions and machines of the runs", ["versions", "runs"], rows, class_="words")
 
 
-def _versions(story: Story) -> Html:
-    def versions(run: int) -> tuple[tuple[str, str], ...]:
-        digest = story.digests[run]
-        cpu = [("CPU", " ".join(digest.cpu.values()))] if digest.cpu else []
-        return (*digest.versions.items(), ("platform", digest.platform), *cpu)
-
-    ordered = sorted(range(len(story.digests)), key=versions)
-    rows = [
-        [", ".join(f"{name} {version}" for name, version in used), str(len(list(who)))]
-        for used, who in groupby(ordered, key=versions)
-    ]
-    body: list[list[object]] = [[*row] for row in rows]
-    return table("Versions that the runs were made with", ["versions", "runs"], body, class_="words")
-
-
-def _pairs(settings: dict[str, str]) -> list[list[object]]:
-    return [[path, text] for path, text in settings.items()]
-
-
-def _section(name: str, title: str, *content: object) -> Html:
+def _render_section(name: str, title: str, *content: object) -> Html:
     return tag("section", tag("h2", title, id=f"{name}-title"), *content, id=name, aria_labelledby=f"{name}-title")

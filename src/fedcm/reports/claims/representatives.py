@@ -1,0 +1,58 @@
+"""Which rows represent an algorithm in a cell where it has several. It is never the row with the best test score.
+
+While more than one row is left, these rules narrow them down, in this order:
+1. rows with a published figure, because their settings were declared
+2. rows that are in the most cells
+3. rows of FedCM with its default α
+Each row that is left represents the algorithm by itself. A row of FedCM is compared with the rows of another algorithm
+that have the same settings, apart from the algorithm's own; if there are none, with all rows that represent it.
+"""
+
+from collections.abc import Callable
+
+from fedcm.reports.claims.paper import DEFAULT_ALPHA
+from fedcm.reports.differences import list_method_settings
+from fedcm.reports.groups import Group, ResultRow
+
+FEDCM = "fedcm"
+
+
+def list_representatives(group: Group, cell: str, algorithm: str) -> list[ResultRow]:
+    """Return the rows that represent an algorithm in a cell."""
+    rows = _list_comparable_rows(group, cell, algorithm)
+    rows = _narrow(rows, lambda row: row.entries[cell].published is not None)
+    widest = max((len(row.entries) for row in rows), default=0)
+    rows = _narrow(rows, lambda row: len(row.entries) == widest)
+    return _narrow(rows, lambda row: _has_default_alpha(row, cell)) if algorithm == FEDCM else rows
+
+
+def list_rivals(group: Group, cell: str, algorithm: str, own: ResultRow) -> list[ResultRow]:
+    """Return the rows of another algorithm that a row of FedCM is compared with."""
+    settings = _list_shared_settings(own, cell)
+    rows = _list_comparable_rows(group, cell, algorithm)
+    alike = [row for row in rows if _list_shared_settings(row, cell) == settings]
+    return alike or list_representatives(group, cell, algorithm)
+
+
+def list_other_algorithms(group: Group, cell: str) -> list[str]:
+    """Return the algorithms with a comparable row in the cell, without FedCM."""
+    rows = [row for row in group.rows if cell in row.entries and row.entries[cell].is_comparable]
+    return [name for name in dict.fromkeys(row.algorithm for row in rows) if name != FEDCM]
+
+
+def _narrow(rows: list[ResultRow], rule: Callable[[ResultRow], bool]) -> list[ResultRow]:
+    return [row for row in rows if rule(row)] or rows
+
+
+def _list_comparable_rows(group: Group, cell: str, algorithm: str) -> list[ResultRow]:
+    rows = [row for row in group.rows if row.algorithm == algorithm and cell in row.entries]
+    return [row for row in rows if row.entries[cell].is_comparable]
+
+
+def _has_default_alpha(row: ResultRow, cell: str) -> bool:
+    return row.entries[cell].runs[0].experiment["algorithm"].get("alpha") == DEFAULT_ALPHA
+
+
+def _list_shared_settings(row: ResultRow, cell: str) -> dict[str, str]:
+    settings = list_method_settings(row.entries[cell].runs[0])
+    return {path: text for path, text in settings.items() if not path.startswith("algorithm.")}

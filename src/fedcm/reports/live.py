@@ -1,0 +1,102 @@
+"""Keep a report's page current while runs are in progress."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fedcm.errors import UserError
+from fedcm.reports.collect import RunCollection, has_runs
+from fedcm.reports.document import Document
+from fedcm.reports.write import (
+    PAGE,
+    read_document,
+    warn_of_skipped,
+    write_figures_and_tables,
+    write_last_page,
+    write_page,
+)
+from fedcm.system.signals import StopSignals
+
+_INTERVAL = 3.0  # seconds between two reads of the runs
+_PATIENCE = 15.0  # seconds without a run in progress; a comparison starts its next run within this time
+
+
+def keep_report_current(
+    paths: Sequence[Path],
+    output: Path,
+    data_dir: Path | None = None,
+    tell: Callable[[str], None] = lambda message: None,
+    warn: Callable[[str], None] = lambda message: None,
+) -> None:
+    """Write the page whenever a run has made progress, and figures and tables at the end.
+
+    Waits for the first run if there is none. Returns 15 seconds after the last run has ended, or on Ctrl-C.
+
+    Args:
+        paths: runs' folders, folders of runs, or digests.
+        output: the report's folder.
+        data_dir: where datasets are stored, for the label mixes.
+        tell: receives where the page is, or that there is no run yet.
+        warn: receives one message per run that cannot be read, and why the function returns.
+
+    Raises:
+        UserError: if there are runs or digests, and none can be read.
+    """
+    collection = RunCollection(data_dir)
+    with StopSignals(quiet=True) as stopping:
+        document = _wait_for_first_run(collection, paths, stopping, tell)
+        if document is None:
+            warn("no run has started; no report was written")
+            return
+        tell(f"report: {output / PAGE}, kept current; Ctrl-C ends it")
+        document = _follow_runs(collection, paths, output, document, stopping)
+        write_last_page(document, output)
+        write_figures_and_tables(document, output)
+    warn_of_skipped(collection.skipped, warn)
+    warn("the page shows the runs up to now; they continue" if document.running else "no run is in progress any more")
+
+
+def _wait_for_first_run(
+    collection: RunCollection, paths: Sequence[Path], stopping: Callable[[], bool], tell: Callable[[str], None]
+) -> Document | None:
+    """Return the first document; None if stopped before."""
+    if has_runs(paths):
+        return read_document(collection, paths)
+    tell(f"waiting for the first run in {', '.join(map(str, paths))}; Ctrl-C ends it")
+    while not stopping():
+        if has_runs(paths):
+            with suppress(UserError):  # a run whose files are just being written
+                return read_document(collection, paths)
+        _sleep(_INTERVAL, stopping)
+    return None
+
+
+def _follow_runs(
+    collection: RunCollection,
+    paths: Sequence[Path],
+    output: Path,
+    document: Document,
+    stopping: Callable[[], bool],
+) -> Document:
+    """Write the page whenever a run has changed, and return the last document."""
+    written, number, last_active = None, 0, time.monotonic()
+    while not stopping():
+        if document.digests != written:
+            number, written = number + 1, document.digests
+            write_page(document, output, f"{document.created:%Y%m%d%H%M%S}-{number}")
+        now = time.monotonic()
+        last_active = now if document.running else last_active
+        if now - last_active > _PATIENCE:
+            break
+        _sleep(_INTERVAL, stopping)
+        with suppress(UserError):  # a folder that is just being replaced; keep what was read before
+            document = read_document(collection, paths)
+    return document
+
+
+def _sleep(seconds: float, stopping: Callable[[], bool]) -> None:
+    """Sleep, but wake up early if stopped."""
+    until = time.monotonic() + seconds
+    while not stopping() and time.monotonic() < until:
+        time.sleep(0.1)
