@@ -1,4 +1,4 @@
-"""A federation without a network: the sites' own code in this process, behind the seam where the engine would be."""
+"""A federation without a network: the sites' code runs in this process, behind the channel interface."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,19 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from fedcm.config.experiment import Experiment, read_experiment, to_toml
+from fedcm.config.experiment import read_experiment, to_toml
+from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
+from fedcm.federation.experiment import prepare_experiment
 from fedcm.federation.frames import Arrays
 from fedcm.federation.provision.deal import deal
-from fedcm.federation.server.channel import Answer, Deadline
-from fedcm.federation.server.leading import at_server
-from fedcm.federation.site.trainer import Site
+from fedcm.federation.server.channel import Deadline, SiteAnswer
+from fedcm.federation.site.trainer import SiteTrainer
 
 SITES = ["a", "b", "c"]
 Spoil = Callable[[str, dict[str, Any], Arrays], tuple[Mapping[str, Any], Arrays] | None]
 
 
-def experiment(algorithm: str = "fedcm", rounds: int = 4, **tables: Any) -> Experiment:
+def make_experiment(algorithm: str = "fedcm", rounds: int = 4, **tables: Any) -> Experiment:
+    """Make a small experiment for three sites; `tables` replace top-level keys."""
     return read_experiment(
         {
             "name": "trial",
@@ -35,13 +37,14 @@ def experiment(algorithm: str = "fedcm", rounds: int = 4, **tables: Any) -> Expe
     )
 
 
-def federated(chosen: Experiment) -> Experiment:
+def make_federated(chosen: Experiment) -> Experiment:
+    """Return the experiment as the server sees it."""
     settings = chosen.federation.model_copy(update={"sites": SITES})
-    return at_server(chosen.model_copy(update={"federation": settings}))
+    return prepare_experiment(chosen.model_copy(update={"federation": settings}))
 
 
-def kits(chosen: Experiment, folder: Path) -> Path:
-    """A server's and three sites' kits, with their data and settings alone."""
+def write_kits(chosen: Experiment, folder: Path) -> Path:
+    """Write the kits of a server and three sites, with only their data and settings."""
     deal(chosen, SITES, folder / "dealt")
     for site in SITES:
         (folder / site).mkdir()
@@ -51,8 +54,8 @@ def kits(chosen: Experiment, folder: Path) -> Path:
     return folder
 
 
-class Here:
-    """A channel to sites in this process; `spoil` may change an answer to a round, or swallow it."""
+class InProcessChannel:
+    """A channel to sites in this process; `spoil` may change or drop the answer to a round."""
 
     def __init__(self, folder: Path, chosen: Experiment, spoil: Spoil | None = None) -> None:
         self.text = to_toml(chosen)
@@ -61,31 +64,31 @@ class Here:
         self.spoil = spoil
         self.absent: set[str] = set()
         self.asked: list[tuple[str, list[str]]] = []
-        self.sites: dict[str, Site] = {}
+        self.sites: dict[str, SiteTrainer] = {}
 
     def reachable(self) -> set[str]:
         return set(SITES) - self.absent
 
-    def reject_to_go_on(self) -> None:
+    def check_stopped(self) -> None:
         pass
 
     def ask(
         self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
-    ) -> Iterator[Answer]:
+    ) -> Iterator[SiteAnswer]:
         self.asked.append((task, list(sites)))
-        for site in sorted(sites, reverse=True):  # the order must not matter
+        for site in sorted(sites, reverse=True):  # the order of answers must not matter
             try:
                 answer = self._answer(task, dict(words), arrays, site)
             except UserError as refusal:
                 answer = {"refused": str(refusal)}, {}
             if answer is not None:
-                yield Answer(site, *answer)
+                yield SiteAnswer(site, *answer)
 
     def _answer(
         self, task: str, words: dict[str, Any], arrays: Arrays, site: str
     ) -> tuple[Mapping[str, Any], Arrays] | None:
         if site not in self.sites:
-            self.sites[site] = Site(self.folder / site, self.text, self.names.index(site), len(self.names))
+            self.sites[site] = SiteTrainer(self.folder / site, self.text, self.names.index(site), len(self.names))
         if task == "describe":
             return self.sites[site].describe(), {}
         words["counted"] = words["counted"][site]

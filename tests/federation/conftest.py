@@ -1,4 +1,4 @@
-"""What the federation's tests share: a plan, and a federation made by it once for a whole file."""
+"""A plan, and a federation that is made from it once per test file."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 
 from fedcm.federation.plan import FederationPlan, read_plan
-from fedcm.federation.provision.provisioning import create
+from fedcm.federation.provision.folder import create_federation
 
 PLAN = {
     "name": "hospitals",
@@ -21,7 +21,7 @@ PLAN = {
 
 @pytest.fixture
 def plan_file(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a plan, changed where asked: `plan_file(sites=["rome"])`; what is None is left out."""
+    """A function that writes a plan with changes, `plan_file(sites=["rome"])`; keys set to None are left out."""
 
     def write(**changes: Any) -> Path:
         path = tmp_path / "PLAN.toml"
@@ -40,7 +40,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> FederationPlan:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The user's own folder, an empty one, and the system's for temporary files."""
+    """An empty folder as the user's home and for temporary files."""
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(folder))
@@ -50,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory, plan: FederationPlan, home: Path) -> Path:
-    """The folder of a federation whose kits were all made in it."""
+    """An organiser's folder with all kits."""
     folder = tmp_path_factory.mktemp("made") / "hospitals"
-    create(plan, folder)
+    create_federation(plan, folder)
     return folder

@@ -1,4 +1,4 @@
-"""Small kits with certificates made here: a root, and whoever it signs for."""
+"""Small kits with certificates that are made here, without the engine's tool."""
 
 import datetime
 import json
@@ -41,7 +41,7 @@ class Root:
 
 
 def make_kit(folder: Path, kind: str, root: Root, port: int, name: str = "", **dates: datetime.datetime) -> Kit:
-    """A server's, a site's or an admin's, with all that a check looks at."""
+    """Make the kit of a server, site or admin, with everything that a check reads."""
     startup = folder / "startup"
     startup.mkdir(parents=True)
     (folder / "local").mkdir()
@@ -70,7 +70,7 @@ def write_key(path: Path, key: ec.EllipticCurvePrivateKey | None = None) -> None
 
 
 def free_port() -> int:
-    """With the one after it free too."""
+    """Return a free port whose next port is free too."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("", 0))

@@ -1,4 +1,4 @@
-"""What a certificate says."""
+"""Read X.509 certificates and compute the fingerprints that two people compare."""
 
 import hashlib
 from dataclasses import dataclass
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Certificate:
+    """The fields of a certificate that a federation uses."""
+
     name: str
     organisation: str
-    role: str  # server, client, lead or member; empty in the root's
+    role: str  # server, client, lead or member; empty in the root certificate
     serial: str
     starts: datetime
     ends: datetime
@@ -25,29 +27,39 @@ class Certificate:
 
     @property
     def days_left(self) -> int:
+        """Whole days until the certificate expires."""
         return (self.ends - datetime.now(UTC)).days
 
 
 def read_certificate(path: Path) -> Certificate:
+    """Read a certificate from a PEM file.
+
+    Raises:
+        UserError: the file is missing or is not a certificate.
+    """
     try:
-        return certificate_from(path.read_bytes())
+        return parse_certificate(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"there is no certificate {str(path)!r}") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{str(path)!r} must be a certificate, and cannot be read as one ({error})") from None
+        raise UserError(f"{str(path)!r} must be a certificate, but cannot be read as one ({error})") from None
 
 
-def certificate_from(pem: bytes) -> Certificate:
-    """Raises ValueError where the bytes are none."""
+def parse_certificate(pem: bytes) -> Certificate:
+    """Parse a certificate in PEM format.
+
+    Raises:
+        ValueError: the bytes are not a certificate.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.x509.oid import NameOID
 
     certificate = x509.load_pem_x509_certificate(pem)
     return Certificate(
-        name=_part(certificate.subject, NameOID.COMMON_NAME),
-        organisation=_part(certificate.subject, NameOID.ORGANIZATION_NAME),
-        role=_part(certificate.subject, NameOID.UNSTRUCTURED_NAME),
+        name=_get_attribute(certificate.subject, NameOID.COMMON_NAME),
+        organisation=_get_attribute(certificate.subject, NameOID.ORGANIZATION_NAME),
+        role=_get_attribute(certificate.subject, NameOID.UNSTRUCTURED_NAME),
         serial=f"{certificate.serial_number:x}",
         starts=certificate.not_valid_before_utc,
         ends=certificate.not_valid_after_utc,
@@ -55,15 +67,15 @@ def certificate_from(pem: bytes) -> Certificate:
     )
 
 
-def fingerprint_of_key(key: Any) -> str:
-    """Of a public key, for two people to compare."""
+def fingerprint_key(key: Any) -> str:
+    """Return the fingerprint of a public key."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return fingerprint(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def fingerprint(data: bytes) -> str:
-    """In the form that openssl prints too.
+    """Return the SHA-256 fingerprint in the format that openssl prints.
 
     >>> fingerprint(b"")[:20]
     'SHA256:E3:B0:C4:42:9'
@@ -71,6 +83,6 @@ def fingerprint(data: bytes) -> str:
     return "SHA256:" + hashlib.sha256(data).digest().hex(":").upper()
 
 
-def _part(subject: "Name", which: "ObjectIdentifier") -> str:
-    found = subject.get_attributes_for_oid(which)
-    return str(found[0].value) if found else ""
+def _get_attribute(subject: "Name", attribute: "ObjectIdentifier") -> str:
+    values = subject.get_attributes_for_oid(attribute)
+    return str(values[0].value) if values else ""

@@ -1,4 +1,4 @@
-"""Messages between two processes of one machine over a pipe: numbers and words as JSON, vectors as safetensors."""
+"""Messages between two processes of one machine over a pipe: a JSON object, and vectors as safetensors."""
 
 import json
 import struct
@@ -15,6 +15,7 @@ _NO_ARRAYS: Arrays = {}
 
 
 def send(stream: BinaryIO, words: Mapping[str, Any], arrays: Mapping[str, np.ndarray] = _NO_ARRAYS) -> None:
+    """Write one message and flush the stream."""
     head = json.dumps(words).encode()
     body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}) if arrays else b""
     stream.write(_LENGTHS.pack(len(head), len(body)))
@@ -24,13 +25,17 @@ def send(stream: BinaryIO, words: Mapping[str, Any], arrays: Mapping[str, np.nda
 
 
 def receive(stream: BinaryIO) -> tuple[dict[str, Any], Arrays]:
-    """EOFError when the other end is gone."""
-    head, body = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
-    words = json.loads(_exactly(stream, head))
-    return words, load(_exactly(stream, body)) if body else {}
+    """Read one message.
+
+    Raises:
+        EOFError: the other process closed the pipe.
+    """
+    head_length, body_length = _LENGTHS.unpack(_read_exactly(stream, _LENGTHS.size))
+    words = json.loads(_read_exactly(stream, head_length))
+    return words, load(_read_exactly(stream, body_length)) if body_length else {}
 
 
-def _exactly(stream: BinaryIO, size: int) -> bytes:
+def _read_exactly(stream: BinaryIO, size: int) -> bytes:
     data = stream.read(size)
     if data is None or len(data) < size:
         raise EOFError

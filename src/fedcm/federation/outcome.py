@@ -1,4 +1,4 @@
-"""How a federated run stands, told by the server while it goes on and left behind when it is over."""
+"""The state of a federated run, as the server reports it during the run and stores it at the end."""
 
 from typing import Any, Literal
 
@@ -6,11 +6,13 @@ from pydantic import Field
 
 from fedcm.config.schema import Section
 
-RESULT = "fedcm"  # the folder of a job's results that is ours
-LOG = "federation.log"  # in it: what happened, a line each
+RESULT = "fedcm"  # our folder in the results of a job
+LOG = "federation.log"  # the run's log in that folder
 
 
 class Outcome(Section):
+    """The state of a run in one job of the engine."""
+
     run: str
     state: Literal["starting", "running", "finished", "stopped", "paused", "diverged", "failed"]
     rounds: int = 0
@@ -18,11 +20,13 @@ class Outcome(Section):
     sites: list[str] = Field(default=[])  # of the run
     absent: list[str] = Field(default=[])  # sites of the run that its job does not reach
     why: str = ""
-    lines: list[str] = Field(default=[])  # of its log, the last of those since this job began
+    lines: list[str] = Field(default=[])  # the last lines of the log since this job began
 
     @property
     def over(self) -> bool:
+        """Whether this job has ended its work on the run."""
         return self.state not in ("starting", "running")
 
-    def at(self, **changes: Any) -> "Outcome":
+    def replace(self, **changes: Any) -> "Outcome":
+        """Return a copy with some fields changed."""
         return self.model_copy(update=changes)

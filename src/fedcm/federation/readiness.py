@@ -1,4 +1,4 @@
-"""What must hold before a kit is served: it is the right one and whole, nobody else serves it, its ports are free."""
+"""Checks before a kit is served: it is the right kit, it is complete, it is not served already, its ports are free."""
 
 import errno
 import fcntl
@@ -7,47 +7,61 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from fedcm.errors import UserError
+from fedcm.federation.engine import reject_outdated_kit, require_engine
 from fedcm.federation.kit import Kit, read_kit
-from fedcm.system.locks import is_locked
+from fedcm.system.files import is_locked
 
 LOCK = ".lock"
-_WAIT_FOR_LAST = 2.0  # seconds for a predecessor that is being ended
+_LOCK_PATIENCE = 2.0  # seconds to wait for a previous command that is ending
 
 
-def ready_kit(path: Path, kind: str) -> Kit:
-    """UserError where it is none that this command can serve."""
-    if find_spec("nvflare") is None:
-        raise UserError("a federation needs the extra packages; install them with `pip install 'fedcm[federation]'`")
+def read_servable_kit(path: Path, kind: str) -> Kit:
+    """Read the kit of a server or site and check that it can be served.
+
+    Args:
+        path: the kit's folder.
+        kind: "server" or "site".
+
+    Raises:
+        UserError: it is not a kit of this kind, it is incomplete or outdated, or the engine is not installed.
+    """
+    require_engine()
     kit = read_kit(path.absolute())
     if kit.kind != kind:
-        whose = (
+        owner = (
             "an admin's"
             if kit.kind == "admin"
             else f"a {kit.kind}'s; start it with `fedcm federation {kit.kind} {path}`"
         )
-        raise UserError(f"`fedcm federation {kind}` must be given a {kind}'s kit, and {str(path)!r} is {whose}")
+        raise UserError(f"`fedcm federation {kind}` needs a {kind}'s kit, and {str(path)!r} is {owner}")
     for file, what in ((kit.certificate, "certificate"), (kit.key, "private key"), (kit.root, "root certificate")):
         if not (file.is_file() and os.access(file, os.R_OK)):
-            raise UserError(f"a kit must hold its {what}, and {str(file)!r} is not there or not readable for this user")
+            raise UserError(f"a kit must contain its {what}, but {str(file)!r} is missing or not readable by this user")
     if not os.access(kit.path, os.W_OK):
-        raise UserError(f"the engine writes its log and its state into the kit, and {str(path)!r} is not writable")
+        raise UserError(f"the engine writes logs and state into the kit, but {str(path)!r} is not writable")
+    reject_outdated_kit(kit)
     return kit
 
 
 def is_served(kit: Path) -> bool:
-    """Is a command running on this kit?"""
+    """Return whether a command is serving this kit."""
     return is_locked(kit / LOCK)
 
 
 @contextmanager
-def only_one(kit: Path) -> Iterator[int]:
-    """The lock is the keeper's too, so that it goes when everything that this command started has gone."""
+def lock_kit(kit: Path) -> Iterator[int]:
+    """Hold the kit's lock and yield its file descriptor.
+
+    The keeper process inherits the descriptor, so the kit stays locked until all processes of the command have ended.
+
+    Raises:
+        UserError: another process serves the kit.
+    """
     descriptor = os.open(kit / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    until = time.monotonic() + _WAIT_FOR_LAST
+    until = time.monotonic() + _LOCK_PATIENCE
     try:
         while True:
             try:
@@ -64,26 +78,30 @@ def only_one(kit: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def taken_ports(kit: Kit) -> list[int]:
-    """Those of a server's ports at which somebody else listens; the engine would share them without a word."""
+def find_taken_ports(kit: Kit) -> list[int]:
+    """Return the ports of a server's kit at which another process listens.
+
+    The engine itself would share such a port without an error.
+    """
     return [port for port in dict.fromkeys((kit.port, kit.admin_port or kit.port)) if _is_taken(port)]
 
 
 def reject_taken_ports(kit: Kit) -> None:
-    if kit.kind == "server" and (taken := taken_ports(kit)):
+    """Raise UserError if another process listens at a port of the server."""
+    if kit.kind == "server" and (taken := find_taken_ports(kit)):
         raise UserError(
-            f"a server must have its ports for itself, and at {' and '.join(map(str, taken))} another process listens; "
-            "`ss -ltnp` tells which"
+            f"a server's ports must be free, but another process listens at {' and '.join(map(str, taken))}; "
+            "`ss -ltnp` shows which"
         )
 
 
 def _is_taken(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what was closed a moment ago does not count
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore connections that have just been closed
         try:
             trial.bind(("", port))
         except OSError as error:
             if error.errno == errno.EACCES:
-                raise UserError(f"port {port} is reserved for the system's own services; take one above 1023") from None
+                raise UserError(f"port {port} is reserved for the system; use one above 1023") from None
             return True
     return False

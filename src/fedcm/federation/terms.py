@@ -1,7 +1,7 @@
-"""What all sites of a run agree on before its first round.
+"""The terms of a run: what all its sites agree on before the first round.
 
-Every site describes its examples: their shape and kind, how many there are, how many classes, and for bytes the sums
-that a common normalisation needs: integers, so that it is to the bit the one of all examples in one place.
+Every site describes its examples: shape, type, number and classes, and for bytes the sums that a common normalisation
+needs. The sums are integers, so the normalisation has the same bits as that of all examples in one place.
 """
 
 import json
@@ -13,56 +13,57 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field, model_validator
 
-from fedcm.config.experiment import FederationSection
 from fedcm.config.schema import Section, read_section
+from fedcm.config.sections import FederationSection
+from fedcm.data.array_conversion import compute_normalisation, sum_bytes
 from fedcm.data.dataset import Dataset, Normalisation
-from fedcm.data.examples import byte_sums, normalisation_from
 from fedcm.errors import UserError
 from fedcm.system.files import write_text
 
-FILE = "federation.json"
+RECORD_FILE = "federation.json"
+NEVER = -1  # last counted round of a site none of whose rounds has counted
 
 
 class Description(Section):
-    """What a site says of its examples."""
+    """A site's description of its examples."""
 
     examples: Annotated[int, Field(ge=1, lt=2**40)]
     shape: list[Annotated[int, Field(ge=1, lt=2**31)]]  # of one example
-    kind: Annotated[str, Field(pattern="^(uint8|int64|float32)$")]  # of its numbers
+    kind: Annotated[str, Field(pattern="^(uint8|int64|float32)$")]  # dtype of the features
     classes: Annotated[int, Field(ge=1, le=10**6)] | None  # None for a regression
-    sums: list[list[Annotated[int, Field(ge=0)]]] = Field(default=[])  # of bytes, a channel each: count, Σx, Σx²
+    sums: list[list[Annotated[int, Field(ge=0)]]] = Field(default=[])  # for bytes, per channel: count, Σx, Σx²
     versions: dict[str, str] = Field(default={})
 
     @model_validator(mode="after")
-    def _possible(self) -> "Description":
-        """Sums that so many bytes can have: Σx ≤ 255·n, Σx² ≤ 255·Σx and (Σx)² ≤ n·Σx²."""
+    def _check_sums(self) -> "Description":
+        """Check that this many bytes can have these sums: Σx ≤ 255·n, Σx² ≤ 255·Σx and (Σx)² ≤ n·Σx²."""
         channels = self.shape[0] if len(self.shape) > 1 else 1
         count = self.examples * prod(self.shape) // channels
         for sums in self.sums:
             if len(sums) != 3 or sums[0] != count or not (sums[1] <= 255 * count and sums[2] <= 255 * sums[1]):
-                raise ValueError("sums must be those of its examples")
+                raise ValueError("sums must be possible for the site's examples")
             if sums[1] ** 2 > count * sums[2]:
-                raise ValueError("sums must be those of its examples")
+                raise ValueError("sums must be possible for the site's examples")
         if self.sums and len(self.sums) != channels:
             raise ValueError(f"sums must be given for each of {channels} channels")
         return self
 
 
-def described(data: Dataset, versions: dict[str, str], *, with_sums: bool) -> dict[str, Any]:
-    """In plain numbers, ready to be sent."""
+def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -> dict[str, Any]:
+    """Return the fields of a `Description` as JSON values, ready to be sent."""
     features = data.train.features
     return {
         "examples": data.train.size,
         "shape": list(features.shape[1:]),
         "kind": str(features.dtype).removeprefix("torch."),
         "classes": data.classes,
-        "sums": byte_sums(features) if with_sums and features.dtype == torch.uint8 else [],
+        "sums": sum_bytes(features) if with_sums and features.dtype == torch.uint8 else [],
         "versions": versions,
     }
 
 
 class Terms(Section):
-    """What was agreed; it belongs to the run."""
+    """What the sites of a run agreed on."""
 
     shape: list[int]
     kind: str
@@ -72,73 +73,82 @@ class Terms(Section):
 
     @property
     def normalisation(self) -> Normalisation | None:
+        """The common normalisation of bytes; None for other data."""
         return None if self.mean is None or self.std is None else Normalisation(tuple(self.mean), tuple(self.std))
 
 
-def agree(said: Mapping[str, Description], settings: FederationSection) -> tuple[Terms, dict[str, str]]:
-    """The terms of most of those who have described themselves; and of the others, why they cannot take part."""
-    kinds: dict[tuple[Any, ...], list[str]] = {}
-    for name in sorted(said):
-        own = said[name]
-        kinds.setdefault((tuple(own.shape), own.kind, own.classes is None), []).append(name)
-    names = max(kinds.values(), key=len)  # of equally many those with the first name
-    first, known = said[names[0]], [own.classes for own in map(said.__getitem__, names) if own.classes is not None]
+def agree_on_terms(
+    descriptions: Mapping[str, Description], settings: FederationSection
+) -> tuple[Terms, dict[str, str]]:
+    """Choose the terms that fit most sites.
+
+    Returns:
+        The terms; and by site, why each of the others cannot take part.
+    """
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for name in sorted(descriptions):
+        own = descriptions[name]
+        groups.setdefault((tuple(own.shape), own.kind, own.classes is None), []).append(name)
+    names = max(groups.values(), key=len)  # of equally large groups the one with the first name
+    first = descriptions[names[0]]
+    known = [own.classes for own in map(descriptions.__getitem__, names) if own.classes is not None]
     classes = settings.classes or (max(known) if known else None)
     mean, std = settings.mean, settings.std
     if first.kind != "uint8":
         mean = std = None
     elif mean is None:
-        names = [name for name in names if said[name].sums]
+        names = [name for name in names if descriptions[name].sums]
         if not names:
-            raise UserError("sites with bytes must tell their sums, or federation.mean and federation.std be given")
-        common = _common_normalisation([said[name].sums for name in names])
+            raise UserError("sites with bytes must report their sums, or set federation.mean and federation.std")
+        common = _combine_normalisation([descriptions[name].sums for name in names])
         mean, std = list(common.mean), list(common.std)
-    terms, why = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std), {}
-    for name, own in said.items():
+    terms, reasons = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std), {}
+    for name, own in descriptions.items():
         try:
-            reject_stranger(name, own, terms)
-        except UserError as refusal:
-            why[name] = str(refusal)
-    return terms, why
+            reject_unfit_site(name, own, terms)
+        except UserError as error:
+            reasons[name] = str(error)
+    return terms, reasons
 
 
-def reject_stranger(name: str, own: Description, terms: Terms) -> None:
-    """Refuse examples that the run's model could not take."""
-    for what, mine, theirs in (
+def reject_unfit_site(name: str, own: Description, terms: Terms) -> None:
+    """Raise UserError if the run's model cannot take a site's examples."""
+    for what, given, required in (
         ("shape", own.shape, terms.shape),
         ("kind", own.kind, terms.kind),
         ("labels", *["numbers" if classes is None else "classes" for classes in (own.classes, terms.classes)]),
     ):
-        if mine != theirs:
+        if given != required:
             raise UserError(
-                f"the examples of all sites must have one shape and kind, and {name} has the {what} {mine} where the "
-                f"others have {theirs}"
+                f"the examples of all sites must have the same shape, kind and labels, and {name} has the {what} "
+                f"{given} where the others have {required}"
             )
     if own.classes is not None and terms.classes is not None and own.classes > terms.classes:
         raise UserError(f"the labels of {name} must be below {terms.classes}, the run's classes, got {own.classes - 1}")
 
 
-def _common_normalisation(sums: Sequence[list[list[int]]]) -> Normalisation:
-    return normalisation_from([[sum(own) for own in zip(*sites, strict=True)] for sites in zip(*sums, strict=True)])
+def _combine_normalisation(sums: Sequence[list[list[int]]]) -> Normalisation:
+    return compute_normalisation([[sum(own) for own in zip(*sites, strict=True)] for sites in zip(*sums, strict=True)])
 
 
-class Noted(Section):
-    """What is kept beside a run of a federation."""
+class FederationRecord(Section):
+    """`federation.json` in the folder of a federated run."""
 
     id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # by which sites know the run
-    by: str  # whose run it is: the admin who began it
+    by: str  # the admin who began the run and owns it
     sites: list[str]  # by client
     terms: Terms
 
 
-def write_noted(run: Path, noted: Noted) -> None:
-    write_text(run / FILE, noted.model_dump_json(indent=2))
+def write_record(run: Path, record: FederationRecord) -> None:
+    """Write `federation.json` into a run's folder."""
+    write_text(run / RECORD_FILE, record.model_dump_json(indent=2))
 
 
-def read_noted(run: Path) -> Noted:
-    """Of a run that was begun."""
+def read_record(run: Path) -> FederationRecord:
+    """Read `federation.json` from a run's folder."""
     try:
-        table = json.loads((run / FILE).read_text(encoding="utf-8"))
-        return read_section(Noted, table | {"terms": read_section(Terms, table["terms"], "terms")})
+        table = json.loads((run / RECORD_FILE).read_text(encoding="utf-8"))
+        return read_section(FederationRecord, table | {"terms": read_section(Terms, table["terms"], "terms")})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{str(run / FILE)!r} must say what the sites of the run agreed on ({error})") from None
+        raise UserError(f"{str(run / RECORD_FILE)!r} must be the record of a federated run ({error})") from None

@@ -1,4 +1,4 @@
-"""A federation made once for all its tests; each gets a copy of the kits, and whatever it starts ends with it."""
+"""One federation for all tests; each test gets a copy of the kits, and its processes end with it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,27 +9,27 @@ from fleet import Fleet, fleet_of, provision
 
 @pytest.fixture(scope="session")
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a server, five sites and an admin."""
+    """The kits of a server, five sites and an admin."""
     return provision(tmp_path_factory.mktemp("provisioned") / "federation")
 
 
 @pytest.fixture(scope="module")
 def shared(kits: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """For tests that run one after another and spoil nothing; nobody is started yet."""
+    """A fleet for the tests of one module, which change nothing; nothing is started yet."""
     with fleet_of(kits, tmp_path_factory.mktemp("fleet") / "federation") as fleet:
         yield fleet
 
 
 @pytest.fixture
 def fleet(kits: Path, tmp_path: Path) -> Iterator[Fleet]:
-    """For one test alone; nobody is started yet."""
+    """A fleet for one test; nothing is started yet."""
     with fleet_of(kits, tmp_path / "federation") as fleet:
         yield fleet
 
 
 @pytest.fixture
 def dealt(tmp_path: Path) -> Callable[..., list[str]]:
-    """Deals an experiment's data out to a fleet's sites: `dealt(path, fleet, "a", "b")`; settings for the same bits."""
+    """A function that deals data out, `dealt(path, fleet, "a", "b")`, and returns the settings for the same bits."""
 
     def deal_out(experiment: Path, fleet: Fleet, *sites: str) -> list[str]:
         from fedcm.config.experiment import load_experiment

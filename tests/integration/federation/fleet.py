@@ -1,4 +1,4 @@
-"""A federation of real processes on this machine: its kits made once, its server and sites started, watched and killed.
+"""A federation of real processes on this machine: make kits, start the server and sites, watch and kill them.
 
 fedcm federation site ─► keeper ─► the engine ─► its job ─► training
 """
@@ -25,28 +25,29 @@ from fedcm.federation.serve.keeper import adopt_orphans
 
 ADMIN = "lead@example.org"
 SITES = ("a", "b", "c", "d", "e")
-PATIENCE = 240.0  # seconds for whatever must come; a machine may be busy
-READY = "listens at port|connected to the server"
-PARTS = {  # what the command line of a party's process says
-    "engine": ("fedcm.federation.site.engine_site", "fed.app.server.server_train"),
+PATIENCE = 240.0  # seconds to wait for anything; the machine may be busy
+CONNECTED = "Successfully registered client"  # in the output of a site
+READY = f"Server started|{CONNECTED}"
+PARTS = {  # parts of the command lines of a party's processes
+    "engine": ("fedcm.federation.site.engine", "fed.app.server.server_train"),
     "job": ("fed.app.client.worker_process", "fed.app.server.runner_process"),
     "training": ("fedcm.federation.site.trainer",),
 }
 
 
 @dataclass
-class Said:
+class CommandResult:
     code: int
     out: str
     err: str
 
 
-def until(holds: Callable[[], Any], what: str, tell: Callable[[], str] = str) -> Any:
-    """What it gives once it is true."""
+def until(holds: Callable[[], Any], what: str, get_details: Callable[[], str] = str) -> Any:
+    """Wait until a function returns something true, and return that."""
     end = time.monotonic() + PATIENCE
     while not (found := holds()):
         if time.monotonic() > end:
-            raise AssertionError(f"{what} did not happen in {PATIENCE:g} s\n{tell()}")
+            raise AssertionError(f"{what} did not happen in {PATIENCE:g} s\n{get_details()}")
         time.sleep(0.05)
     return found
 
@@ -61,16 +62,16 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "FEDCM_WORKERS": "1", "COLUMNS": "200", **more}
 
 
-def fedcm(*words: object, **more: str) -> Said:
-    """The command line, as somebody would call it."""
+def fedcm(*words: object, **more: str) -> CommandResult:
+    """Run a command as a user would."""
     done = subprocess.run(
         command(*words), capture_output=True, text=True, env=environment(**more), timeout=PATIENCE * 2, check=False
     )
-    return Said(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 def free_port() -> int:
-    """With the next one free too, for admins."""
+    """Return a free port whose next port is free too, for admins."""
     for _ in range(100):
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -82,7 +83,7 @@ def free_port() -> int:
 
 
 def provision(folder: Path, sites: Sequence[str] = SITES) -> Path:
-    """The kits of a new federation."""
+    """Make the kits of a new federation."""
     server = {"host": "localhost", "port": free_port()}
     folder.parent.mkdir(parents=True, exist_ok=True)
     plan = folder.parent / f"{folder.name}.toml"
@@ -94,39 +95,39 @@ def provision(folder: Path, sites: Sequence[str] = SITES) -> Path:
 
 @final
 class Running:
-    """A process of ours and what it has said so far."""
+    """A running command and its output so far."""
 
-    def __init__(self, words: Sequence[object], output: Path, **more: str) -> None:
-        self.output = output
-        with output.open("ab") as file:
+    def __init__(self, words: Sequence[object], file: Path, **more: str) -> None:
+        self.file = file
+        with file.open("ab") as stream:
             self.process = psutil.Popen(
-                command(*words), stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(**more)
+                command(*words), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment(**more)
             )
 
     @property
-    def said(self) -> str:
-        return self.output.read_text(errors="replace")
+    def output(self) -> str:
+        return self.file.read_text(errors="replace")
 
-    def says(self, pattern: str, times: int = 1) -> None:
+    def wait_for(self, pattern: str, times: int = 1) -> None:
         def heard() -> bool:
-            if len(re.findall(pattern, self.said)) >= times:
+            if len(re.findall(pattern, self.output)) >= times:
                 return True
-            assert self.process.poll() is None, f"it left before it said {pattern!r}\n{self.said}"
+            assert self.process.poll() is None, f"it exited before it printed {pattern!r}\n{self.output}"
             return False
 
-        until(heard, f"{pattern!r}", lambda: self.said)
+        until(heard, f"{pattern!r}", lambda: self.output)
 
-    def ends(self) -> int:
-        """Its exit code."""
-        until(lambda: self.process.poll() is not None, "its end", lambda: self.said)
+    def wait(self) -> int:
+        """Wait for its end and return the exit code."""
+        until(lambda: self.process.poll() is not None, "its end", lambda: self.output)
         return self.process.wait()
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
     def part(self, name: str) -> psutil.Process:
-        """The newest process below this one that is the engine's, its job's or the training's."""
-        return until(lambda: self.find(name), f"the process {name!r}", lambda: self.said)
+        """Wait for the newest process below this one that is the engine's, its job's or the training's."""
+        return until(lambda: self.find(name), f"the process {name!r}", lambda: self.output)
 
     def find(self, name: str) -> psutil.Process | None:
         found = []
@@ -137,11 +138,11 @@ class Running:
         return max(found)[2] if found else None
 
     def kill(self) -> None:
-        """All of it with SIGKILL, at once: as if the machine had lost its power."""
+        """Kill all its processes at once, as if the machine had lost power."""
         everyone = [self.process, *self._below()]
         for process in everyone:
             with suppress(psutil.Error):
-                process.suspend()  # nobody gets to react to another's end
+                process.suspend()  # so that no process reacts to the end of another
         everyone = [self.process, *self._below()]
         for process in everyone:
             with suppress(psutil.Error):
@@ -157,7 +158,7 @@ class Running:
 @final
 @dataclass
 class Fleet:
-    """Kits in a folder, and those that were started from them."""
+    """Kits in a folder, and the commands that were started from them."""
 
     folder: Path
     running: dict[str, Running] = field(default_factory=dict)
@@ -175,10 +176,10 @@ class Fleet:
         return self.folder / "sites" / name
 
     def start(self, *sites: str) -> "Fleet":
-        """The server and these sites, connected."""
+        """Start the server and these sites, and wait until they are connected."""
         waits = [self.start_server(wait=False), *(self.start_site(name, wait=False) for name in sites)]
         for one in waits:
-            one.says(READY)
+            one.wait_for(READY)
         return self
 
     def start_server(self, *, wait: bool = True, **more: str) -> Running:
@@ -191,30 +192,30 @@ class Fleet:
         started = Running(["federation", "server" if name == "server" else "site", kit], self._output(name), **more)
         self.running[name] = started
         if wait:
-            started.says(READY)
+            started.wait_for(READY)
         return started
 
     def _output(self, name: str) -> Path:
-        """A new one for every start."""
+        """Return a new file for every start."""
         return self.folder / f"{name}.{sum(1 for _ in self.folder.glob(f'{name}.*.out'))}.out"
 
     def deal(self, data: Path, sites: Sequence[str]) -> None:
-        """Give dealt files to the parties."""
+        """Copy dealt files into the kits."""
         for name in sites:
             shutil.copyfile(data / f"{name}.npz", self.site(name) / "data.npz")
         if (data / "test.npz").exists():
             shutil.copyfile(data / "test.npz", self.server / "test.npz")
             (self.server / "server.toml").write_text('[test]\nsource = "test.npz"\n')
 
-    def call(self, what: str, *words: object) -> Said:
-        """An admin's command."""
+    def call(self, what: str, *words: object) -> CommandResult:
+        """Run an admin's command."""
         return fedcm("federation", what, *words, "--kit", self.admin)
 
-    def run(self, experiment: Path, name: str, *words: object) -> Said:
+    def run(self, experiment: Path, name: str, *words: object) -> CommandResult:
         return self.call("run", experiment, "--name", name, "--runs-dir", self.folder / "runs", *words)
 
     def follow(self, what: str, *words: object) -> Running:
-        """An admin's command that stays."""
+        """Start an admin's command that follows a run."""
         all_words = ["federation", what, *words, "--kit", self.admin, "--runs-dir", self.folder / "runs"]
         self.followers.append(Running(all_words, self._output("admin")))
         return self.followers[-1]
@@ -223,24 +224,24 @@ class Fleet:
         return self.server / "runs" / run
 
     def rounds(self, run: str) -> int:
-        """That are on the server's disk."""
+        """Return the number of rounds on the server's disk."""
         file = self.at_server(run) / "metrics.jsonl"
         return file.read_bytes().count(b"\n") if file.exists() else 0
 
-    def reaches(self, run: str, rounds: int) -> None:
-        until(lambda: self.rounds(run) >= rounds, f"round {rounds} of {run}", self.told)
+    def wait_for_round(self, run: str, rounds: int) -> None:
+        until(lambda: self.rounds(run) >= rounds, f"round {rounds} of {run}", self.collect_output)
 
-    def told(self) -> str:
-        """What everybody said, for a failure."""
+    def collect_output(self) -> str:
+        """Return the output of all processes, for the message of a failed test."""
         outs = sorted(self.folder.glob("*.out"))
         return "\n".join(f"--- {out.name}\n{out.read_text(errors='replace')[-3000:]}" for out in outs)
 
 
 @contextmanager
 def fleet_of(kits: Path, folder: Path) -> Iterator[Fleet]:
-    """A copy of the kits, which a test may spoil; at the end nothing runs any more."""
+    """Copy the kits for a test, and kill all processes at its end."""
     shutil.copytree(kits, folder)
-    adopt_orphans()  # what a killed process leaves behind comes here
+    adopt_orphans()  # of killed processes
     before = set(psutil.Process().children(recursive=True))
     try:
         yield Fleet(folder)
@@ -253,7 +254,7 @@ def fleet_of(kits: Path, folder: Path) -> Iterator[Fleet]:
 
 
 def experiment_file(path: Path, **changes: Any) -> Path:
-    """A small experiment over digits, for three sites unless changed."""
+    """Write a small experiment over digits, by default for three sites."""
     table: dict[str, Any] = {
         "name": "trial",
         "rounds": 4,
@@ -271,7 +272,7 @@ def experiment_file(path: Path, **changes: Any) -> Path:
 
 
 def bits(run: Path) -> str:
-    """Of the parameters it ended with."""
+    """Return the checksum of a run's final parameters."""
     return json.loads((run / "summary.json").read_text())["params_sha256"]
 
 

@@ -1,4 +1,4 @@
-"""A site that answers badly is as good as one that does not answer: the run ends without it, and a line names it."""
+"""A site with bad answers is treated like one without: the run finishes without it, and a line names it."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.federation
 
 BAD = "c"
 
-# runs before anything else in every process of the bad site; `-m` would run a copy of a module that is patched here
+# runs first in every process of the bad site; `-m` would run an unpatched copy of the module, so main is called here
 SPOILED = """
 import json, os, sys, time
 from pathlib import Path
@@ -26,13 +26,13 @@ def kind(round):
 
 def spoil_training():
     import numpy as np
-    from fedcm.federation import trainer
-    good = trainer.Site.train
+    from fedcm.federation.site import trainer
+    good = trainer.SiteTrainer.train
 
-    def train(self, **asked):
-        words, arrays = good(self, **asked)
+    def train(self, **request):
+        words, arrays = good(self, **request)
         name = next(iter(arrays))
-        match kind(asked["round"]):
+        match kind(request["round"]):
             case "nan": arrays[name][0] = np.nan
             case "infinite": arrays[name][-1] = -np.inf
             case "shape": arrays[name] = arrays[name][:-1]
@@ -54,12 +54,12 @@ def spoil_training():
             case "hang": time.sleep(3600)
         return words, arrays
 
-    trainer.Site.train = train
+    trainer.SiteTrainer.train = train
     trainer.main(Path(sys.orig_argv[-3]), int(sys.orig_argv[-2]), int(sys.orig_argv[-1]))
     sys.exit()
 
 def spoil_engine():
-    from fedcm.federation.site.site_executor import SiteExecutor
+    from fedcm.federation.site.executor import SiteExecutor
     from nvflare.apis.dxo import from_shareable
     from nvflare.apis.fl_constant import ReturnCode
     from nvflare.apis.shareable import Shareable, make_reply
@@ -82,24 +82,24 @@ elif any("client.worker_process" in word for word in sys.orig_argv):
     spoil_engine()
 """
 
-KINDS = {  # a round each, and what the line says
+KINDS = {  # one round each, and what the log says
     "nan": "is not finite",
     "infinite": "is not finite",
-    "shape": "where float32",
-    "folded": "where float32",
+    "shape": "must be float32",
+    "folded": "must be float32",
     "dtype": "float64",
     "fields": "extra",
-    "huge": "which no site that trains reports",
+    "huge": "above the largest that can be averaged",
     "round": "it answers round 8",
     "round before": "it answers round 7",
     "run": "ffffffff",
     "steps": "local steps is -1",
     "loss": "its loss is nan",
-    "junk arrays": "it holds ['moved']",
+    "junk arrays": "got ['moved']",
     "junk words": "it answers round None",
     "empty": "it answers round None",
     "raise": "RuntimeError: the site's own fault",
-    "exit": "the training process left with code 3",
+    "exit": "the training process exited with code 3",
     "no message": "its answer cannot be read",
     "failure": "EXECUTION_EXCEPTION",
     "nothing": "",
@@ -107,7 +107,7 @@ KINDS = {  # a round each, and what the line says
 
 
 def experiment_over(path: Path, rounds: int, **links: Any) -> Path:
-    """The wait begins when both good sites have answered, so that none of them is ever left out."""
+    """The wait begins when both good sites have answered, so neither of them is ever left out."""
     links = {"classes": 10, "quorum": 0.6, "wait": 300, "drop_after": 100, "sites": ["a", "b", BAD]} | links
     return experiment_file(path, rounds=rounds, algorithm={"name": "scaffold"}, federation=links)
 
@@ -121,14 +121,14 @@ class Spoiled:
     folder: Path
 
     def run(self, name: str, *kinds: str, **links: Any) -> Path:
-        """Each round another kind of badness; the run at the server."""
+        """Run with another kind of bad answer in each round, and return the run at the server."""
         (self.folder / "kinds.json").write_text(json.dumps(kinds))
         done = self.fleet.run(experiment_over(self.folder / f"{name}.toml", len(kinds), **links), name)
-        assert done.code == 0, done.err + self.fleet.told()
+        assert done.code == 0, done.err + self.fleet.collect_output()
         return self.fleet.at_server(name)
 
     def without(self, rounds: int) -> str:
-        """The bits of a run in which the bad site was not there."""
+        """Return the bits of a run without the bad site."""
         return bits(self.fleet.at_server(f"without-{rounds}"))
 
 
@@ -149,13 +149,13 @@ def spoiled(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Spoiled:
 
 @pytest.fixture(scope="module")
 def every_kind(spoiled: Spoiled) -> tuple[Path, list[str]]:
-    """A run in which the site is bad in another way every round, and its log."""
+    """A run with another kind of bad answer in each round, and its log."""
     run = spoiled.run("every-kind", *KINDS)
     return run, spoiled.fleet.call("logs", "every-kind").out.splitlines()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bad_answer_does_not_count_and_a_line_names_the_site(every_kind: tuple[Path, list[str]], kind: str) -> None:
+def test_a_bad_answer_does_not_count_and_the_log_names_the_site(every_kind: tuple[Path, list[str]], kind: str) -> None:
     run, log = every_kind
     round = list(KINDS).index(kind)
     passed = lines(run)[round]
@@ -166,17 +166,15 @@ def test_a_bad_answer_does_not_count_and_a_line_names_the_site(every_kind: tuple
     assert KINDS[kind] in named[0]
 
 
-def test_a_run_with_a_bad_site_ends_as_if_it_had_not_answered(
-    every_kind: tuple[Path, list[str]], spoiled: Spoiled
-) -> None:
+def test_a_run_with_a_bad_site_ends_like_one_without_it(every_kind: tuple[Path, list[str]], spoiled: Spoiled) -> None:
     assert bits(every_kind[0]) == spoiled.without(len(KINDS))
 
 
-def test_a_site_that_never_answers_is_waited_for_as_long_as_the_experiment_says(spoiled: Spoiled) -> None:
+def test_the_wait_for_a_silent_site_is_federation_wait(spoiled: Spoiled) -> None:
     run = spoiled.run("hang", "hang", "hang", wait=2)
     assert bits(run) == spoiled.without(2)
-    told = spoiled.fleet.call("logs", "hang").out
-    assert all(f"round {round}: {BAD} does not count, it did not answer in time" in told for round in range(2))
+    log = spoiled.fleet.call("logs", "hang").out
+    assert all(f"round {round}: {BAD} does not count: it did not answer in time" in log for round in range(2))
 
 
 def test_a_report_beyond_the_norm_bound_does_not_count(spoiled: Spoiled) -> None:
@@ -185,7 +183,7 @@ def test_a_report_beyond_the_norm_bound_does_not_count(spoiled: Spoiled) -> None
     assert spoiled.fleet.call("logs", "bound").out.count("above federation.norm_bound = 10000") == 2
 
 
-def test_an_exception_in_the_process_of_the_engine_at_a_site_ends_nothing_for_the_others(spoiled: Spoiled) -> None:
+def test_an_exception_in_a_sites_engine_does_not_end_the_run(spoiled: Spoiled) -> None:
     run = spoiled.run("raises", "engine raises", "engine raises")
     assert bits(run) == spoiled.without(2)
     assert f"{BAD} does not count" in spoiled.fleet.call("logs", "raises").out

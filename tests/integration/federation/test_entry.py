@@ -1,4 +1,4 @@
-"""Who and what is not let in: parties without this federation's certificate, and jobs that bring or name code."""
+"""What the federation rejects: parties without its certificate, and jobs that bring or name code."""
 
 import json
 import shutil
@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from fleet import Fleet, Running, experiment_file, fedcm, until
+from fleet import CONNECTED, Fleet, Running, experiment_file, fedcm, until
 
 from fedcm.config.experiment import load_experiment
 from fedcm.errors import UserError
-from fedcm.federation.admin.admin import admin_of
 from fedcm.federation.admin.job import write_job
+from fedcm.federation.admin.session import open_session
 from fedcm.federation.kit import read_kit
 from fedcm.federation.provision.deal import deal
 
@@ -52,7 +52,7 @@ class Papers(NamedTuple):
 
 @pytest.fixture(scope="module")
 def up(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    """The server and one site; a module that only experiments with code of their own name is installed at both."""
+    """The server and one site, both with a module that is not bundled."""
     place = tmp_path_factory.mktemp("installed")
     (place / "own_models.py").write_text(MODULE)
     dealt = deal(load_experiment(an_experiment(place)), ["a"], place / "dealt")
@@ -60,7 +60,7 @@ def up(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     for start in (shared.start_server, lambda **more: shared.start_site("a", **more)):
         name = "server" if start == shared.start_server else "a"
         start(wait=False, PYTHONPATH=str(place), IMPORTED=str(shared.folder / f"imported-{name}"))
-    shared.running["server"].says("site a is connected")
+    shared.running["server"].wait_for("New client a@")
     return shared
 
 
@@ -73,7 +73,7 @@ def an_experiment(folder: Path, **changes: Any) -> Path:
 
 
 def signed(folder: Path, like: Path, issuer: Papers | None, *, days: int = 10) -> Papers:
-    """A certificate with the names and uses of another one, by an issuer or by its own key; it ends in so many days."""
+    """Make a certificate like another one, signed by an issuer or by itself, that expires in `days` days."""
     old = x509.load_pem_x509_certificate(like.read_bytes())
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     by = x509.load_pem_x509_certificate(issuer.certificate.read_bytes()).subject if issuer else old.subject
@@ -94,7 +94,7 @@ def signed(folder: Path, like: Path, issuer: Papers | None, *, days: int = 10) -
     return papers
 
 
-def papers_of(fleet: Fleet, kind: str, like: Path, folder: Path) -> Papers | None:
+def make_papers(fleet: Fleet, kind: str, like: Path, folder: Path) -> Papers | None:
     authority = Papers(fleet.folder / "authority" / "rootCA.pem", fleet.folder / "authority" / "rootCA.key")
     match kind:
         case "good":
@@ -110,7 +110,7 @@ def papers_of(fleet: Fleet, kind: str, like: Path, folder: Path) -> Papers | Non
 
 
 def let_in(port: int, root: Path, papers: Papers | None) -> bool:
-    """Does the server speak with whoever shows these?"""
+    """Return whether the server talks to a client with this certificate."""
     context = ssl.create_default_context(cafile=str(root))
     context.set_alpn_protocols(["h2"])
     if papers is not None:
@@ -128,11 +128,11 @@ def let_in(port: int, root: Path, papers: Papers | None) -> bool:
 
 @pytest.mark.parametrize("who", ["site", "admin"])
 @pytest.mark.parametrize("kind", ["good", "none", "self-signed", "of another federation", "expired"])
-def test_the_server_speaks_with_nobody_but_holders_of_a_valid_certificate_of_its_own(
+def test_the_server_talks_only_to_holders_of_a_valid_certificate_of_the_federation(
     up: Fleet, kind: str, who: str, tmp_path: Path
 ) -> None:
     kit = read_kit(up.site("b") if who == "site" else up.admin)
-    assert let_in(kit.port, kit.root, papers_of(up, kind, kit.certificate, tmp_path)) == (kind == "good")
+    assert let_in(kit.port, kit.root, make_papers(up, kind, kit.certificate, tmp_path)) == (kind == "good")
 
 
 def spoiled_kit(kit: Path, place: Path, papers: Papers) -> Path:
@@ -144,16 +144,16 @@ def spoiled_kit(kit: Path, place: Path, papers: Papers) -> Path:
 
 @pytest.fixture(scope="module")
 def intruders(up: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Running]]:
-    """Sites that try to get in as b, each with other papers; a good one that began later has got in meanwhile."""
+    """Sites that pose as b with bad certificates; a good site that started later is connected."""
     trying: dict[str, Running] = {}
     try:
         for kind in INTRUDERS:
             place = tmp_path_factory.mktemp("intruder")
             stolen = Papers(up.site("c") / "startup" / "client.crt", up.site("c") / "startup" / "client.key")
-            papers = papers_of(up, kind, up.site("b") / "startup" / "client.crt", place / "papers") or stolen
+            papers = make_papers(up, kind, up.site("b") / "startup" / "client.crt", place / "papers") or stolen
             kit = spoiled_kit(up.site("b"), place / "kit", papers)
             trying[kind] = Running(["federation", "site", kit], place / "site.out")
-            until(lambda kit=kit: (kit / "log.txt").exists(), "its engine's start", up.told)
+            until(lambda kit=kit: (kit / "log.txt").exists(), "its engine's start", up.collect_output)
         up.start_site("d")
         yield trying
     finally:
@@ -162,48 +162,48 @@ def intruders(up: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
 
 
 @pytest.mark.parametrize("kind", INTRUDERS)
-def test_a_site_is_not_let_in(up: Fleet, intruders: dict[str, Running], kind: str) -> None:
+def test_a_site_with_a_bad_certificate_does_not_connect(up: Fleet, intruders: dict[str, Running], kind: str) -> None:
     assert json.loads(up.call("status", "--json").out)["sites"] == ["a", "d"]
-    assert "connected to the server" not in intruders[kind].said
-    assert "site b is connected" not in up.running["server"].said
-    assert "Traceback" not in intruders[kind].said
+    assert CONNECTED not in intruders[kind].output
+    assert "New client b@" not in up.running["server"].output
+    assert "Traceback" not in intruders[kind].output
 
 
 def test_a_site_without_a_certificate_is_not_started(up: Fleet, tmp_path: Path) -> None:
     shutil.copytree(up.site("b"), tmp_path / "kit")
     (tmp_path / "kit" / "startup" / "client.crt").unlink()
-    refused = fedcm("federation", "site", tmp_path / "kit")
-    assert refused.code == 2
-    assert "certificate" in refused.err
+    answer = fedcm("federation", "site", tmp_path / "kit")
+    assert answer.code == 2
+    assert "certificate" in answer.err
 
 
 # admins
 
 
-def refused_admin(up: Fleet, kit: Path, folder: Path) -> None:
+def assert_admin_rejected(up: Fleet, kit: Path, folder: Path) -> None:
     before = {job.name for job in (up.server / "jobs" / "all").glob("*")}
-    refused = fedcm("federation", "run", an_experiment(folder), "--kit", kit, "--name", "intruder")
-    assert refused.code == 2, refused.err
-    assert refused.err.startswith("fedcm: ")
-    assert len(refused.err.strip().splitlines()) == 1, refused.err
+    answer = fedcm("federation", "run", an_experiment(folder), "--kit", kit, "--name", "intruder")
+    assert answer.code == 2, answer.err
+    assert answer.err.startswith("fedcm: ")
+    assert len(answer.err.strip().splitlines()) == 1, answer.err
     assert {job.name for job in (up.server / "jobs" / "all").glob("*")} == before, "no job came in"
     assert not up.at_server("intruder").exists()
 
 
 @pytest.mark.parametrize("kind", ["self-signed", "of another federation", "expired"])
-def test_an_admin_is_not_let_in(up: Fleet, kind: str, tmp_path: Path) -> None:
-    papers = papers_of(up, kind, up.admin / "startup" / "client.crt", tmp_path / "papers")
+def test_an_admin_with_a_bad_certificate_is_rejected(up: Fleet, kind: str, tmp_path: Path) -> None:
+    papers = make_papers(up, kind, up.admin / "startup" / "client.crt", tmp_path / "papers")
     assert papers is not None
-    refused_admin(up, spoiled_kit(up.admin, tmp_path / "kit", papers), tmp_path)
+    assert_admin_rejected(up, spoiled_kit(up.admin, tmp_path / "kit", papers), tmp_path)
 
 
-def test_an_admin_of_another_federation_is_not_let_in(up: Fleet, tmp_path: Path) -> None:
-    """With the whole kit of it, root certificate too."""
-    papers = papers_of(up, "of another federation", up.admin / "startup" / "client.crt", tmp_path / "papers")
+def test_an_admin_of_another_federation_is_rejected(up: Fleet, tmp_path: Path) -> None:
+    """With the complete kit of that federation, including its root certificate."""
+    papers = make_papers(up, "of another federation", up.admin / "startup" / "client.crt", tmp_path / "papers")
     assert papers is not None
     kit = spoiled_kit(up.admin, tmp_path / "kit", papers)
     shutil.copyfile(tmp_path / "papers" / "other" / "made.crt", kit / "startup" / "rootCA.pem")
-    refused_admin(up, kit, tmp_path)
+    assert_admin_rejected(up, kit, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["lead@example.org", "a"])
@@ -215,7 +215,7 @@ def test_a_site_cannot_submit_a_run(up: Fleet, name: str, tmp_path: Path) -> Non
     table = json.loads(file.read_text())
     table["admin"]["username"] = name
     file.write_text(json.dumps(table))
-    refused_admin(up, kit, tmp_path)
+    assert_admin_rejected(up, kit, tmp_path)
 
 
 # jobs
@@ -256,13 +256,13 @@ def other_component_at_sites(job: Path, marker: Path) -> None:
 
 
 def log_settings(job: Path, marker: Path) -> None:
-    """By which the engine would run what they name."""
+    """The engine would run code that they name."""
     config = {"version": 1, "handlers": {"h": {"()": "subprocess.Popen", **_touch(marker)}}}
     (job / "app" / "config" / "log_config.json").write_text(json.dumps(config))
 
 
 def foreign_model_at_server(job: Path, marker: Path) -> None:
-    """What the sites are told names bundled code alone."""
+    """Only the server's part of the job names other code."""
     _experiment_at_server(job, {"model": {"name": "subprocess:Popen", **_touch(marker)}})
 
 
@@ -314,20 +314,20 @@ def _experiment_at_server(job: Path, change: dict[str, Any]) -> None:
 
 @pytest.fixture
 def submitted(up: Fleet, tmp_path: Path) -> Iterator[Callable[[Change], str]]:
-    """Submits a job that was changed, with a good admin's certificate; how it ended, or why it was refused."""
-    with admin_of(read_kit(up.admin)) as admin:
+    """A function that submits a changed job as a good admin and returns its final state or the error."""
+    with open_session(read_kit(up.admin)) as session:
 
         def submit(change: Change) -> str:
             links = load_experiment(an_experiment(tmp_path)).federation.model_copy(update={"sites": ["a"]})
             chosen = load_experiment(an_experiment(tmp_path)).model_copy(update={"federation": links})
-            job = write_job(tmp_path / "job", change.__name__, chosen, go_on=False)
+            job = write_job(tmp_path / "job", change.__name__, chosen, resume=False)
             change(job, tmp_path / "marker")
             try:
-                number = admin.submit(job)
-            except UserError as refusal:
-                return str(refusal)
-            until(lambda: admin.state(number).startswith("FINISHED"), "the end of the job", up.told)
-            return admin.state(number)
+                number = session.submit_job(job)
+            except UserError as error:
+                return str(error)
+            until(lambda: session.get_state(number).startswith("FINISHED"), "the end of the job", up.collect_output)
+            return session.get_state(number)
 
         yield submit
 
@@ -343,7 +343,7 @@ def test_a_job_that_brings_or_names_code_runs_nothing(
     assert not (up.at_server(change.__name__) / "summary.json").exists(), ended
 
 
-def test_a_run_named_like_a_path_writes_nothing_outside_of_its_folder(
+def test_a_run_named_like_a_path_writes_nothing_outside_its_folder(
     up: Fleet, submitted: Callable[[Change], str], tmp_path: Path
 ) -> None:
     def elsewhere(job: Path, marker: Path) -> None:
@@ -353,18 +353,18 @@ def test_a_run_named_like_a_path_writes_nothing_outside_of_its_folder(
     assert not list(tmp_path.glob("marker*")), ended
 
 
-def test_a_model_of_ones_own_runs_at_a_site_only_when_its_operator_has_allowed_it(up: Fleet, tmp_path: Path) -> None:
+def test_a_model_that_is_not_bundled_runs_only_if_the_operator_allows_it(up: Fleet, tmp_path: Path) -> None:
     experiment = an_experiment(tmp_path, model={"name": "own_models:small"})
     with (up.server / "server.toml").open("a") as file:
         file.write('\n[limits]\ncode = ["own_models:small"]\n')
-    refused = up.run(experiment, "own", "--sites", "a")
-    sentence = "this site runs bundled code alone, got the model 'own_models:small'"
-    assert refused.code == 2, refused.err
-    assert sentence in refused.err
+    answer = up.run(experiment, "own", "--sites", "a")
+    sentence = "this site runs only bundled code, got the model 'own_models:small'"
+    assert answer.code == 2, answer.err
+    assert sentence in answer.err
     assert sentence in up.call("logs", "own").out
     assert not (up.folder / "imported-a").exists()
     settings = up.site("a") / "site.toml"
     settings.write_text(settings.read_text().replace("code = []", 'code = ["own_models:small"]'))
     done = up.run(experiment, "own", "--sites", "a")
-    assert done.code == 0, done.err + up.told()
+    assert done.code == 0, done.err + up.collect_output()
     assert (up.folder / "imported-a").exists()

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 from fleet import SITES, Fleet, bits, experiment_file, fedcm, fleet_of, lines, provision
 
-from fedcm.data import load
+from fedcm.data import load_dataset
 from fedcm.errors import UserError
 
 ALGORITHMS = ("fedcm", "fedavg", "scaffold")
 
 
-Call = Callable[..., Any]  # of the command line, in this process or another
+Call = Callable[..., Any]  # runs a command, in this process or another
 
 
-def simulated(experiment: Path, runs: Path, call: Call = fedcm) -> Path:
-    """By `fedcm run`."""
+def simulate(experiment: Path, runs: Path, call: Call = fedcm) -> Path:
+    """Run an experiment with `fedcm run`."""
     done = call("run", experiment, "--runs-dir", runs, "--name", "simulated")
     assert done.code == 0, done.err
     return runs / "simulated"
 
 
-def dealt_out(experiment: Path, folder: Path, fleet: Fleet, sites: Sequence[str], call: Call = fedcm) -> list[str]:
-    """By `fedcm federation deal`; what it says to set for the bits of the simulation."""
+def deal_out(experiment: Path, folder: Path, fleet: Fleet, sites: Sequence[str], call: Call = fedcm) -> list[str]:
+    """Deal data with `fedcm federation deal`, and return the settings for the bits of the simulation."""
     dealt = call("federation", "deal", experiment, "--sites", ",".join(sites), "-o", folder)
     assert dealt.code == 0, dealt.err
     fleet.deal(folder, sites)
@@ -38,11 +38,11 @@ def dealt_out(experiment: Path, folder: Path, fleet: Fleet, sites: Sequence[str]
 def test_three_sites_end_with_the_bits_of_the_simulation(tmp_path: Path, fedcm: Call) -> None:
     sites, experiment = ("a", "b", "c"), experiment_file(tmp_path / "trial.toml")
     with fleet_of(provision(tmp_path / "made", sites), tmp_path / "federation") as fleet:
-        settings = dealt_out(experiment, tmp_path / "dealt", fleet, sites, fedcm)
+        settings = deal_out(experiment, tmp_path / "dealt", fleet, sites, fedcm)
         fleet.start(*sites)
         done = fleet.run(experiment, "real", *settings)
-        assert done.code == 0, done.err + fleet.told()
-    real, made = fleet.folder / "runs" / "real", simulated(experiment, tmp_path, fedcm)
+        assert done.code == 0, done.err + fleet.collect_output()
+    real, made = fleet.folder / "runs" / "real", simulate(experiment, tmp_path, fedcm)
     assert bits(real) == bits(made)
     assert (real / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
 
@@ -54,19 +54,19 @@ def five(shared: Fleet) -> Fleet:
 
 @pytest.fixture(scope="module")
 def digits(five: Fleet, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[str]]:
-    """An experiment over digits at five sites, and what it takes to have the simulation's bits."""
+    """An experiment over digits at five sites, and the settings for the bits of the simulation."""
     folder = tmp_path_factory.mktemp("digits")
     table = {"split": {"kind": "dirichlet", "clients": 5, "concentration": 0.6}, "rounds": 5}
-    settings = dealt_out(experiment_file(folder / "digits.toml", **table), folder / "dealt", five, SITES)
+    settings = deal_out(experiment_file(folder / "digits.toml", **table), folder / "dealt", five, SITES)
     return table, settings
 
 
-def same_bits(five: Fleet, name: str, table: dict[str, Any], settings: list[str], tmp_path: Path) -> Path:
-    """A run's folder as it was fetched, compared with the simulation of the same experiment."""
+def run_and_compare(five: Fleet, name: str, table: dict[str, Any], settings: list[str], tmp_path: Path) -> Path:
+    """Run an experiment, compare it with its simulation, and return the fetched run's folder."""
     experiment = experiment_file(tmp_path / f"{name}.toml", **table)
     done = five.run(experiment, name, *settings)
-    assert done.code == 0, done.err + five.told()
-    real, made = five.folder / "runs" / name, simulated(experiment, tmp_path)
+    assert done.code == 0, done.err + five.collect_output()
+    real, made = five.folder / "runs" / name, simulate(experiment, tmp_path)
     assert bits(real) == bits(made)
     for ours, theirs in zip(lines(real), lines(made), strict=True):
         assert {key: ours[key] for key in ("round", "clients", "loss", "steps")} == {
@@ -81,30 +81,30 @@ def test_five_sites_with_digits_end_with_the_bits_of_the_simulation(
     five: Fleet, digits: tuple[dict[str, Any], list[str]], algorithm: str, tmp_path: Path
 ) -> None:
     table, settings = digits
-    same_bits(five, f"digits-{algorithm}", table | {"algorithm": {"name": algorithm}}, settings, tmp_path)
+    run_and_compare(five, f"digits-{algorithm}", table | {"algorithm": {"name": algorithm}}, settings, tmp_path)
 
 
 @pytest.mark.federation
 @pytest.mark.parametrize("algorithm", ["fedcm", "scaffold"])
-def test_sites_that_take_part_now_and_then_end_with_the_bits_of_the_simulation(
+def test_random_participation_ends_with_the_bits_of_the_simulation(
     five: Fleet, digits: tuple[dict[str, Any], list[str]], algorithm: str, tmp_path: Path
 ) -> None:
     table, settings = digits
     table = table | {"algorithm": {"name": algorithm}, "participation": {"kind": "independent", "probability": 0.5}}
-    real = same_bits(five, f"now-and-then-{algorithm}", table, settings, tmp_path)
+    real = run_and_compare(five, f"now-and-then-{algorithm}", table, settings, tmp_path)
     assert len({tuple(line["clients"]) for line in lines(real)}) > 1
 
 
 @pytest.mark.federation
-def test_sites_weighed_by_their_examples_end_with_the_bits_of_the_simulation(five: Fleet, tmp_path: Path) -> None:
+def test_weights_by_examples_end_with_the_bits_of_the_simulation(five: Fleet, tmp_path: Path) -> None:
     table = {
         "split": {"kind": "dirichlet-by-label", "clients": 5, "concentration": 0.6},
         "participation": {"kind": "independent", "probability": 0.5},
         "algorithm": {"name": "fedavg"},
         "server": {"weights": "examples"},
     }
-    settings = dealt_out(experiment_file(tmp_path / "w.toml", **table), tmp_path / "dealt", five, SITES)
-    same_bits(five, "by-examples", table, settings, tmp_path)
+    settings = deal_out(experiment_file(tmp_path / "w.toml", **table), tmp_path / "dealt", five, SITES)
+    run_and_compare(five, "by-examples", table, settings, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +112,9 @@ def cifar(five: Fleet, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[s
     """500 images for each of five sites."""
     folder = tmp_path_factory.mktemp("cifar")
     try:
-        whole = load("cifar10")
-    except UserError as refusal:
-        pytest.skip(f"CIFAR-10 is not prepared: {refusal}")
+        whole = load_dataset("cifar10")
+    except UserError as error:
+        pytest.skip(f"CIFAR-10 is not prepared: {error}")
     assert whole.test is not None
     (x, y), (x_test, y_test) = ([part[:2500].numpy() for part in examples] for examples in (whole.train, whole.test))
     np.savez(folder / "cifar.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test)
@@ -126,7 +126,7 @@ def cifar(five: Fleet, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[s
         "client": {"epochs": 1, "batch_size": 50, "lr": 0.05, "weight_decay": 0.001},
         "federation": {},
     }
-    settings = dealt_out(experiment_file(folder / "cifar.toml", **table), folder / "dealt", five, SITES)
+    settings = deal_out(experiment_file(folder / "cifar.toml", **table), folder / "dealt", five, SITES)
     return table, settings
 
 
@@ -137,11 +137,11 @@ def test_five_sites_with_cifar10_end_with_the_bits_of_the_simulation(
 ) -> None:
     table, settings = cifar
     assert any("federation.mean" in setting for setting in settings)
-    same_bits(five, f"cifar-{algorithm}", table | {"algorithm": {"name": algorithm}}, settings, tmp_path)
+    run_and_compare(five, f"cifar-{algorithm}", table | {"algorithm": {"name": algorithm}}, settings, tmp_path)
 
 
 @pytest.mark.federation
-def test_sites_find_the_normalisation_of_all_their_images_by_themselves(
+def test_sites_compute_the_common_normalisation_themselves(
     five: Fleet, cifar: tuple[dict[str, Any], list[str]], tmp_path: Path
 ) -> None:
-    same_bits(five, "found", cifar[0] | {"rounds": 1, "federation": {"classes": 10}}, [], tmp_path)
+    run_and_compare(five, "found", cifar[0] | {"rounds": 1, "federation": {"classes": 10}}, [], tmp_path)

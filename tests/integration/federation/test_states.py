@@ -1,4 +1,4 @@
-"""What sites keep stays in step with the server, whatever dies: SCAFFOLD's c is the mean of all c_i at the end."""
+"""Client states stay in step with the server whatever dies: SCAFFOLD's c is the mean of all c_i at the end."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from fleet import Fleet, bits, experiment_file, lines, until
 from safetensors.numpy import load_file
-from scenes import whole
+from scenes import run_to_end
 
-from fedcm.federation.terms import read_noted
+from fedcm.federation.terms import read_record
 
 pytestmark = pytest.mark.federation
 
@@ -19,12 +19,12 @@ SLOW = """
 import sys, time
 from pathlib import Path
 if "fedcm.federation.site.trainer" in sys.orig_argv:
-    from fedcm.federation import trainer
-    good = trainer.Site.train
-    def train(self, **asked):
+    from fedcm.federation.site import trainer
+    good = trainer.SiteTrainer.train
+    def train(self, **request):
         time.sleep(3)
-        return good(self, **asked)
-    trainer.Site.train = train
+        return good(self, **request)
+    trainer.SiteTrainer.train = train
     trainer.main(Path(sys.orig_argv[-3]), int(sys.orig_argv[-2]), int(sys.orig_argv[-1]))
     sys.exit()
 """
@@ -38,7 +38,7 @@ def experiment(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def three(fleet: Fleet, dealt: Callable[..., list[str]], experiment: Path, tmp_path: Path) -> Fleet:
-    """The last site takes long for a round: the others have answered by then, and the round has not counted."""
+    """The last site is slow: the others have answered when a round has not counted yet."""
     dealt(experiment, fleet, *SITES)
     (tmp_path / "slow").mkdir()
     (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW)
@@ -47,26 +47,32 @@ def three(fleet: Fleet, dealt: Callable[..., list[str]], experiment: Path, tmp_p
     return fleet
 
 
-def kept(fleet: Fleet, site: str, run: str) -> Path:
-    """Where a site keeps what it keeps of a run."""
-    return fleet.site(site) / "state" / read_noted(fleet.at_server(run)).id
+def get_state_folder(fleet: Fleet, site: str, run: str) -> Path:
+    """Return the folder of a site's states of a run."""
+    return fleet.site(site) / "state" / read_record(fleet.at_server(run)).id
 
 
 def answered_but_not_counted(fleet: Fleet, site: str, run: str, round: int) -> None:
-    fleet.reaches(run, round)
-    until((kept(fleet, site, run) / f"round-{round:06d}.safetensors").exists, f"round {round} of {site}", fleet.told)
+    fleet.wait_for_round(run, round)
+    until(
+        (get_state_folder(fleet, site, run) / f"round-{round:06d}.safetensors").exists,
+        f"round {round} of {site}",
+        fleet.collect_output,
+    )
     assert fleet.rounds(run) == round, "the slow site has answered already"
 
 
 def assert_in_step(fleet: Fleet, run: str) -> None:
-    """c against the mean of the c_i of the rounds that counted last, in float64."""
+    """Compare c with the mean of the c_i of the rounds that counted last, in float64."""
     counted: dict[int, int] = {}
     for line in lines(fleet.at_server(run)):
         counted |= dict.fromkeys(line["clients"], line["round"])
     checkpoint = fleet.at_server(run) / "checkpoints" / f"round-{ROUNDS:06d}.safetensors"
     control = load_file(checkpoint)["server.control"].astype(np.float64)
     own = [
-        load_file(kept(fleet, site, run) / f"round-{counted[client]:06d}.safetensors")["control"].astype(np.float64)
+        load_file(get_state_folder(fleet, site, run) / f"round-{counted[client]:06d}.safetensors")["control"].astype(
+            np.float64
+        )
         if client in counted
         else np.zeros_like(control)
         for client, site in enumerate(SITES)
@@ -86,24 +92,24 @@ def test_c_stays_the_mean_when_the_server_dies_before_answers_count(
         three.running["server"].kill()
         assert three.rounds("r") == round, "the round has not counted"
         three.start_server()
-    assert run.ends() == 0, run.said + three.told()
+    assert run.wait() == 0, run.output + three.collect_output()
     assert_in_step(three, "r")
-    assert bits(three.at_server("r")) == bits(whole(experiment, tmp_path)), "everybody counted in every round"
+    assert bits(three.at_server("r")) == bits(run_to_end(experiment, tmp_path)), "everybody counted in every round"
 
 
 def test_c_stays_the_mean_when_a_site_dies_after_it_answered(three: Fleet, experiment: Path) -> None:
     run = three.follow("run", experiment, "--name", "r")
     answered_but_not_counted(three, "a", "r", 1)
     three.running["a"].kill()
-    three.reaches("r", 3)
+    three.wait_for_round("r", 3)
     three.start_site("a")
-    assert run.ends() == 0, run.said + three.told()
+    assert run.wait() == 0, run.output + three.collect_output()
     assert_in_step(three, "r")
 
 
-def test_c_stays_the_mean_when_a_site_is_left_out_of_a_round_that_it_did(three: Fleet, experiment: Path) -> None:
-    """Its answer comes too late: the state of that round is on its disk, and is not the one to go on from."""
+def test_c_stays_the_mean_when_an_answer_comes_too_late(three: Fleet, experiment: Path) -> None:
+    """The state of that round is on the site's disk, but must not be used."""
     done = three.run(experiment, "r", "--set", "federation.wait=1", "--set", "federation.retry_after=1")
-    assert done.code == 0, done.err + three.told()
+    assert done.code == 0, done.err + three.collect_output()
     assert any(line["missed"] for line in lines(three.at_server("r")))
     assert_in_step(three, "r")

@@ -1,0 +1,1 @@
+"""`fedcm federation`: one module per command."""

@@ -1,7 +1,11 @@
-"""What a person sees of a federation's runs: one as it goes by, with its log's lines, and all of them as a table."""
+"""Terminal output of `fedcm federation`: certificates, the lines of a service, one run live, and a table of runs."""
 
+import os
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -9,28 +13,51 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedcm.runs.progress import make_progress_bar
+from fedcm.runs.progress import make_progress_bar, say
 
 
-def shown_run(passing: Iterator[Any], title: str, rounds: int) -> Any:
-    """The outcome it ends with; items are `fedcm.federation.admin.following.Passing`."""
+def print_request(request: Path, invitation: Any, kit: Path) -> None:
+    """Print a request's file, the fingerprints to compare, and what to do next."""
+    from fedcm.federation.provision.request import read_request
+
+    say(f"the root certificate of {invitation.plan.name}, to compare with the organiser:")
+    say(invitation.root)
+    say("your key, for the organiser to compare with you:")
+    say(read_request(request).fingerprint)
+    say(f"send this file to the organiser, then run `fedcm federation join SIGNED.zip {shlex.quote(str(kit))}`:")
+    print(request)
+
+
+def print_expiry_dates(issued: Iterable[Any]) -> None:
+    """Print one line per party: when its certificate expires."""
+    for certificate in sorted(issued, key=lambda certificate: certificate.ends):
+        print(f"{certificate.ends.date()}  {certificate.party.kind:6}  {certificate.party.name}")
+
+
+def print_service_line(line: str) -> None:
+    """Print a line of a server or site, with the time unless the systemd journal adds it."""
+    say(line if "JOURNAL_STREAM" in os.environ else f"{datetime.now():%Y-%m-%d %H:%M:%S} {line}")
+
+
+def show_run(updates: Iterator[Any], title: str, rounds: int) -> Any:
+    """Show a run's progress and log from `fedcm.federation.admin.watch.RunUpdate`s, and return the last outcome."""
     console = Console(stderr=True)
     outcome = None
     with make_progress_bar(console) as bar:
-        task = bar.add_task(escape(title), total=rounds, said="")
-        for outcome, lines in passing:
+        task = bar.add_task(escape(title), total=rounds, status="")
+        for outcome, lines in updates:
             for line in lines:
                 if console.is_terminal:
                     bar.console.print(escape(line), highlight=False)
                 else:
                     print(line, file=sys.stderr, flush=True)
             if outcome.metrics:
-                bar.update(task, completed=outcome.metrics["round"] + 1, said=_said(outcome.metrics))
+                bar.update(task, completed=outcome.metrics["round"] + 1, status=_format_metrics(outcome.metrics))
     return outcome
 
 
-def _said(metrics: dict[str, Any]) -> str:
-    words = ["nobody counted" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
+def _format_metrics(metrics: dict[str, Any]) -> str:
+    words = ["no site counted" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
     words.append(f"{metrics['cohort']} of {metrics.get('asked', metrics['cohort'])} sites")
     if metrics.get("test_accuracy") is not None:
         words.append(f"accuracy {metrics['test_accuracy']:.2%}")
@@ -39,8 +66,8 @@ def _said(metrics: dict[str, Any]) -> str:
     return "  ".join(words)
 
 
-def federation_table(rows: Sequence[dict[str, Any]]) -> None:
-    """The runs of a federation, as its server tells them."""
+def print_runs_table(rows: Sequence[dict[str, Any]]) -> None:
+    """Print a federation's runs; rows are those of `fedcm.federation.admin.runs.describe_runs`."""
     table = Table(box=SIMPLE, pad_edge=False)
     for name in ("run", "state", "round", "loss", "accuracy", "submitted"):
         table.add_column(
@@ -55,6 +82,6 @@ def federation_table(rows: Sequence[dict[str, Any]]) -> None:
         accuracy = f"{last['test_accuracy']:.2%}" if last.get("test_accuracy") is not None else "–"
         if accuracy == "–" and last.get("test_loss") is not None:
             accuracy = f"loss {last['test_loss']:.4g}"
-        why = f" ({escape(row['why'])})" if row.get("why") else ""
-        table.add_row(escape(row["run"]), row["state"] + why, done, loss, accuracy, str(row["submitted"])[:19])
+        reason = f" ({escape(row['why'])})" if row.get("why") else ""
+        table.add_row(escape(row["run"]), row["state"] + reason, done, loss, accuracy, str(row["submitted"])[:19])
     Console().print(table)

@@ -1,0 +1,1 @@
+"""An admin's side of a federation: submit, watch, stop and fetch runs."""

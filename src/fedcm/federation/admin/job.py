@@ -1,24 +1,33 @@
-"""A run as a job of the engine: configuration alone. The code that it names is installed at the sites, or refused."""
+"""A run as a job of the engine: only configuration. The code that it names must be installed at the sites."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcm.config.experiment import Experiment, to_toml
-from fedcm.federation.quorum import quorum_of
+from fedcm.config.experiment import to_toml
+from fedcm.config.sections import Experiment
+from fedcm.federation.engine import CONTROLLER, EXECUTOR
+from fedcm.federation.experiment import compute_quorum
 
-APP = "app"
-CONTROLLER = "fedcm.federation.server.controller.FederatedTraining"
-EXECUTOR = "fedcm.federation.site.site_executor.SiteExecutor"
-TASKS = ("describe", "train")
-_INTERVAL = 0.05  # seconds between a site's requests for a task; the engine's own 2 s would be most of a short round
+_APP = "app"
+_TASKS = ("describe", "train")
+_INTERVAL = (
+    0.05  # seconds between a site's requests for a task; the engine's default of 2 s would dominate short rounds
+)
 
 
-def write_job(folder: Path, run: str, experiment: Experiment, *, go_on: bool) -> Path:
-    """The job's folder, named like the run; `go_on` says whether the run may be there already."""
+def write_job(folder: Path, run: str, experiment: Experiment, *, resume: bool) -> Path:
+    """Write a job's folder, named like the run, into `folder` and return its path.
+
+    Args:
+        folder: an existing folder.
+        run: the run's name.
+        experiment: with every site named in `federation.sites`.
+        resume: whether the run may exist already at the server.
+    """
     sites, text = sorted(experiment.federation.sites), to_toml(experiment)
-    workflow = {"id": "rounds", "path": CONTROLLER, "args": {"run": run, "experiment": text, "go_on": go_on}}
+    workflow = {"id": "rounds", "path": CONTROLLER, "args": {"run": run, "experiment": text, "resume": resume}}
     executor = {"path": EXECUTOR, "args": {"experiment": text, "sites": sites}}
     server = {
         "format_version": 2,
@@ -26,27 +35,27 @@ def write_job(folder: Path, run: str, experiment: Experiment, *, go_on: bool) ->
         "workflows": [workflow],
         "components": [],
     }
-    client = {"format_version": 2, "executors": [{"tasks": list(TASKS), "executor": executor}], "components": []}
+    client = {"format_version": 2, "executors": [{"tasks": list(_TASKS), "executor": executor}], "components": []}
     meta = {
         "name": run,
         "resource_spec": {},
-        "min_clients": quorum_of(len(sites), experiment.federation.quorum),  # who comes later is not in this job
-        "deploy_map": {APP: ["server", *sites]},
-        "custom_props": {"experiment": text},  # whence a run that was lost is submitted again
+        "min_clients": compute_quorum(len(sites), experiment.federation.quorum),  # later sites are not in this job
+        "deploy_map": {_APP: ["server", *sites]},
+        "custom_props": {"experiment": text},  # to submit a lost run again
     }
     job = folder / run
-    config = job / APP / "config"
+    config = job / _APP / "config"
     config.mkdir(parents=True)
-    _write(job / "meta.json", meta)
-    _write(config / "config_fed_server.json", server)
-    _write(config / "config_fed_client.json", client)
+    _write_json(job / "meta.json", meta)
+    _write_json(config / "config_fed_server.json", server)
+    _write_json(config / "config_fed_client.json", client)
     return job
 
 
-def experiment_in(meta: Mapping[str, Any]) -> str:
-    """The experiment's TOML, from what the engine remembers of a job."""
+def get_experiment_text(meta: Mapping[str, Any]) -> str:
+    """Return the experiment's TOML from the engine's record of a job."""
     return meta["custom_props"]["experiment"]
 
 
-def _write(path: Path, table: dict[str, Any]) -> None:
+def _write_json(path: Path, table: dict[str, Any]) -> None:
     path.write_text(json.dumps(table, indent=2), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Check a kit before it is used: credentials, connection, data and limits."""

@@ -1,4 +1,4 @@
-"""A kit's papers: is its key its own secret, does its certificate hold now, and was it signed by this federation?"""
+"""Check a kit's key and certificates: the key is private, the certificate is valid, and the federation signed it."""
 
 import stat
 from collections.abc import Iterator
@@ -6,49 +6,48 @@ from datetime import UTC, datetime
 
 from fedcm.errors import UserError
 from fedcm.federation.certificate import read_certificate
-from fedcm.federation.check.finding import Finding, failed, good, warning
+from fedcm.federation.check.result import CheckResult, make_failure, make_good, make_warning
 from fedcm.federation.kit import Kit
 
 _SOON = 30  # days
-_RENEW = "the organiser makes a new one with `fedcm federation renew`"
+_RENEW = "renew the kit with `fedcm federation renew`"
 
 
-def look_at_key(kit: Kit) -> Iterator[Finding]:
+def check_key(kit: Kit) -> Iterator[CheckResult]:
+    """Check that only its owner can read the private key."""
     mode = kit.key.stat().st_mode
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        yield failed(
+        yield make_failure(
             "private key",
-            f"only its owner may read it, and its mode is {stat.S_IMODE(mode):o}: `chmod 600 {kit.key}`, and ask for "
-            "a new certificate if others use this machine",
+            f"only its owner may read it, but its mode is {stat.S_IMODE(mode):o}; run `chmod 600 {kit.key}`, and if "
+            "others use this machine, renew the kit with `fedcm federation renew`",
         )
     else:
-        yield good("private key", "for its owner alone")
+        yield make_good("private key", "only its owner can read it")
 
 
-def look_at_certificate(kit: Kit) -> Iterator[Finding]:
+def check_certificate(kit: Kit) -> Iterator[CheckResult]:
+    """Check that the certificate is the kit's own and valid now."""
     certificate, now = read_certificate(kit.certificate), datetime.now(UTC)
     until = f"until {certificate.ends:%Y-%m-%d}"
+    valid = f"of {certificate.name}, valid {until}, {certificate.days_left} days left"
     if certificate.name != kit.name:
-        yield failed(
-            "certificate", f"it must be of {kit.name!r}, as this kit is, and is of {certificate.name!r}; {_RENEW}"
-        )
+        yield make_failure("certificate", f"it must be of {kit.name!r}, but is of {certificate.name!r}; {_RENEW}")
     elif now < certificate.starts:
         starts = f"{certificate.starts:%Y-%m-%d %H:%M} UTC"
-        yield failed(
-            "certificate", f"it holds from {starts} on and here it is {now:%Y-%m-%d %H:%M}; is this clock right?"
+        yield make_failure(
+            "certificate", f"it is valid from {starts}, and here it is {now:%Y-%m-%d %H:%M} UTC; is this clock right?"
         )
     elif now > certificate.ends:
-        yield failed("certificate", f"it held {until}; {_RENEW}")
+        yield make_failure("certificate", f"it was valid {until}; {_RENEW}")
     elif certificate.days_left < _SOON:
-        yield warning(
-            "certificate", f"of {certificate.name}, holds {until}, {certificate.days_left} days more; {_RENEW}"
-        )
+        yield make_warning("certificate", f"{valid}; {_RENEW}")
     else:
-        yield good("certificate", f"of {certificate.name}, holds {until}, {certificate.days_left} days more")
+        yield make_good("certificate", valid)
 
 
-def look_at_signature(kit: Kit) -> Iterator[Finding]:
-    """By the root, for the key."""
+def check_signature(kit: Kit) -> Iterator[CheckResult]:
+    """Check that the certificate is for the kit's key and that the root signed it."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
@@ -60,16 +59,21 @@ def look_at_signature(kit: Kit) -> Iterator[Finding]:
     except (TypeError, ValueError) as error:
         raise UserError(f"the kit's key and certificates cannot be read ({error}); {_RENEW}") from None
     if certificate.public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
-        yield failed("key and certificate", f"they must belong together and do not; {_RENEW}")
+        yield make_failure("key and certificate", f"the certificate must be for this key, but is for another; {_RENEW}")
     else:
-        yield good("key and certificate", "belong together")
+        yield make_good("key and certificate", "belong together")
     now = datetime.now(UTC)
     try:
         certificate.verify_directly_issued_by(root)
     except (InvalidSignature, ValueError, TypeError):
-        yield failed("root certificate", f"it did not sign this kit's certificate: files of two federations; {_RENEW}")
+        yield make_failure("root certificate", f"it did not sign this kit's certificate; {_RENEW}")
         return
     if not root.not_valid_before_utc <= now <= root.not_valid_after_utc:
-        yield failed("root certificate", f"it holds until {root.not_valid_after_utc:%Y-%m-%d}, and is not valid now")
+        yield make_failure(
+            "root certificate",
+            f"it is not valid now, and ends on {root.not_valid_after_utc:%Y-%m-%d}; ask the organiser",
+        )
     else:
-        yield good("root certificate", f"signed it; holds until {root.not_valid_after_utc:%Y-%m-%d}")
+        yield make_good(
+            "root certificate", f"signed the kit's certificate; valid until {root.not_valid_after_utc:%Y-%m-%d}"
+        )

@@ -1,0 +1,1 @@
+"""Create a federation: the authority, certificates, invitations and kits."""

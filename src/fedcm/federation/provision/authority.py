@@ -1,38 +1,38 @@
 """A federation's authority: the root certificate, and the certificates that were signed with it.
 
-plan.toml       who may have one; a site that joins later is added here
+plan.toml       who may have a certificate; add a site here to let it join later
 rootCA.pem      the root certificate
-rootCA.key      its key: whoever has it is the federation
-issued.jsonl    a line for every certificate
-profile.yml     ca.json  .nvflare/     the engine's
+rootCA.key      its key: its holder can make a certificate for anybody
+issued.jsonl    one line per certificate
+profile.yml     ca.json  .nvflare/     files of the engine's tool
 """
 
 import json
 import secrets
 import threading
+import zipfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
 from fedcm.errors import UserError
-from fedcm.federation.certificate import Certificate, certificate_from, read_certificate
-from fedcm.federation.plan import FederationPlan, Party, plan_text, read_plan
+from fedcm.federation.certificate import Certificate, parse_certificate, read_certificate
+from fedcm.federation.plan import FederationPlan, Party, plan_to_toml, read_plan
 from fedcm.federation.provision.certificate_tool import run_tool
 from fedcm.federation.provision.invitation import Invitation
-from fedcm.federation.provision.request import Request, reject_unplanned
-from fedcm.federation.provision.signed import member_of
+from fedcm.federation.provision.request import CertificateRequest, read_member, reject_unplanned
 from fedcm.system.files import write_text
 
-FOLDER = "authority"
+AUTHORITY_FOLDER = "authority"
 ROOT_DAYS = 3650
 _recording = threading.Lock()
 
 
 @final
 @dataclass(frozen=True)
-class Issued:
-    """A certificate that was signed."""
+class IssuedCertificate:
+    """A certificate that the authority signed."""
 
     party: Party
     ends: datetime
@@ -41,7 +41,10 @@ class Issued:
 
 @final
 class Authority:
+    """The folder that holds the root key and signs requests."""
+
     def __init__(self, folder: Path) -> None:
+        """Use `Authority.create` or `Authority.open` instead."""
         self.folder = folder
         self._plan = folder / "plan.toml"
         self._issued = folder / "issued.jsonl"
@@ -49,72 +52,79 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path, plan: FederationPlan) -> "Authority":
+        """Make a new authority in a folder that does not exist yet."""
         authority = cls(folder)
         folder.mkdir(mode=0o700)
-        write_text(authority._plan, plan_text(plan))
-        write_text(authority._profile, _profile(plan))
-        # no organisation: the tool signs in the name of a root that has none, and chains to any other do not hold
+        write_text(authority._plan, plan_to_toml(plan))
+        write_text(authority._profile, _make_profile(plan))
+        # no organisation: the tool signs as if the root had none, so chains to a root that has one are not valid
         days = ("--valid-days", str(ROOT_DAYS))
         run_tool("cert", "init", "--profile", authority._profile, "-o", folder, *days, home=folder)
         return authority
 
     @classmethod
     def open(cls, folder: Path) -> "Authority":
-        """Its own folder, or the federation's that it is in."""
-        authority = cls((folder / FOLDER if (folder / FOLDER).is_dir() else folder).resolve())
+        """Open an existing authority: its own folder, or the organiser's folder that contains it."""
+        authority = cls((folder / AUTHORITY_FOLDER if (folder / AUTHORITY_FOLDER).is_dir() else folder).resolve())
         if not ((authority.folder / "rootCA.key").is_file() and authority._plan.is_file()):
             raise UserError(
                 f"there is no authority in {str(folder)!r}: give the folder that `fedcm federation init` made, or its "
-                f"{FOLDER}/"
+                f"{AUTHORITY_FOLDER}/"
             )
         return authority
 
     @property
     def plan(self) -> FederationPlan:
+        """The plan, read from `plan.toml`."""
         return read_plan(self._plan)
 
     @property
     def root(self) -> Certificate:
+        """The root certificate."""
         return read_certificate(self.folder / "rootCA.pem")
 
     @property
     def invitation(self) -> Invitation:
+        """The invitation that parties need to request a certificate."""
         return Invitation(self.plan, self.root.fingerprint)
 
-    def sign(self, request: Request, signed: Path, days: int) -> Issued:
-        """The answer to a request, which holds the certificate, at `signed`; an older answer to the same party, as
-        there is when a certificate is renewed, is replaced, and nothing else."""
+    def sign(self, request: CertificateRequest, signed: Path, days: int) -> IssuedCertificate:
+        """Sign a request and write the answer, with the certificate in it, to `signed`.
+
+        An older answer to the same party is replaced, as at a renewal; any other file is not.
+        """
         plan = self.plan
         party = reject_unplanned(request, plan)
-        if signed.exists() and not _answers(signed, party):
-            raise UserError(f"{str(signed)!r} is there already; give another place with -o")
-        write_text(self._profile, _profile(plan))
-        asked = self.folder / f".{secrets.token_hex(6)}.request.zip"
-        making = signed.absolute().with_name(f".{secrets.token_hex(6)}.signed.zip")
+        if signed.exists() and not _is_answer_to(signed, party):
+            raise UserError(f"{str(signed)!r} exists already; give another file with -o")
+        write_text(self._profile, _make_profile(plan))
+        copy = self.folder / f".{secrets.token_hex(6)}.request.zip"
+        unfinished = signed.absolute().with_name(f".{secrets.token_hex(6)}.signed.zip")
         try:
-            asked.write_bytes(request.content)
-            into = ("--out", making, "--valid-days", str(days))
+            copy.write_bytes(request.content)
+            options = ("--out", unfinished, "--valid-days", str(days))
             run_tool(
-                "cert", "approve", asked, "--ca-dir", self.folder, "--profile", self._profile, *into, home=self.folder
+                "cert", "approve", copy, "--ca-dir", self.folder, "--profile", self._profile, *options, home=self.folder
             )
-            making.replace(signed)
+            unfinished.replace(signed)
         finally:
-            asked.unlink(missing_ok=True)
-            making.unlink(missing_ok=True)
-        made = certificate_from(member_of(signed, f"{party.name}.crt"))
-        issued = Issued(party, made.ends, made.serial)
+            copy.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
+        certificate = parse_certificate(read_member(signed, f"{party.name}.crt"))
+        issued = IssuedCertificate(party, certificate.ends, certificate.serial)
         self._record(issued, request.fingerprint)
         return issued
 
-    def issued(self) -> list[Issued]:
-        """The last one of each party, the first to end first."""
-        last: dict[tuple[str, str], Issued] = {}
-        for line in self._lines():
+    def list_issued(self) -> list[IssuedCertificate]:
+        """Return the last certificate of each party, in the order in which they expire."""
+        last: dict[tuple[str, str], IssuedCertificate] = {}
+        for line in self._read_lines():
             party = Party(line["kind"], line["name"], line["role"])
-            last[party.kind, party.name] = Issued(party, datetime.fromisoformat(line["ends"]), line["serial"])
-        return sorted(last.values(), key=lambda one: (one.ends, one.party.kind, one.party.name))
+            ends = datetime.fromisoformat(line["ends"])
+            last[party.kind, party.name] = IssuedCertificate(party, ends, line["serial"])
+        return sorted(last.values(), key=lambda issued: (issued.ends, issued.party.kind, issued.party.name))
 
-    def _lines(self) -> list[dict[str, Any]]:
+    def _read_lines(self) -> list[dict[str, Any]]:
         if not self._issued.is_file():
             return []
         try:
@@ -122,7 +132,7 @@ class Authority:
         except ValueError as error:
             raise UserError(f"{str(self._issued)!r} is damaged: every line must be JSON ({error})") from None
 
-    def _record(self, issued: Issued, key: str) -> None:
+    def _record(self, issued: IssuedCertificate, key: str) -> None:
         line = {
             "name": issued.party.name,
             "kind": issued.party.kind,
@@ -136,8 +146,8 @@ class Authority:
             file.write(json.dumps(line) + "\n")
 
 
-def _profile(plan: FederationPlan) -> str:
-    """JSON is YAML."""
+def _make_profile(plan: FederationPlan) -> str:
+    """Return the tool's YAML profile, written as JSON, which is valid YAML."""
     server = {
         "host": plan.server.host,
         "fed_learn_port": plan.server.port,
@@ -147,10 +157,9 @@ def _profile(plan: FederationPlan) -> str:
     return json.dumps(table, indent=2) + "\n"
 
 
-def _answers(signed: Path, party: Party) -> bool:
-    """Is this an answer to that party?"""
+def _is_answer_to(signed: Path, party: Party) -> bool:
     try:
-        member_of(signed, f"{party.name}.crt")
-    except UserError:
+        read_member(signed, f"{party.name}.crt")
+    except (UserError, LookupError, OSError, ValueError, zipfile.BadZipFile):
         return False
     return True

@@ -1,26 +1,29 @@
-"""The engine's own tool for certificates and kits, as a process of its own; what it refuses is told in a sentence."""
+"""Run the engine's command-line tool for certificates and kits, and turn its failures into one sentence."""
 
 import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fedcm.errors import UserError
+from fedcm.federation.engine import require_engine
 
-_SECONDS = 120  # it takes one
-
-
-def reject_without_engine() -> None:
-    if find_spec("nvflare") is None:
-        raise UserError("a federation needs NVIDIA FLARE: install it with `pip install 'fedcm[federation]'`")
+_TIMEOUT = 120  # seconds; the tool usually needs one
 
 
 def run_tool(*words: str | Path, home: Path) -> None:
-    """`home` is a private folder: there it keeps its records and temporary files, instead of in the user's own."""
-    reject_without_engine()
+    """Run the tool.
+
+    Args:
+        words: its command and options.
+        home: a private folder, where the tool keeps its records and temporary files instead of in the user's own.
+
+    Raises:
+        UserError: the tool failed or took too long, or the engine is not installed.
+    """
+    require_engine()
     environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home)}
     command = [sys.executable, "-P", "-m", "nvflare.cli", "--format", "json", *map(str, words)]
     try:
@@ -32,22 +35,23 @@ def run_tool(*words: str | Path, home: Path) -> None:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=_SECONDS,
+            timeout=_TIMEOUT,
             umask=0o077,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"{_named(words)} did not end within {_SECONDS} s; try again") from None
-    answer = _answer(done.stdout)
+        raise UserError(f"{_describe_command(words)} did not end within {_TIMEOUT} s; try again") from None
+    answer = _parse_answer(done.stdout)
     if done.returncode != 0 or answer.get("status") != "ok":
-        raise UserError(f"{_named(words)} refused: {_reason(answer) or _last_line(done.stderr) or done.returncode}")
+        reason = _get_reason(answer) or _get_last_line(done.stderr) or done.returncode
+        raise UserError(f"{_describe_command(words)} failed: {reason}")
 
 
-def _named(words: tuple[str | Path, ...]) -> str:
+def _describe_command(words: tuple[str | Path, ...]) -> str:
     return f"the engine's certificate tool ({' '.join(str(word) for word in words[:2] if isinstance(word, str))})"
 
 
-def _answer(output: str) -> dict[str, Any]:
+def _parse_answer(output: str) -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         try:
             answer = json.loads(line)
@@ -58,11 +62,11 @@ def _answer(output: str) -> dict[str, Any]:
     return {}
 
 
-def _reason(answer: dict[str, Any]) -> str:
-    said = [str(answer.get(key) or "").strip().rstrip(".") for key in ("message", "hint")]
-    return "; ".join(part for part in said if part)
+def _get_reason(answer: dict[str, Any]) -> str:
+    parts = [str(answer.get(key) or "").strip().rstrip(".") for key in ("message", "hint")]
+    return "; ".join(part for part in parts if part)
 
 
-def _last_line(output: str) -> str:
+def _get_last_line(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[-1] if lines else ""

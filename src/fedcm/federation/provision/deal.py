@@ -1,7 +1,7 @@
-"""An experiment's data dealt out to sites: one .npz each, to try a federation with before the real data are there.
+"""Deal an experiment's data out to sites, one .npz file each, to try a federation before the real data are available.
 
-Site by site and in the order of their names these are the clients of the simulation, so that `fedcm run` of the same
-experiment and the federation end with the same bits.
+In the order of their names, the sites are the clients of the simulation. So `fedcm run` of the same experiment and the
+federation end with the same bits.
 """
 
 from collections.abc import Sequence
@@ -11,53 +11,65 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fedcm.config.experiment import Experiment
-from fedcm.data import load
+from fedcm.config.sections import Experiment
+from fedcm.data import load_dataset
 from fedcm.data.dataset import Dataset, Examples
-from fedcm.data.federated import ArrayData, ready
+from fedcm.data.federated import ArrayData, prepare_features
 from fedcm.errors import UserError
-from fedcm.runs.assembly import federated
+from fedcm.runs.build import distribute
 from fedcm.system.files import atomic_write
 
 
-class Dealt(NamedTuple):
+class DealtData(NamedTuple):
+    """The files that were written, and what the federation needs to repeat the simulation."""
+
     files: list[Path]
-    settings: list[str]  # to be given to the federation with `--set`, for the bits of the simulation
+    settings: list[str]  # for `--set` of `fedcm federation run`, to end with the bits of the simulation
 
 
-def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: Path | None = None) -> Dealt:
-    data = load(experiment.data.source, data_dir)
-    clients = federated(experiment, data)
+def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: Path | None = None) -> DealtData:
+    """Write one file per client of the experiment's split, and `test.npz` if the data have a test set.
+
+    Args:
+        experiment: names the data and the split.
+        sites: one name per client; by default site-1, site-2, ….
+        folder: where the files are written.
+        data_dir: where data sets are stored.
+    """
+    data = load_dataset(experiment.data.source, data_dir)
+    clients = distribute(experiment, data)
     assert isinstance(clients, ArrayData)
     names = sorted(sites) or [f"site-{k + 1:0{len(str(clients.population))}d}" for k in range(clients.population)]
     if len(names) != clients.population or len(set(names)) != len(names):
-        raise UserError(f"there must be a site for each of the split's {clients.population} clients, got {len(names)}")
+        raise UserError(
+            f"the split has {clients.population} clients and needs as many different sites, got {len(names)}"
+        )
     files = []
     for client, name in enumerate(names):
         index = clients.order[int(clients.offsets[client]) : int(clients.offsets[client + 1])]
         files.append(_write(folder / f"{name}.npz", Examples(*[part[index] for part in data.train]), data))
     if data.test is not None:
         files.append(_write(folder / "test.npz", data.test, data))
-    return Dealt(files, _settings(data))
+    return DealtData(files, _make_settings(data))
 
 
 def _write(path: Path, examples: Examples, data: Dataset) -> Path:
     features = examples.features
-    if not _found_again(data):
-        features = ready(features, data.normalisation, torch.float32, "contiguous")
+    if not _can_sites_normalise(data):
+        features = prepare_features(features, data.normalisation, torch.float32, "contiguous")
     with atomic_write(path) as temporary:
         np.savez(temporary, x=features.numpy(), y=examples.labels.numpy())
     return path
 
 
-def _found_again(data: Dataset) -> bool:
-    """Would sites that hold these features as they are normalise them in the same way?"""
+def _can_sites_normalise(data: Dataset) -> bool:
+    """Return whether sites would normalise the unchanged features in the same way as the simulation."""
     return data.normalisation is None or data.normalisation.scale == 255.0
 
 
-def _settings(data: Dataset) -> list[str]:
-    told = data.classes is None or int(data.train.labels.max()) + 1 == data.classes  # by the labels themselves
-    settings = [] if told else [f"federation.classes={data.classes}"]
-    if data.normalisation is not None and _found_again(data):
+def _make_settings(data: Dataset) -> list[str]:
+    labels_show_classes = data.classes is None or int(data.train.labels.max()) + 1 == data.classes
+    settings = [] if labels_show_classes else [f"federation.classes={data.classes}"]
+    if data.normalisation is not None and _can_sites_normalise(data):
         settings += [f"federation.{name}={list(getattr(data.normalisation, name))}" for name in ("mean", "std")]
     return settings

@@ -1,4 +1,4 @@
-"""A party's way in: it asks for a certificate with a key that never leaves its kit, and joins with the answer."""
+"""How a party joins: it requests a certificate for a key that never leaves its kit, and installs the answer."""
 
 import json
 import shlex
@@ -10,32 +10,53 @@ from fedcm.errors import UserError
 from fedcm.federation.kit import REQUEST, Kit, read_kit
 from fedcm.federation.plan import FederationPlan, Party
 from fedcm.federation.provision.certificate_tool import run_tool
-from fedcm.federation.provision.invitation import FILE as INVITATION
-from fedcm.federation.provision.invitation import Invitation, read_invitation
-from fedcm.federation.provision.kits import install
-from fedcm.federation.provision.request import KINDS
-from fedcm.federation.provision.signed import read_signed
+from fedcm.federation.provision.invitation import INVITATION_FILE, Invitation, read_invitation
+from fedcm.federation.provision.kits import install_kit
+from fedcm.federation.provision.request import KINDS, read_answer
 from fedcm.system.files import write_text
 
 
-def ask(kit: Path, party: Party, invitation: Invitation) -> Path:
-    """Make a key in the kit, new or to be renewed; what is returned, the request, is for the organiser."""
+def choose_party(invitation: Invitation, *, site: str | None, server: bool, admin: str | None) -> Party:
+    """Return the one party that the options name; raise UserError if they name none or several."""
+    host = invitation.plan.server.host if server else None
+    named = [(kind, name) for kind, name in (("site", site), ("server", host), ("admin", admin)) if name is not None]
+    if len(named) != 1:
+        raise UserError(f"give exactly one of --site NAME, --server and --admin ADDRESS, got {len(named)} of them")
+    return invitation.plan.get_party(*named[0])
+
+
+def request_first_certificate(kit: Path, party: Party, invitation: Invitation) -> Path:
+    """Make a new kit with a key and a request; raise UserError if the folder is not empty."""
+    if kit.exists() and (not kit.is_dir() or any(kit.iterdir())):
+        raise UserError(
+            f"{str(kit)!r} must not exist yet; to renew a kit's certificate use "
+            f"`fedcm federation renew {shlex.quote(str(kit))}`"
+        )
+    return request_certificate(kit, party, invitation)
+
+
+def request_certificate(kit: Path, party: Party, invitation: Invitation) -> Path:
+    """Make a key in a new or existing kit and write the request for its certificate.
+
+    Returns:
+        The request's file, which the party sends to the organiser.
+    """
     kit = kit.resolve()
     folder = kit / REQUEST
     request = kit / f"{party.name}.request.zip"
     if folder.exists():
         raise UserError(
-            f"the kit {str(kit)!r} has asked already: join the answer to {request.name}, or move {REQUEST}/, "
-            "which has the key for it, to another folder and ask anew"
+            f"the kit {str(kit)!r} has requested a certificate already: join the answer to {request.name}, or move "
+            f"{REQUEST}/, which holds its key, to another folder and repeat the request"
         )
     kit.mkdir(mode=0o700, parents=True, exist_ok=True)
     kit.chmod(0o700)
     folder.mkdir(mode=0o700)
     try:
         participant = folder / "participant.yml"
-        write_text(participant, json.dumps(_participant(party, invitation.plan)) + "\n")
+        write_text(participant, json.dumps(_make_participant(party, invitation.plan)) + "\n")
         run_tool("cert", "request", "-p", participant, "--out", folder, home=folder)
-        write_text(kit / INVITATION, invitation.text())
+        write_text(kit / INVITATION_FILE, invitation.to_toml())
         made = folder / request.name
         made.chmod(0o644)
         made.replace(request)
@@ -45,63 +66,72 @@ def ask(kit: Path, party: Party, invitation: Invitation) -> Path:
     return request
 
 
-def ask_again(kit: Path, newer: Path | None = None) -> tuple[Path, Invitation]:
-    """For a new certificate, with a new key, from a kit that has one; the request, and the invitation that it answers.
+def request_renewal(kit: Path, newer: Path | None = None) -> tuple[Path, Invitation]:
+    """Request a new certificate, with a new key, for a kit that has one.
 
-    A newer invitation tells of a changed plan; it must be the same authority's.
+    Args:
+        kit: the kit's folder.
+        newer: a newer invitation of the same authority, if the plan has changed.
+
+    Returns:
+        The request's file and the invitation that it was made from.
     """
-    whole = read_kit(kit)
-    invitation = read_invitation(kit / INVITATION)
+    current = read_kit(kit)
+    invitation = read_invitation(kit / INVITATION_FILE)
     if newer is not None:
         known, invitation = invitation.root, read_invitation(newer)
         if invitation.root != known:
-            raise UserError(f"{str(newer)!r} must be of the root certificate {known}, and is of {invitation.root}")
-    return ask(kit, invitation.plan.party(whole.kind, whole.name), invitation), invitation
+            raise UserError(f"{str(newer)!r} must have the root certificate {known}, got {invitation.root}")
+    return request_certificate(kit, invitation.plan.get_party(current.kind, current.name), invitation), invitation
 
 
 def join(signed: Path, kit: Path) -> Kit:
-    """Take the organiser's answer to the kit's request: the kit is then ready, or renewed."""
+    """Install the organiser's answer to a kit's request; the kit is then ready, or renewed.
+
+    Raises:
+        UserError: the answer is for another request or from another authority, or the kit has requested nothing.
+    """
     kit = kit.resolve()
     folder = kit / REQUEST
-    told = _told(folder)
-    invitation = read_invitation(kit / INVITATION)
-    answer = read_signed(signed)
+    requested = _read_own_request(folder)
+    invitation = read_invitation(kit / INVITATION_FILE)
+    answer = read_answer(signed)
     if answer.root != invitation.root:
         raise UserError(
-            f"the answer's root certificate must be the invitation's, {invitation.root}, and is {answer.root}; ask the "
-            "organiser which is right, and do not join before you know"
+            f"the answer's root certificate must be the invitation's, {invitation.root}, got {answer.root}; do not "
+            "join before the organiser has told you which one is right"
         )
-    if answer.request != told["request_id"]:
+    if answer.request != requested["request_id"]:
         raise UserError(
-            f"{str(signed)!r} must be the answer to this kit's request, and is the answer to another; send "
-            f"{told['name']}.request.zip to the organiser again"
+            f"{str(signed)!r} must be the answer to this kit's request, but answers another one; send "
+            f"{requested['name']}.request.zip to the organiser again"
         )
-    party = invitation.plan.party(KINDS[told["kind"]], told["name"])
+    party = invitation.plan.get_party(KINDS[requested["kind"]], requested["name"])
     made = folder / "made"
     shutil.rmtree(made, ignore_errors=True)
-    copied = folder / "copied.signed.zip"  # the tool wants this ending
-    shutil.copyfile(signed, copied)
+    copy = folder / "copied.signed.zip"  # the tool requires this ending
+    shutil.copyfile(signed, copy)
     fingerprint = ("--fingerprint", invitation.root)
-    run_tool("package", copied, "--request-dir", folder, "--workspace", made, *fingerprint, home=folder)
-    whole = install(next(made.glob(f"*/prod_*/{party.name}")), kit, party, invitation)
+    run_tool("package", copy, "--request-dir", folder, "--workspace", made, *fingerprint, home=folder)
+    installed = install_kit(next(made.glob(f"*/prod_*/{party.name}")), kit, party, invitation)
     shutil.rmtree(folder)
     (kit / f"{party.name}.request.zip").unlink(missing_ok=True)
-    return whole
+    return installed
 
 
-def _told(folder: Path) -> dict[str, Any]:
+def _read_own_request(folder: Path) -> dict[str, Any]:
     try:
         return json.loads((folder / "request.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         kit = shlex.quote(str(folder.parent))
         raise UserError(
-            f"{str(folder.parent)!r} must be a kit that has asked for a certificate, by `fedcm federation request` or "
-            f"`fedcm federation renew {kit}`, and is not"
+            f"{str(folder.parent)!r} must be a kit that has requested a certificate; make one with `fedcm federation "
+            f"request`, or renew an existing one with `fedcm federation renew {kit}`"
         ) from None
 
 
-def _participant(party: Party, plan: FederationPlan) -> dict[str, Any]:
-    """In the words of the engine's tool."""
+def _make_participant(party: Party, plan: FederationPlan) -> dict[str, Any]:
+    """Return the party's entry in the format of the engine's tool."""
     server = plan.server
     details: dict[str, dict[str, Any]] = {
         "server": {"type": "server", "fed_learn_port": server.port, "admin_port": server.port_for_admins}

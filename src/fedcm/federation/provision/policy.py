@@ -1,81 +1,76 @@
-"""What the engine may do in a kit: the files of its `local/`, written instead of the engine's own.
+"""The engine's policy in a kit: the files of `local/`, which replace those of the engine's tool.
 
-Where one is missing the engine takes the `.default` beside it, and where there is no policy it allows all.
-So none of the engine's defaults stays, and the default of the policy allows nothing.
+If a file is missing, the engine uses the `.default` beside it, and without a policy it allows everything. So none of
+the engine's defaults stays, and the default policy allows nothing.
 """
 
 from typing import Any
 
+from fedcm.federation.engine import CONTROLLER, EXECUTOR, JOB_VALIDATOR, STORAGE
 from fedcm.federation.plan import FederationPlan, Party
 
-# what a job may name, and nothing else: the list holds for jobs alone, never for the engine's own parts below
-SERVER_CLASSES = ("fedcm.federation.server.controller.FederatedTraining",)
-SITE_CLASSES = ("fedcm.federation.site.site_executor.SiteExecutor",)
-
-# in the kit itself: the engine searches all of it for a file of this name, the top first, and runs code that it names
-AT_THE_TOP = {"comm_config.json": {"allow_adhoc_conns": False}}
+# the engine searches the whole kit for a file of this name, the top folder first, and runs code that it names
+TOP_FILES = {"comm_config.json": {"allow_adhoc_conns": False}}
 
 ROLES = ("project_admin", "org_admin", "lead", "member")
 _NOTHING = {
     "submit_job": "none",
     "clone_job": "none",
-    "manage_job": "none",  # abort, delete and the like
+    "manage_job": "none",  # abort, delete
     "download_job": "none",
     "view": "none",
     "operate": "none",  # restart, shut down, look at machines
-    "shell_commands": "none",  # ls, cat, grep … at the server and the sites
+    "shell_commands": "none",  # ls, cat, grep at the server and the sites
     "byoc": "none",  # code that comes with a job
     "server-predeployed-flwr": "none",
 }
-_OWN = "n:submitter"  # whoever submitted that job
+_OWN = "n:submitter"  # only for jobs that this admin submitted
 _GRANTED = {
     "lead": {"submit_job": "any", "view": "any", "abort_job": _OWN, "download_job": _OWN, "app_command": _OWN},
     "member": {"view": "any"},
 }
-_JOB_CONTENT = {"path": "fedcm.federation.server.job_content.ConfigurationAlone"}
-_STORAGE = "fedcm.federation.server.storage.KitStorage"
 _RESOURCES = "nvflare.app_common.resource"
 
 Table = dict[str, Any]
 
 
-def files(party: Party, plan: FederationPlan) -> dict[str, Table]:
-    """By name, what belongs into a kit's `local/`."""
+def make_local_files(party: Party, plan: FederationPlan) -> dict[str, Table]:
+    """Return the JSON files of a kit's `local/`, by name."""
     if party.kind == "admin":
-        return {"resources.json": _admin_resources()}
+        return {"resources.json": _make_admin_resources()}
     return {
-        "resources.json": _server_resources(plan) if party.kind == "server" else _site_resources(),
-        "authorization.json": _authorization(_GRANTED),
-        "authorization.json.default": _authorization({}),
-        "log_config.json": _log_config(),
+        "resources.json": _make_server_resources(plan) if party.kind == "server" else _make_site_resources(),
+        "authorization.json": _make_authorization(_GRANTED),
+        "authorization.json.default": _make_authorization({}),
+        "log_config.json": _make_log_config(),
     }
 
 
-def _server_resources(plan: FederationPlan) -> Table:
+def _make_server_resources(plan: FederationPlan) -> Table:
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": list(SERVER_CLASSES),
-        "app_validator": _JOB_CONTENT,
+        "class_allow_list": [CONTROLLER],  # classes that a job may name
+        "app_validator": {"path": JOB_VALIDATOR},
         "servers": [
             {
                 "admin_storage": "transfer",
                 "max_num_clients": len(plan.sites),
                 "heart_beat_timeout": 60,  # seconds; sites send one every 10
                 "admin_timeout": 10.0,
-                "check_engine_frequency": 0.5,  # seconds; a job's end is seen that late
+                "check_engine_frequency": 0.5,  # seconds until the end of a job is noticed
                 "shutdown_period": 3.0,  # seconds to wait for sites to leave
             }
         ],
         "snapshot_persistor": {
             "path": "nvflare.app_common.state_persistors.storage_state_persistor.StorageStatePersistor",
-            "args": {"uri_root": "/", "storage": {"path": _STORAGE, "args": {"folder": "snapshots"}}},
+            "args": {"uri_root": "/", "storage": {"path": STORAGE, "args": {"folder": "snapshots"}}},
         },
         "components": [
             {
                 "id": "job_scheduler",
                 "path": "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
-                # a job that waits for a site is tried again soon, and for an hour
+                # try a job that waits for a site again soon, and for an hour
                 "args": {
                     "max_jobs": 1,
                     "min_schedule_interval": 1.0,
@@ -88,7 +83,7 @@ def _server_resources(plan: FederationPlan) -> Table:
                 "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
                 "args": {"uri_root": "jobs/all", "job_store_id": "job_store"},
             },
-            {"id": "job_store", "path": _STORAGE, "args": {"folder": "."}},
+            {"id": "job_store", "path": STORAGE, "args": {"folder": "."}},
             {
                 "id": "process_launcher",
                 "path": "nvflare.app_common.job_launcher.server_process_launcher.ServerProcessJobLauncher",
@@ -98,14 +93,14 @@ def _server_resources(plan: FederationPlan) -> Table:
     }
 
 
-def _site_resources() -> Table:
+def _make_site_resources() -> Table:
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
-        "class_allow_list": list(SITE_CLASSES),
-        "app_validator": _JOB_CONTENT,
+        "class_allow_list": [EXECUTOR],  # classes that a job may name
+        "app_validator": {"path": JOB_VALIDATOR},
         "allow_log_streaming": False,
-        # seconds; and no compression, because there is no pattern in trained numbers
+        # seconds
         "client": {"retry_timeout": 30, "client_register_interval": 1.0},
         "components": [
             {
@@ -127,17 +122,17 @@ def _site_resources() -> Table:
     }
 
 
-def _admin_resources() -> Table:
+def _make_admin_resources() -> Table:
     session = {"idle_timeout": 900.0, "login_timeout": 10.0, "authenticate_msg_timeout": 5.0, "with_debug": False}
     return {"format_version": 1, "admin": session | {"prompt": "> "}}
 
 
-def _authorization(granted: dict[str, dict[str, str]]) -> Table:
+def _make_authorization(granted: dict[str, dict[str, str]]) -> Table:
     return {"format_version": "1.0", "permissions": {role: _NOTHING | granted.get(role, {}) for role in ROLES}}
 
 
-def _log_config() -> Table:
-    """The engine's own without its two further copies of the same lines."""
+def _make_log_config() -> Table:
+    """Return the engine's own settings without two further files that repeat the same lines."""
     line = "%(asctime)s - %(name)s - %(levelname)s - %(fl_ctx)s - %(message)s"
     file = {
         "class": "logging.handlers.RotatingFileHandler",

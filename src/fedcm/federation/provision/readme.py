@@ -1,111 +1,111 @@
-"""What a party's operator reads and fills in: the README of a kit, and its settings."""
+"""The README of a kit, and the settings files that its operator fills in."""
 
+from fedcm.federation.kit import SERVER_FILE, SITE_FILE
 from fedcm.federation.plan import Party
 from fedcm.federation.provision.invitation import Invitation
 
-_SITE = """\
-# What this site gives to the federation. Nothing in here leaves the site, and no experiment can change it.
+_SITE_TOML = """\
+# This site's own settings. They never leave the site, and no experiment can change them.
 
 [data]
 source = "data.npz"      # an .npz (x, y), a folder of them, or package.module:function; relative to this file
 
 [limits]
-# max_examples = 100000  # use at most so many examples
-min_examples = 1         # take part only with at least so many
-experiments = ["*"]      # names of experiments that may run here, as patterns
-code = []                # models and algorithms that an experiment may name beside the bundled: "package.module:name"
+# max_examples = 100000  # use at most this many examples
+min_examples = 1         # do not take part with fewer examples
+experiments = ["*"]      # patterns of the names of allowed experiments
+code = []                # allowed models and algorithms that are not bundled: "package.module:name"
 
 [training]
 threads = 1              # more are faster and may change the last bits
 device = "cpu"
 """
 
-_SERVER = """\
-# What the server does beside training; every line is optional.
+_SERVER_TOML = """\
+# The server's own settings; every line is optional.
 
 # [test]
-# source = "test.npz"    # held-out examples (x, y) that the server evaluates on; relative to this file
+# source = "test.npz"    # test examples (x, y) to evaluate on; relative to this file
 
 # [limits]
-# code = []              # models and algorithms that an experiment may name beside the bundled: "package.module:name"
+# code = []              # allowed models and algorithms that are not bundled: "package.module:name"
 """
 
 _HEAD = """\
 # {title}
 
-This folder belongs to {owner} of the federation **{federation}** and to nobody else: it holds a private key.
+This folder is the kit of {owner} in the federation **{federation}**. It holds a private key: give it to nobody.
 The server is `{host}`, port {port}.
 
-## Once
+## Install
 
     pip install 'fedcm[federation]'
 """
 
 _FOR_SITE = """\
-Say in `site.toml` where your data are and what may be done with them. Then, in this folder:
+Say in `site.toml` where your data are and what experiments may use. Then, in this folder, check that your data load,
+your certificate is valid and the server can be reached:
 
     fedcm federation check .
 
-tells whether your data load, your certificate is valid and the server can be reached.
-
-## To take part
+## Take part
 
     fedcm federation site .
 
-It stays in the foreground until Ctrl-C; `fedcm federation unit .` prints a systemd unit that runs it for good.
+It runs in the foreground until Ctrl-C. `fedcm federation unit .` prints a systemd unit that keeps it running.
 
 Your data stay here: only what a model learnt from them is sent. No experiment can bring code, read your files or run
-commands here: `local/authorization.json` and `local/resources.json` say so to the engine.
+commands here: `local/authorization.json` and `local/resources.json` forbid it to the engine.
 """
 
 _FOR_SERVER = """\
-Sites must reach port {port} of this machine, and admins port {admin_port}. In this folder:
+Sites must be able to reach port {port} of this machine, and admins port {admin_port}. In this folder, check the kit:
 
     fedcm federation check .
 
-tells whether all is well.
-
-## To serve
+## Serve
 
     fedcm federation server .
 
-It stays in the foreground until Ctrl-C; `fedcm federation unit .` prints a systemd unit that runs it for good. Training
-runs are in `runs/`. Held-out examples to evaluate on can be named in `server.toml`.
+It runs in the foreground until Ctrl-C. `fedcm federation unit .` prints a systemd unit that keeps it running. Runs are
+stored in `runs/`. To evaluate models, name test examples in `server.toml`.
 """
 
 _FOR_ADMIN = """\
-## To run an experiment
+## Run an experiment
 
     fedcm federation run EXPERIMENT.toml --kit .
 
-`fedcm federation status --kit .` tells who is there and what runs; `stop`, `resume`, `logs` and `fetch` are for your
-own runs.
+`fedcm federation status --kit .` shows which sites are connected and which runs exist. Use `stop`, `resume`, `logs` and
+`fetch` for your own runs.
 """
 
 _FOR_VIEWER = """\
-## To look
+## Look
 
     fedcm federation status --kit .
 
-tells who is there and what runs. This certificate is for looking, and not for running experiments.
+shows which sites are connected and which runs exist. This certificate does not allow you to run experiments.
 """
 
 _RENEWAL = """\
-## Before {ends}
+## Renew before {ends}
 
 The certificate ends on **{ends}**. Some weeks before, in this folder:
 
     fedcm federation renew .
 
-Send the file `{name}.request.zip` that it makes to the organiser, who sends back `{name}.signed.zip`. Then:
+Send the file `{name}.request.zip` to the organiser, who sends back `{name}.signed.zip`. Then:
 
     fedcm federation join {name}.signed.zip .
 
-{again}Everything else in this folder stays; `startup/` and `local/` are written anew, the old certificate is in `old/`.
+{restart}`startup/` and `local/` are written again, the old certificate is kept in `old/`, and everything else in this
+folder stays.
 """
 
 
-def readme(party: Party, invitation: Invitation, ends: str) -> str:
+def make_readme(party: Party, invitation: Invitation, ends: str) -> str:
+    """Return the README of a party's kit; `ends` is the day on which its certificate expires."""
     plan = invitation.plan
     name = party.name
     titles = {"server": f"The server of {plan.name}", "site": f"{name}, {plan.name}", "admin": f"{name}, {plan.name}"}
@@ -119,12 +119,12 @@ def readme(party: Party, invitation: Invitation, ends: str) -> str:
         "port": plan.server.port_for_admins if party.kind == "admin" else plan.server.port,
         "admin_port": plan.server.port_for_admins,
         "ends": ends,
-        "again": "" if party.kind == "admin" else "Start it again for the new one to count. ",
+        "restart": "" if party.kind == "admin" else f"Restart the {party.kind} to use the new certificate. ",
     }
     for_role = {"server": _FOR_SERVER, "client": _FOR_SITE, "lead": _FOR_ADMIN, "member": _FOR_VIEWER}[party.role]
     return "\n".join(part.format(**words) for part in (_HEAD, for_role, _RENEWAL))
 
 
-def settings(party: Party) -> dict[str, str]:
-    """By name, the files that the operator fills in."""
-    return {"server": {"server.toml": _SERVER}, "site": {"site.toml": _SITE}, "admin": {}}[party.kind]
+def make_settings_files(party: Party) -> dict[str, str]:
+    """Return the files that the kit's operator fills in, by name."""
+    return {"server": {SERVER_FILE: _SERVER_TOML}, "site": {SITE_FILE: _SITE_TOML}, "admin": {}}[party.kind]

@@ -1,10 +1,10 @@
-"""The process between an operator's command and the engine: whatever the engine starts ends with it.
+"""The keeper: a process between an operator's command and the engine that ends everything the engine started.
 
     fedcm federation site ─► keeper ─► the engine ─► its jobs ─► their training
 
-The engine's jobs leave its process group and outlive it. So the keeper becomes the parent of every orphan below it, and
-ends them all: in peace when the engine has ended, at once when the command is gone, however that went. The command
-holds the other end of the keeper's stdin, which the system closes with it.
+The engine's jobs leave its process group and outlive it. So the keeper adopts every orphan below it. It asks them to
+end when the engine has ended, and kills them when the command is gone. The command holds the other end of the keeper's
+stdin, which the system closes when the command ends, for whatever reason.
 """
 
 import ctypes
@@ -18,23 +18,23 @@ from contextlib import suppress
 
 import psutil
 
-ENDED_BY = 128  # a process that was ended by signal n is told as this + n
-_PATIENCE = 2.0  # seconds from asking what the engine left behind to ending it
-_AT_MOST = 10.0  # seconds: what waits for a dead disk cannot be ended
-_CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1  # of prctl, which Linux alone has
+SIGNAL_EXIT = 128  # exit code of a process that was ended by signal n: this + n
+_PATIENCE = 2.0  # seconds between asking the engine's leftovers to end and killing them
+_KILL_TIMEOUT = 10.0  # seconds; a process that waits for a dead disk cannot be killed
+_CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1  # options of prctl, which only Linux has
 _LIBC = ctypes.CDLL(None)
 
 
 def adopt_orphans() -> None:
-    """From here on, what is started below this process stays below it."""
+    """Make this process the parent of all orphans below it."""
     if sys.platform == "linux":
         _LIBC.prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_descendants(patience: float = 0.0) -> None:
-    """Asks all below this process to end, and ends those who have not in so many seconds."""
+    """Ask all processes below this one to end, and kill those that have not ended after `patience` seconds."""
     start, asked = time.monotonic(), set[int]()
-    while (passed := time.monotonic() - start) < patience + _AT_MOST:
+    while (passed := time.monotonic() - start) < patience + _KILL_TIMEOUT:
         _reap()
         left = psutil.Process().children(recursive=True)
         if not left:
@@ -49,27 +49,30 @@ def end_descendants(patience: float = 0.0) -> None:
         time.sleep(0.02)
 
 
-def keep(command: list[str], grace: int) -> int:
-    """The command's exit code. On SIGTERM it is asked to end and has so many seconds for that."""
+def run_engine(command: list[str], grace: int) -> int:
+    """Run the engine until it ends, end what it left behind, and return its exit code.
+
+    On SIGTERM the engine is asked to end; it is killed after `grace` seconds.
+    """
     adopt_orphans()
     engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_end_with_parent)
 
-    def ask(*_: object) -> None:
+    def ask_to_end(*_: object) -> None:
         signal.alarm(grace)
         with suppress(ProcessLookupError):
             os.kill(engine.pid, signal.SIGTERM)
 
     signal.signal(signal.SIGALRM, lambda *_: end_descendants())
-    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGTERM, ask_to_end)
     threading.Thread(target=_end_without_command, daemon=True).start()
-    code = _waited_for(engine.pid)
+    code = _wait_for(engine.pid)
     signal.alarm(0)
     end_descendants(_PATIENCE)
     return code
 
 
 def _end_with_parent() -> None:
-    """In the engine, should its keeper be killed."""
+    """Called in the engine's process: if the keeper is killed, so is the engine."""
     if sys.platform == "linux":
         _LIBC.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
@@ -78,18 +81,18 @@ def _end_without_command() -> None:
     while os.read(0, 1):
         pass
     end_descendants()
-    os._exit(ENDED_BY + signal.SIGKILL)
+    os._exit(SIGNAL_EXIT + signal.SIGKILL)
 
 
-def _waited_for(pid: int) -> int:
+def _wait_for(pid: int) -> int:
     while True:
         try:
             ended, status = os.waitpid(-1, 0)
-        except ChildProcessError:  # the thread that ends all was faster
-            return ENDED_BY + signal.SIGKILL
+        except ChildProcessError:  # the other thread has reaped everything first
+            return SIGNAL_EXIT + signal.SIGKILL
         if ended == pid:
             code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else ENDED_BY - code
+            return code if code >= 0 else SIGNAL_EXIT - code
 
 
 def _reap() -> None:
@@ -99,4 +102,4 @@ def _reap() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(keep(sys.argv[2:], int(sys.argv[1])))
+    sys.exit(run_engine(sys.argv[2:], int(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""A systemd unit for a kit: started with the machine, kept running, and shut into its own folder."""
+"""Make a systemd unit that starts a kit with the machine, keeps it running, and confines it to the kit's folder."""
 
 import pwd
 import sys
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fedcm.errors import UserError
 from fedcm.federation.kit import Kit, read_kit
-from fedcm.federation.readiness import ready_kit
-from fedcm.federation.serve.serving import UNHURRIED
+from fedcm.federation.readiness import read_servable_kit
+from fedcm.federation.serve.supervisor import DEFAULT_TIMES
 
 _UNIT = """\
 # {file}; after `systemctl daemon-reload`, start it with `systemctl enable --now {name}`
@@ -23,12 +23,12 @@ WorkingDirectory={folder}
 ExecStart={python} -m fedcm federation {kind} {kit}
 Restart=on-failure
 RestartSec=5
-# code 2: the kit must be mended first
+# code 2: the kit must be repaired first
 RestartPreventExitStatus=2
-# the command is asked to end, and ends all others itself
+# the command ends its other processes itself
 KillMode=mixed
 TimeoutStopSec={stop}
-# training that took too much memory is started again by itself
+# the site restarts training that ran out of memory
 OOMPolicy=continue
 
 UMask=0077
@@ -53,13 +53,13 @@ SystemCallArchitectures=native
 [Install]
 WantedBy=multi-user.target
 """
-# a site may train on a GPU, which these would hide
+# not for a site, which may train on a GPU
 _NO_DEVICES = "PrivateDevices=yes\nProtectClock=yes\n"
 
 
-def unit_text(path: Path, user: str | None = None) -> str:
-    """The unit for the kit of a server or a site; it runs as the kit's owner unless a user is given."""
-    kit = _served(path)
+def make_unit(path: Path, user: str | None = None) -> str:
+    """Return the unit for the kit of a server or site; by default it runs as the owner of the kit's folder."""
+    kit = _read_kit_of_service(path)
     name = f"fedcm-{kit.federation}-{kit.kind}" + (f"-{kit.name}" if kit.kind == "site" else "")
     return _UNIT.format(
         file=f"/etc/systemd/system/{name}.service",
@@ -67,26 +67,28 @@ def unit_text(path: Path, user: str | None = None) -> str:
         federation=kit.federation,
         kind=kit.kind,
         party=kit.name,
-        user=_known(user or _owner(kit.path)),
-        folder=_literal(kit.path),
-        python=_quoted(sys.executable),
-        kit=_quoted(kit.path).replace("$", "$$"),
-        writable=_quoted(kit.path),
-        # where the kit lies there it would be hidden
+        user=_check_user(user or _find_owner(kit.path)),
+        folder=_escape(kit.path),
+        python=_quote(sys.executable),
+        kit=_quote(kit.path).replace("$", "$$"),
+        writable=_quote(kit.path),
+        # a private /tmp would hide a kit that is stored there
         own_tmp="no" if {Path("/tmp"), Path("/var/tmp")} & set(kit.path.parents) else "yes",
-        stop=UNHURRIED.grace + 15,
+        stop=DEFAULT_TIMES.grace + 15,
         devices=_NO_DEVICES if kit.kind == "server" else "",
     )
 
 
-def _served(path: Path) -> Kit:
+def _read_kit_of_service(path: Path) -> Kit:
     kit = read_kit(path.absolute())
     if kit.kind == "admin":
-        raise UserError(f"a unit runs a server or a site, and {str(path)!r} is an admin's kit: admins need no service")
-    return ready_kit(path, kit.kind)
+        raise UserError(
+            f"a unit needs the kit of a server or site, and {str(path)!r} is an admin's: admins need no service"
+        )
+    return read_servable_kit(path, kit.kind)
 
 
-def _owner(folder: Path) -> str:
+def _find_owner(folder: Path) -> str:
     number = folder.stat().st_uid
     try:
         return pwd.getpwuid(number).pw_name
@@ -94,28 +96,30 @@ def _owner(folder: Path) -> str:
         return str(number)
 
 
-def _known(user: str) -> str:
-    """systemd would find out only at the start."""
+def _check_user(user: str) -> str:
+    """Raise UserError for an unknown user, which systemd would report only when the unit starts."""
     try:
         if not user.isdigit():
             pwd.getpwnam(user)
     except KeyError:
-        how = f"make it with `useradd --system {user}`"
-        raise UserError(f"--user must be a user of this machine, got {user!r}; {how}") from None
+        advice = f"make it with `useradd --system {user}`"
+        raise UserError(f"--user must be a user of this machine, got {user!r}; {advice}") from None
     return user
 
 
-def _literal(path: Path | str) -> str:
+def _escape(path: Path | str) -> str:
     if any(ord(letter) < 32 for letter in str(path)):
-        raise UserError(f"a unit can name only paths without control characters, got {str(path)!r}; move the kit")
+        raise UserError(
+            f"the path of a kit with a unit must have no control characters, got {str(path)!r}; move the kit"
+        )
     return str(path).replace("%", "%%")
 
 
-def _quoted(path: Path | str) -> str:
-    """A path as one word; one that has nothing to quote stays as it is.
+def _quote(path: Path | str) -> str:
+    """Return a path as one word of a unit file, quoted if it needs to be.
 
-    >>> _quoted("/srv/my kit")
+    >>> _quote("/srv/my kit")
     '"/srv/my kit"'
     """
-    text = _literal(path).replace("\\", "\\\\").replace('"', '\\"')
+    text = _escape(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"' if any(letter in text for letter in " '\"\\;") else text

@@ -1,4 +1,4 @@
-"""The seam between the rounds and whatever carries messages to the sites."""
+"""The interface between the round loop and the engine that carries messages to the sites."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,9 @@ from typing import Any, NamedTuple, Protocol, final
 from fedcm.federation.frames import Arrays
 
 
-class Answer(NamedTuple):
+class SiteAnswer(NamedTuple):
+    """A site's answer to a task."""
+
     site: str
     words: Mapping[str, Any]
     arrays: Arrays
@@ -15,35 +17,45 @@ class Answer(NamedTuple):
 
 @final
 class Deadline:
-    """When to stop waiting; it can come nearer while somebody waits."""
+    """When to stop waiting; `shorten` can move it while somebody waits."""
 
     def __init__(self, seconds: float) -> None:
+        """Set the deadline to `seconds` from now."""
         self.start = time.monotonic()
         self.end = self.start + seconds
 
-    def at_most(self, seconds: float) -> None:
+    def shorten(self, seconds: float) -> None:
+        """Leave at most this many seconds from now."""
         self.end = min(self.end, time.monotonic() + seconds)
 
     @property
     def passed(self) -> float:
+        """Seconds since the deadline was set."""
         return time.monotonic() - self.start
 
     @property
     def left(self) -> float:
+        """Seconds until the deadline, at least 0."""
         return max(self.end - time.monotonic(), 0.0)
 
 
 class Channel(Protocol):
+    """Sends tasks to sites and receives their answers."""
+
     def reachable(self) -> set[str]:
-        """The sites that take part now."""
+        """Return the sites that are connected now."""
         ...
 
-    def reject_to_go_on(self) -> None:
-        """Raises `Stopped` of `fedcm.core.executor` when nobody waits for the run any more."""
+    def check_stopped(self) -> None:
+        """Raise `Stopped` if the engine has ended the job."""
         ...
 
     def ask(
         self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
-    ) -> Iterator[Answer]:
-        """Answers as they come, at most one a site, until all are there or the deadline has passed; or `Stopped`."""
+    ) -> Iterator[SiteAnswer]:
+        """Send a task and yield the answers as they arrive, at most one per site, until the deadline.
+
+        Raises:
+            Stopped: the engine has ended the job.
+        """
         ...

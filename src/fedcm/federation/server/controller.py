@@ -1,4 +1,4 @@
-"""The server's end of the engine: a job that runs the round loop and carries its questions to the sites as tasks."""
+"""The server's part of a job: a controller of the engine that runs the round loop and sends tasks to the sites."""
 
 import queue
 import shutil
@@ -20,18 +20,17 @@ from nvflare.apis.signal import Signal
 
 from fedcm.config.experiment import read_experiment
 from fedcm.errors import Diverged, Stopped
+from fedcm.federation.engine import RUN_TOPIC
 from fedcm.federation.frames import Arrays
+from fedcm.federation.kit import SERVER_FILE
 from fedcm.federation.outcome import LOG, RESULT, Outcome
-from fedcm.federation.server.channel import Answer, Deadline
-from fedcm.federation.server.leading import RUNS, Begun, lead
-from fedcm.federation.server.server_settings import FILE as SETTINGS
-from fedcm.federation.server.server_settings import load_server_settings
-from fedcm.federation.site_settings import reject_foreign_code
-from fedcm.runs.starting import reject_unusable_name
+from fedcm.federation.server.channel import Deadline, SiteAnswer
+from fedcm.federation.server.run import RUNS, RunRequest, run_federation
+from fedcm.federation.settings import load_server_settings, reject_foreign_code
+from fedcm.runs.session import reject_unusable_name
 from fedcm.system.files import write_text
 
-ASK = "fedcm"  # the topic under which an admin asks about a run
-_LOGS = "logs"  # in the server's kit: what happened in each run, a line each
+_LOGS = "logs"  # folder of the server's kit with one log file per run
 _PUBLISHED = (
     "experiment.toml",
     "provenance.json",
@@ -40,179 +39,195 @@ _PUBLISHED = (
     "model.safetensors",
     "federation.json",
 )
-_LOOK = 0.05  # seconds between two looks whether to stop
-_TAIL = 200  # lines of the log that are told
+_POLL = 0.05  # seconds between checks whether to stop
+_TAIL = 200  # lines of the log that the outcome contains
 
 
 @final
 class FederatedTraining(Controller):
-    def __init__(self, run: str, experiment: str, go_on: bool = False, task_check_period: float = 0.05) -> None:
-        """`run` is its name in the server's kit, `experiment` its TOML with every site named; `go_on` says whether it
-        may be there already."""
+    """Runs or resumes one run; the engine creates it from a job's configuration."""
+
+    def __init__(self, run: str, experiment: str, resume: bool = False, task_check_period: float = 0.05) -> None:
+        """Prepare the job.
+
+        Args:
+            run: the run's name in the server's kit.
+            experiment: its TOML, with every site named.
+            resume: whether the run may exist already.
+            task_check_period: seconds between the engine's checks of its tasks.
+        """
         super().__init__(task_check_period=task_check_period)
         reject_unusable_name(run)  # files are named after it, and a job can be made by hand
         self.run = run
         self.experiment = experiment
-        self.go_on = go_on
-        self.led = False  # this job has the run in hand: what is in its folder is this job's to publish
+        self.resume = resume
+        self.opened = False  # whether this job has opened the run's folder and may publish its files
         self._outcome = Outcome(run=run, state="starting")
-        self._changing = threading.Lock()  # late answers are told from the engine's own threads
-        self._asked = ""  # by an admin: "stop", or "pause" to go on in another job
-        self._channel: _Tasks | None = None
+        self._changing = threading.Lock()  # the engine's threads log late answers
+        self._stop_command = ""  # of an admin: "stop", or "pause" to resume in another job
+        self._channel: _TaskChannel | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
+        """Register for admins' queries; called by the engine."""
         engine: Any = fl_ctx.get_engine()
         self.kit = Path(engine.get_workspace().get_root_dir())
-        engine.register_app_command(ASK, self._told)
+        engine.register_app_command(RUN_TOPIC, self._answer_admin)
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        self._channel = channel = _Tasks(self, fl_ctx, lambda: abort_signal.triggered)
+        """Run all rounds; called by the engine."""
+        self._channel = channel = _TaskChannel(self, fl_ctx, lambda: abort_signal.triggered)
         try:
             table = tomllib.loads(self.experiment)
             allowed = load_server_settings(self.kit).limits.code
-            reject_foreign_code(table, allowed, "this server", SETTINGS)  # reading one imports what it names
+            reject_foreign_code(table, allowed, "this server", SERVER_FILE)  # before reading it, which imports code
             experiment = read_experiment(table)
-            self._now(state="running", rounds=experiment.rounds, sites=sorted(experiment.federation.sites))
-            begun = Begun(self.kit, self.run, _submitter(fl_ctx), go_on=self.go_on)
-            for metrics in lead(begun, experiment, channel, self._say, lambda: bool(self._asked), self._has_it):
-                self._now(metrics=metrics)
-            self._now(state="finished")
+            self._update(state="running", rounds=experiment.rounds, sites=sorted(experiment.federation.sites))
+            request = RunRequest(self.kit, self.run, _get_submitter(fl_ctx), self.resume)
+            for metrics in run_federation(
+                request, experiment, channel, self._say, lambda: bool(self._stop_command), self._mark_opened
+            ):
+                self._update(metrics=metrics)
+            self._update(state="finished")
         except Stopped as stopped:
-            if abort_signal.triggered and not self._asked:
-                self._say(f"the engine ended the job of {self.run}; the run can go on in another")
+            if abort_signal.triggered and not self._stop_command:
+                self._say(f"the engine ended the job of {self.run}; the run can be resumed")
                 self._publish(fl_ctx)
                 return
-            self._now(state="paused" if self._asked == "pause" else "stopped", why=str(stopped))
-        except Diverged as reason:
-            self._now(state="diverged", why=str(reason))
-        except Exception as refusal:  # one that left this function would be known to nobody but the engine's log
+            self._update(state="paused" if self._stop_command == "pause" else "stopped", why=str(stopped))
+        except Diverged as error:
+            self._update(state="diverged", why=str(error))
+        except Exception as error:  # an uncaught error would appear only in the engine's log
             self.logger.exception("the run failed")
-            self._now(state="failed", why=" ".join(str(refusal).split()) or type(refusal).__name__)
+            self._update(state="failed", why=" ".join(str(error).split()) or type(error).__name__)
         self._say(f"run {self.run} {self._outcome.state}" + (f": {self._outcome.why}" if self._outcome.why else ""))
         self._publish(fl_ctx)
         if self._outcome.state in ("failed", "diverged"):
-            self.system_panic(self._outcome.why, fl_ctx)  # so that the engine's own word for the job says it too
+            self.system_panic(self._outcome.why, fl_ctx)  # so that the engine reports the job as failed
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        pass
+        """Do nothing: `control_flow` cleans up."""
 
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
+        """Log an answer that came too late; called by the engine."""
         self._say(f"{client.name} answered too late and does not count")
 
-    def _has_it(self) -> None:
-        self.led = True
+    def _mark_opened(self) -> None:
+        self.opened = True
 
-    def _now(self, **changes: Any) -> None:
+    def _update(self, **changes: Any) -> None:
         with self._changing:
-            self._outcome = self._outcome.at(**changes)
+            self._outcome = self._outcome.replace(**changes)
 
     def _say(self, line: str) -> None:
         self.logger.info(line)
         line = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}"
         with self._changing:
-            self._outcome = self._outcome.at(lines=[*self._outcome.lines, line][-_TAIL:])
-            file = self._log_file()
+            self._outcome = self._outcome.replace(lines=[*self._outcome.lines, line][-_TAIL:])
+            file = self._get_log_file()
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("a", encoding="utf-8") as log:
                 log.write(f"{line}\n")
 
-    def _told(self, topic: str, asked: Any, fl_ctx: FLContext) -> dict[str, Any]:
-        """What an admin may ask of a run that goes on: how far it is; or to end this job when its round is done."""
-        what = asked.get("what") if isinstance(asked, dict) else None
-        if what in ("stop", "pause") and self._asked != "stop":
-            self._asked = what
-        there = set() if self._channel is None else self._channel.reachable()
+    def _answer_admin(self, topic: str, query: Any, fl_ctx: FLContext) -> dict[str, Any]:
+        """Return the outcome so far; "stop" and "pause" end this job after the current round."""
+        what = query.get("what") if isinstance(query, dict) else None
+        if what in ("stop", "pause") and self._stop_command != "stop":
+            self._stop_command = what
+        connected = set() if self._channel is None else self._channel.reachable()
         with self._changing:
-            lost = self._outcome.metrics.get("lost", [])  # connected perhaps, and not heard of in this job
-            return self._outcome.at(absent=sorted((set(self._outcome.sites) - there) | set(lost))).model_dump()
+            lost = self._outcome.metrics.get("lost", [])  # may be connected, but not to this job
+            absent = sorted((set(self._outcome.sites) - connected) | set(lost))
+            return self._outcome.replace(absent=absent).model_dump()
 
-    def _log_file(self) -> Path:
+    def _get_log_file(self) -> Path:
         return self.kit / _LOGS / f"{self.run}.log"
 
     def _publish(self, fl_ctx: FLContext) -> None:
-        """What an admin can fetch goes where the engine takes a job's results from."""
+        """Copy what an admin can fetch to the place from which the engine takes a job's results."""
         engine: Any = fl_ctx.get_engine()
         place = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT
         place.mkdir(parents=True, exist_ok=True)
-        if self.led:
+        if self.opened:
             for file in (self.kit / RUNS / self.run / name for name in _PUBLISHED):
                 if file.is_file():
                     shutil.copyfile(file, place / file.name)
-            shutil.copyfile(self._log_file(), place / LOG)
+            shutil.copyfile(self._get_log_file(), place / LOG)
         else:
             write_text(place / LOG, "\n".join([*self._outcome.lines, ""]))
-        if self._outcome.over:  # without it, whoever follows the run takes the job for lost
+        if self._outcome.over:  # without this file, an admin's command treats the job as lost
             write_text(place / "outcome.json", self._outcome.model_dump_json(indent=2))
 
 
-def _submitter(fl_ctx: FLContext) -> str:
+def _get_submitter(fl_ctx: FLContext) -> str:
     meta = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
     return str(meta.get("submitter_name", "")) if isinstance(meta, dict) else ""
 
 
 @final
-class _Tasks:
-    """The engine's task plane as a channel."""
+class _TaskChannel:
+    """A `Channel` that broadcasts the engine's tasks."""
 
-    def __init__(self, controller: Controller, fl_ctx: FLContext, aborted: Callable[[], bool]) -> None:
+    def __init__(self, controller: Controller, fl_ctx: FLContext, is_aborted: Callable[[], bool]) -> None:
         self.controller = controller
         self.fl_ctx = fl_ctx
-        self.aborted = aborted
+        self.is_aborted = is_aborted
 
     def reachable(self) -> set[str]:
         engine: Any = self.fl_ctx.get_engine()
-        gone = self.controller.get_client_disconnect_time
-        return {client.name for client in engine.get_clients() if gone(client.name) is None}
+        get_disconnect_time = self.controller.get_client_disconnect_time
+        return {client.name for client in engine.get_clients() if get_disconnect_time(client.name) is None}
 
-    def reject_to_go_on(self) -> None:
-        if self.aborted():
+    def check_stopped(self) -> None:
+        if self.is_aborted():
             raise Stopped("the engine ended the job")
 
     def ask(
         self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
-    ) -> Iterator[Answer]:
+    ) -> Iterator[SiteAnswer]:
         if not sites:
             return
-        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[SiteAnswer] = queue.SimpleQueue()
 
-        def received(client_task: ClientTask, fl_ctx: FLContext) -> None:
-            answers.put(_answer(client_task))
-            client_task.result = None  # pyright: ignore[reportAttributeAccessIssue] - a large one need not stay
+        def receive(client_task: ClientTask, fl_ctx: FLContext) -> None:
+            answers.put(_read_answer(client_task))
+            client_task.result = None  # pyright: ignore[reportAttributeAccessIssue] - frees a large result
 
         data = DXO(DataKind.WEIGHTS, data=dict(arrays), meta=dict(words)).to_shareable()
-        standing = Task(task, data, timeout=int(deadline.left) + 1, result_received_cb=received)
-        self.controller.broadcast(standing, self.fl_ctx, targets=list(sites), min_responses=len(sites))
+        engine_task = Task(task, data, timeout=int(deadline.left) + 1, result_received_cb=receive)
+        self.controller.broadcast(engine_task, self.fl_ctx, targets=list(sites), min_responses=len(sites))
         try:
             for _ in sites:
-                answer = self._next(answers, standing, deadline)
+                answer = self._await_answer(answers, engine_task, deadline)
                 if answer is None:
                     return
                 yield answer
         finally:
-            self.controller.cancel_task(standing)
+            self.controller.cancel_task(engine_task)
 
-    def _next(self, answers: "queue.SimpleQueue[Answer]", standing: Task, deadline: Deadline) -> Answer | None:
+    def _await_answer(
+        self, answers: "queue.SimpleQueue[SiteAnswer]", engine_task: Task, deadline: Deadline
+    ) -> SiteAnswer | None:
         while True:
-            self.reject_to_go_on()
-            left = deadline.left if standing.completion_status is None else 0.0  # nobody is left who could answer
+            self.check_stopped()
+            left = deadline.left if engine_task.completion_status is None else 0.0  # a completed task gets no answers
             try:
-                return answers.get(timeout=min(max(left, 0.001), _LOOK))
+                return answers.get(timeout=min(max(left, 0.001), _POLL))
             except queue.Empty:
                 if left <= 0:
                     return None
 
 
-def _answer(given: ClientTask) -> Answer:
-    """Whatever came back: what is no message at all is a refusal."""
-    result: Any = given.result
-    name = given.client.name
+def _read_answer(client_task: ClientTask) -> SiteAnswer:
+    """Return a site's answer; one that cannot be read becomes a report of that."""
+    result: Any = client_task.result
+    name = client_task.client.name
     try:
         code = result.get_return_code()
         if code != ReturnCode.OK:
-            return Answer(name, {"refused": f"the engine reports {code}"}, {})
+            return SiteAnswer(name, {"refused": f"the engine reports {code}"}, {})
         message = from_shareable(result)
-        return Answer(name, dict(message.meta), dict(message.data))
+        return SiteAnswer(name, dict(message.meta), dict(message.data))
     except Exception as error:
-        return Answer(name, {"refused": f"its answer cannot be read ({type(error).__name__})"}, {})
+        return SiteAnswer(name, {"refused": f"its answer cannot be read ({type(error).__name__})"}, {})

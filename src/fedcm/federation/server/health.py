@@ -1,4 +1,4 @@
-"""Which sites are worth asking: one that missed several rounds in a row is left out, and tried again later."""
+"""Which sites are worth asking: a site that misses several rounds in a row is left out and asked again later."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,34 +9,39 @@ Say = Callable[[str], None]
 
 @final
 @dataclass
-class Health:
+class SiteHealth:
+    """Counts the rounds that sites miss."""
+
     drop_after: int  # misses in a row
     retry_after: int  # rounds
     say: Say
     misses: dict[str, int] = field(default_factory=dict)
     back_in: dict[str, int] = field(default_factory=dict)  # the round in which a dropped site is asked again
-    silent: set[str] = field(default_factory=set)  # who said nothing at all when it was asked last
+    silent: set[str] = field(default_factory=set)  # sites that did not answer at all when last asked
 
-    def worth_asking(self, sites: Sequence[str], round: int) -> list[str]:
+    def select_sites(self, sites: Sequence[str], round: int) -> list[str]:
+        """Return the sites that are not left out of a round."""
         return [site for site in sites if self.back_in.get(site, 0) <= round]
 
-    def doubtful(self, sites: Iterable[str]) -> bool:
-        """Has each of these missed the last time it was asked?"""
+    def are_doubtful(self, sites: Iterable[str]) -> bool:
+        """Return whether each of these sites missed the last round it was asked in."""
         return all(site in self.misses for site in sites)
 
     @property
     def lost(self) -> list[str]:
-        """Left out, and not for anything that they said: another job may find them well."""
+        """Sites that are left out because they were silent; a new job may reach them again."""
         return sorted(self.silent & set(self.back_in))
 
-    def answered(self, site: str) -> None:
+    def record_answer(self, site: str) -> None:
+        """Note that a site's answer counted."""
         self.silent.discard(site)
         if site in self.back_in:
             self.say(f"{site} is back")
         self.misses.pop(site, None)
         self.back_in.pop(site, None)
 
-    def missed(self, site: str, round: int, *, silent: bool) -> None:
+    def record_miss(self, site: str, round: int, *, silent: bool) -> None:
+        """Note that a site missed a round, because it was silent or because its answer did not count."""
         (self.silent.add if silent else self.silent.discard)(site)
         self.misses[site] = self.misses.get(site, 0) + 1
         if self.misses[site] >= self.drop_after:

@@ -1,4 +1,4 @@
-"""What a site sends is checked before it counts: a reply that is not what was asked for is as good as none."""
+"""Check a site's reply before it counts; a reply that is not what was requested is treated like no reply."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -6,28 +6,30 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fedcm.config.experiment import Link
-from fedcm.federation.compression import unpacked, wire_type
+from fedcm.config.sections import Link
+from fedcm.federation.compression import get_wire_dtype, unpack
 from fedcm.federation.frames import Arrays
 
-_LARGEST_LOSS = 1e30
-_WORDS = {"run", "round", "steps", "loss", "examples", "seconds", "bytes"}
-_ABSURD = 1e18  # a norm above it spoils the mean for good, whatever federation.norm_bound allows
+_MAX_LOSS = 1e30
+_MAX_NORM = 1e18  # a larger report would spoil the mean for good, whatever federation.norm_bound allows
+_KEYS = {"run", "round", "steps", "loss", "examples", "seconds", "bytes"}
 
 
 class BadReply(ValueError):  # noqa: N818
-    """Why a reply does not count, in a few words."""
+    """A reply does not count; the message says why in a few words."""
 
 
-class Checked(NamedTuple):
+class CheckedReply(NamedTuple):
+    """A reply that counts."""
+
     report: Any  # the algorithm's
     steps: int
     loss: float
-    seconds: float  # that the site says it took
+    seconds: float  # the site's own measurement
 
 
-class Expected(NamedTuple):
-    """What every good reply to a round has in common."""
+class ExpectedReply(NamedTuple):
+    """What every good reply of a round has in common."""
 
     run: str
     round: int
@@ -38,52 +40,62 @@ class Expected(NamedTuple):
     norm_bound: float | None
 
 
-def check(words: Mapping[str, Any], arrays: Arrays, expected: Expected, steps: int) -> Checked:
-    """`steps` is how many local steps this site takes, by what it said of its data."""
+def check_reply(words: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
+    """Check a reply and unpack its report.
+
+    Args:
+        words: the reply's JSON values.
+        arrays: the reply's vectors.
+        expected: what every good reply has in common.
+        steps: the number of local steps that the site must take, given its number of examples.
+
+    Raises:
+        BadReply: the reply does not count.
+    """
     try:
-        return _checked(words, arrays, expected, steps)
+        return _check(words, arrays, expected, steps)
     except BadReply:
         raise
-    except Exception as error:  # whatever a site made up, it is the reply that is at fault
-        raise BadReply(f"it cannot be read ({type(error).__name__})") from None
+    except Exception as error:  # a site can send anything
+        raise BadReply(f"its reply cannot be read ({type(error).__name__})") from None
 
 
-def _checked(words: Mapping[str, Any], arrays: Arrays, expected: Expected, steps: int) -> Checked:
+def _check(words: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
     if "refused" in words:
-        raise BadReply(f"it refused: {str(words['refused'])[:500]}")
+        raise BadReply(f"it reports: {str(words['refused'])[:500]}")
     run, round = words.get("run"), words.get("round")
     if not (isinstance(run, str) and isinstance(round, int) and (run, round) == (expected.run, expected.round)):
         raise BadReply(f"it answers round {str(round)[:40]} of run {str(run)[:80]}")
-    if more := set(words) - _WORDS:
-        raise BadReply(f"it says more than it was asked: {str(sorted(map(str, more))[:4])[:200]}")
+    if unknown := set(words) - _KEYS:
+        raise BadReply(f"its reply has unknown keys: {str(sorted(map(str, unknown))[:4])[:200]}")
     if words.get("steps") != steps:
-        raise BadReply(f"its number of local steps is {str(words.get('steps'))[:40]}, where its data make {steps}")
+        raise BadReply(f"its number of local steps is {str(words.get('steps'))[:40]}, but its data require {steps}")
     loss = words.get("loss")
-    if not (isinstance(loss, float) and abs(loss) < _LARGEST_LOSS):
+    if not (isinstance(loss, float) and abs(loss) < _MAX_LOSS):
         raise BadReply(f"its loss is {str(loss)[:40]}")
     names: tuple[str, ...] = getattr(expected.kind, "_fields", ())
     if set(arrays) != set(names):
-        raise BadReply(f"it holds {sorted(map(str, arrays))[:8]} where {list(names)} belong")
-    report = expected.kind(*[_vector(name, arrays[name], expected) for name in names])
-    return Checked(report, steps, loss, _seconds(words.get("seconds")))
+        raise BadReply(f"its vectors must be {list(names)}, got {sorted(map(str, arrays))[:8]}")
+    report = expected.kind(*[_read_vector(name, arrays[name], expected) for name in names])
+    return CheckedReply(report, steps, loss, _read_seconds(words.get("seconds")))
 
 
-def _seconds(said: Any) -> float:
-    """For the record alone, so that nonsense is no reason to refuse the work."""
-    return round(said, 6) if isinstance(said, float) and 0 <= said < 1e9 else 0.0
+def _read_seconds(value: Any) -> float:
+    """Return 0 for nonsense: the time is only recorded, so it is no reason to reject the report."""
+    return round(value, 6) if isinstance(value, float) and 0 <= value < 1e9 else 0.0
 
 
-def _vector(name: str, array: Any, expected: Expected) -> torch.Tensor:
-    kind = wire_type(expected.link, expected.dtype)
-    if not isinstance(array, np.ndarray) or array.dtype != kind or array.shape != (expected.size,):
-        got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise BadReply(f"its {name} is {got} where {kind} {(expected.size,)} belongs")
-    vector = unpacked(np.ascontiguousarray(array), expected.link, expected.dtype)
+def _read_vector(name: str, array: Any, expected: ExpectedReply) -> torch.Tensor:
+    dtype = get_wire_dtype(expected.link, expected.dtype)
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != (expected.size,):
+        given = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise BadReply(f"its {name} must be {dtype} {(expected.size,)}, got {given}")
+    vector = unpack(np.ascontiguousarray(array), expected.link, expected.dtype)
     norm = torch.linalg.vector_norm(vector, dtype=torch.float64).item()
     if not np.isfinite(norm):
         raise BadReply(f"its {name} is not finite")
-    if norm > _ABSURD:
-        raise BadReply(f"the norm of its {name} is {norm:.4g}, which no site that trains reports")
+    if norm > _MAX_NORM:
+        raise BadReply(f"the norm of its {name} is {norm:.4g}, above the largest that can be averaged, {_MAX_NORM:g}")
     if expected.norm_bound is not None and norm > expected.norm_bound:
         raise BadReply(f"the norm of its {name} is {norm:.4g}, above federation.norm_bound = {expected.norm_bound:g}")
     return vector

@@ -1,0 +1,1 @@
+"""A site's side of a run: training on its own data."""

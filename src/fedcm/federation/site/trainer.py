@@ -1,10 +1,12 @@
-"""A site's training, in a process of its own: it reads requests from a pipe and answers them, one at a time.
+"""A site's training in a process of its own: it reads requests from a pipe and answers them one at a time.
 
-open      the experiment, who this site is            ─► its examples are loaded, its limits checked
-describe                                              ─► what its examples are
-train     a round, what counted last, what was sent   ─► its report
+open      the experiment and which client this site is       ─► nothing
+describe                                                     ─► a description of its examples
+train     a round, the last counted round, the broadcast     ─► its report
 
-python -m fedcm.federation.site.trainer KIT REQUESTS ANSWERS        (two descriptors that it inherits)
+The first "describe" or "train" loads the site's examples and checks its limits.
+
+python -m fedcm.federation.site.trainer KIT REQUESTS ANSWERS        (two inherited file descriptors)
 """
 
 import math
@@ -22,87 +24,107 @@ import torch
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.schema import read_section
-from fedcm.core.algorithm import Round, messages
+from fedcm.core.algorithm import Round, get_message_types
 from fedcm.errors import UserError
-from fedcm.federation.compression import packed_report, size_in_bytes, unpacked_broadcast
+from fedcm.federation.compression import count_bytes, pack_report, unpack_broadcast
 from fedcm.federation.frames import Arrays, receive, send
-from fedcm.federation.site.own_data import own_data
-from fedcm.federation.site_data import load_site_data
-from fedcm.federation.site_settings import load_settings, reject_forbidden
-from fedcm.federation.site_states import SiteStates
-from fedcm.federation.terms import Terms, described
-from fedcm.runs.assembly import Assembly, assemble_on
+from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden
+from fedcm.federation.site.data import make_single_site_data
+from fedcm.federation.site.states import SiteStates
+from fedcm.federation.terms import Terms, describe_data
+from fedcm.runs.build import TrainingSetup, build
 from fedcm.runs.folder import read_versions
-from fedcm.system.faults import hide_paths
+from fedcm.system.error_messages import hide_paths
 from fedcm.system.memory import keep_freed_memory
-from fedcm.system.notices import print_warnings_in_one_line
-from fedcm.system.processes import on_exit_of
+from fedcm.system.processes import watch_parent
+from fedcm.system.user_warnings import print_short_warnings
 
-STATES = "state"
+STATES = "state"  # folder of a site's kit with its client states
 
 
 @final
-class Site:
+class SiteTrainer:
     """One site's part in one run."""
 
     def __init__(self, kit: Path, experiment: str, client: int, population: int) -> None:
+        """Load the site's examples.
+
+        Args:
+            kit: the site's kit.
+            experiment: its TOML.
+            client: the site's index among the run's sites.
+            population: the number of sites.
+
+        Raises:
+            UserError: the site's limits do not allow the experiment, or its data cannot be loaded.
+        """
         self.kit = kit
         self.client = client
         self.population = population
-        settings = load_settings(kit)
+        settings = load_site_settings(kit)
         table = tomllib.loads(experiment)
         reject_forbidden(table, settings.limits)
-        asked = read_experiment(table)
-        engine = asked.engine.model_copy(update={"device": settings.training.device})
-        self.experiment = asked.model_copy(update={"engine": engine})
+        given = read_experiment(table)
+        engine = given.engine.model_copy(update={"device": settings.training.device})
+        self.experiment = given.model_copy(update={"engine": engine})
         self.data = load_site_data(kit, settings)
         torch.set_num_threads(settings.training.threads)
-        self._assembled: dict[str, Assembly] = {}
+        self._setups: dict[str, TrainingSetup] = {}
 
     def describe(self) -> dict[str, Any]:
-        return described(self.data, read_versions(), with_sums=self.experiment.federation.mean is None)
+        """Return the fields of a `Description` of the site's examples."""
+        return describe_data(self.data, read_versions(), with_sums=self.experiment.federation.mean is None)
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
-        """The round's local steps and the report, from the state that counted last."""
+        """Do the local steps of a round from the state that counted last, and return the reply.
+
+        Args:
+            run: the run's id.
+            round: the round's index.
+            counted: the site's round that counted last.
+            terms: the fields of the run's `Terms`.
+            sent: the packed broadcast.
+        """
         started, links = time.perf_counter(), self.experiment.federation
-        assembly = self._on(read_section(Terms, terms))
-        runner, plan, problem = assembly.runner, assembly.plan, assembly.problem
-        broadcast = unpacked_broadcast(messages(type(runner.algorithm)).sent, sent, links, problem.dtype)
+        setup = self._build_setup(read_section(Terms, terms))
+        runner, plan, problem = setup.runner, setup.plan, setup.problem
+        broadcast = unpack_broadcast(get_message_types(type(runner.algorithm)).broadcast, sent, links, problem.dtype)
         for vector in broadcast:
             if vector.shape != (problem.size,):
                 raise UserError(f"vectors must have {problem.size} numbers, the model's parameters, got {vector.shape}")
-        states = SiteStates(self._folder(run), runner.algorithm.init_client(problem.initial()))
-        now = Round(round, plan.schedule.client(round), plan.schedule.server_lr, 0, self.population, math.nan)
-        done = runner.run(self.client, _on_device(broadcast, problem.device), states.after(counted), now)
-        states.keep(round, done.kept)
-        report = packed_report(done.report, links)
+        states = SiteStates(self._get_state_folder(run), runner.algorithm.init_client(problem.initial_params))
+        context = Round(round, plan.schedule.client_lr_at(round), plan.schedule.server_lr, 0, self.population, math.nan)
+        done = runner.run_client(self.client, _move(broadcast, problem.device), states.load_after(counted), context)
+        states.save(round, done.client_state)
+        report = pack_report(done.report, links)
         words = {"run": run, "round": round, "steps": done.steps, "loss": done.loss, "examples": self.data.train.size}
-        return words | {"seconds": time.perf_counter() - started, "bytes": size_in_bytes(report)}, report
+        return words | {"seconds": time.perf_counter() - started, "bytes": count_bytes(report)}, report
 
-    def _on(self, terms: Terms) -> Assembly:
-        """The model and the steps on the terms of a run, put together once, as in a simulation."""
+    def _build_setup(self, terms: Terms) -> TrainingSetup:
+        """Build the model and the local steps for a run's terms, once, in the same way as a simulation."""
         key = terms.model_dump_json()
-        if key not in self._assembled:
-            self._assembled[key] = assemble_on(self.experiment, own_data(self.data, terms, self.population))
-        return self._assembled[key]
+        if key not in self._setups:
+            data = make_single_site_data(self.data, terms, self.population)
+            self._setups[key] = build(self.experiment, data=data)
+        return self._setups[key]
 
-    def _folder(self, run: str) -> Path:
+    def _get_state_folder(self, run: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):
-            raise UserError(f"a run's identity must be hexadecimal digits, got {run!r}")
+            raise UserError(f"a run's id must be hexadecimal digits, got {run!r}")
         return self.kit / STATES / run
 
 
 @final
-class Requests:
-    """What this process has been asked so far, and its answers."""
+class _Requests:
+    """Answers requests; the trainer is made by the first request that needs it."""
 
     def __init__(self, kit: Path) -> None:
         self.kit = kit
         self._opening: dict[str, Any] = {}
 
     @cached_property
-    def _site(self) -> Site:
-        return Site(self.kit, **self._opening)
+    def _trainer(self) -> SiteTrainer:
+        return SiteTrainer(self.kit, **self._opening)
 
     def answer(self, kind: str, arrays: Arrays, words: dict[str, Any]) -> tuple[dict[str, Any], Arrays]:
         match kind:
@@ -110,34 +132,35 @@ class Requests:
                 self._opening = words
                 return {}, {}
             case "describe":
-                return self._site.describe(), {}
+                return self._trainer.describe(), {}
             case "train":
-                return self._site.train(**words, sent=arrays)
+                return self._trainer.train(**words, sent=arrays)
             case _:
-                raise UserError(f"a site is asked to describe itself or to train, got {kind!r}")
+                raise UserError(f"a request must be open, describe or train, got {kind!r}")
 
 
 def main(kit: Path, requests: int, answers: int) -> None:
+    """Answer requests until the pipe is closed; `requests` and `answers` are file descriptors."""
     keep_freed_memory()
-    on_exit_of(os.getppid(), lambda: os._exit(1))  # in the middle of a step too: whoever would take the answer is gone
-    asked = Requests(kit)
-    with os.fdopen(requests, "rb") as inlet, os.fdopen(answers, "wb") as outlet, print_warnings_in_one_line():
+    watch_parent(os.getppid(), lambda: os._exit(1))  # even during a step, because nobody would take the answer
+    handler = _Requests(kit)
+    with os.fdopen(requests, "rb") as inlet, os.fdopen(answers, "wb") as outlet, print_short_warnings():
         while True:
             try:
                 words, arrays = receive(inlet)
             except EOFError:
                 return
             try:
-                send(outlet, *asked.answer(words.pop("kind"), arrays, words))
-            except (UserError, OSError) as refusal:
-                print(refusal, file=sys.stderr, flush=True)  # the site's own log keeps the files' names
-                send(outlet, {"refused": hide_paths(" ".join(str(refusal).split()))})
+                send(outlet, *handler.answer(words.pop("kind"), arrays, words))
+            except (UserError, OSError) as error:
+                print(error, file=sys.stderr, flush=True)  # only the site's own log contains file names
+                send(outlet, {"refused": hide_paths(" ".join(str(error).split()))})
             except Exception as error:  # of the site's own model or data
                 traceback.print_exc()
                 send(outlet, {"refused": hide_paths(f"{type(error).__name__}: {' '.join(str(error).split())}")})
 
 
-def _on_device(message: Any, device: torch.device) -> Any:
+def _move(message: Any, device: torch.device) -> Any:
     return type(message)(*[vector.to(device) for vector in message])
 
 

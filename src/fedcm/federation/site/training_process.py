@@ -1,7 +1,7 @@
-"""The process in which a site trains, seen from the engine's: what kills it does not kill the engine's.
+"""The process in which a site trains, as the engine's process sees it; its death does not end the engine's process.
 
-It is started when it is first needed and again when it has died, and a request that died with it is asked once more:
-a round is a function of what was sent and what counted last, so the answer is the one that was lost.
+It is started when it is first needed and restarted when it has died, and the request that died with it is repeated
+once. A round is a function of the broadcast and of the state that counted last, so the answer is the one that was lost.
 """
 
 import os
@@ -18,23 +18,21 @@ from fedcm.federation.frames import Arrays, receive, send
 
 Say = Callable[[str], None]
 
-_TRIES = 2
-_LEAVING = 5.0  # seconds for a process whose pipe has ended
-_LOOK = 0.1  # seconds between two looks whether to stop
+_ATTEMPTS = 2
+_EXIT_TIMEOUT = 5.0  # seconds for a process whose pipe has closed
+_POLL = 0.1  # seconds between checks whether to stop
 
 
-class Died(Exception):  # noqa: N818
-    """The training process ended before it answered."""
-
-
-class Stopped(Exception):  # noqa: N818
-    """Nobody waits for the answer any more."""
+class RequestAborted(Exception):  # noqa: N818
+    """The job was stopped while the training process worked on a request."""
 
 
 @final
 class TrainingProcess:
+    """Starts `fedcm.federation.site.trainer` and sends it requests over pipes."""
+
     def __init__(self, kit: Path, opening: Mapping[str, Any], say: Say) -> None:
-        """`opening` is told to every new process first."""
+        """Prepare to train with a kit; `opening` is the first message to every new process."""
         self.kit = kit
         self.opening = opening
         self.say = say
@@ -43,25 +41,30 @@ class TrainingProcess:
         self._answers: BinaryIO | None = None
 
     def ask(
-        self, kind: str, words: Mapping[str, Any], arrays: Arrays, stopped: Callable[[], bool]
+        self, kind: str, words: Mapping[str, Any], arrays: Arrays, is_stopped: Callable[[], bool]
     ) -> tuple[dict[str, Any], Arrays]:
-        """The answer; one that was refused has the sentence under "refused"."""
+        """Send a request and return the answer; the key "refused" of an answer says why the request failed.
+
+        Raises:
+            RequestAborted: `is_stopped` became true.
+        """
         ending = ""
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._start(stopped)
-                return self._asked({"kind": kind, **words}, arrays, stopped)
-            except (Died, BrokenPipeError, EOFError):
-                ending = self._ended()
-                self.say(f"the training process {ending}" + (" and is started again" if attempt < _TRIES else ""))
-        return {"refused": f"the training process {ending} {_TRIES} times in a row"}, {}
+                self._start(is_stopped)
+                return self._exchange({"kind": kind, **words}, arrays, is_stopped)
+            except (BrokenPipeError, EOFError):
+                ending = self._clean_up()
+                self.say(f"the training process {ending}" + (" and is restarted" if attempt < _ATTEMPTS else ""))
+        return {"refused": f"the training process {ending}, {_ATTEMPTS} times in a row"}, {}
 
     def close(self) -> None:
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
-            self._ended()
+            self._clean_up()
 
-    def _start(self, stopped: Callable[[], bool]) -> None:
+    def _start(self, is_stopped: Callable[[], bool]) -> None:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
@@ -72,33 +75,33 @@ class TrainingProcess:
         os.close(inlet)
         os.close(outlet)
         self._requests, self._answers = os.fdopen(requests, "wb"), os.fdopen(answers, "rb")
-        self._asked({"kind": "open", **self.opening}, {}, stopped)
+        self._exchange({"kind": "open", **self.opening}, {}, is_stopped)
 
-    def _asked(
-        self, words: Mapping[str, Any], arrays: Arrays, stopped: Callable[[], bool]
+    def _exchange(
+        self, words: Mapping[str, Any], arrays: Arrays, is_stopped: Callable[[], bool]
     ) -> tuple[dict[str, Any], Arrays]:
         assert self._requests is not None
         assert self._answers is not None
         send(self._requests, words, arrays)
-        while not select.select([self._answers], [], [], _LOOK)[0]:
-            if stopped():
+        while not select.select([self._answers], [], [], _POLL)[0]:
+            if is_stopped():
                 self.close()
-                raise Stopped
+                raise RequestAborted
         return receive(self._answers)
 
-    def _ended(self) -> str:
-        """How it ended."""
+    def _clean_up(self) -> str:
+        """Close the pipes, wait for the process, and return how it ended."""
         for stream in (self._requests, self._answers):
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
         self._requests = self._answers = None
         if self._process is None:
-            return "was not there"
+            return "was not running"
         try:
-            code = self._process.wait(_LEAVING)  # its pipe ends before it does: how is not known yet
+            code = self._process.wait(_EXIT_TIMEOUT)  # its pipe closes a little before it ends
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
         self._process = None
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"left with code {code}"
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"

@@ -1,0 +1,41 @@
+"""`fedcm federation resume`."""
+
+from pathlib import Path
+
+from fedcm.cli import options
+from fedcm.cli.federation.following import follow_and_fetch
+from fedcm.cli.federation.options import AdminKit, Detach, Patience, Restarts, RunName
+from fedcm.runs.progress import say
+
+
+def resume(
+    run: RunName,
+    kit: AdminKit,
+    settings: options.Settings = None,
+    runs_dir: options.RunsDir = Path("runs"),
+    detach: Detach = False,
+    restarts: Restarts = 3,
+    patience: Patience = 600.0,
+) -> None:
+    """Resume a run that was stopped or lost, from the last round that the server has saved.
+
+    --set can change `deadline`, `quorum`, `wait`, `drop_after`, `retry_after`, `give_up_after` and `norm_bound` of
+    `[federation]`, and nothing else.
+
+    Example: `fedcm federation resume demo-fedcm-seed1 --kit admins/lead@example.org --set federation.deadline=60`
+    """
+    from fedcm.federation.admin.results import reject_local_run
+    from fedcm.federation.admin.runs import reject_unchangeable, resume_run
+    from fedcm.federation.admin.session import open_session
+    from fedcm.federation.kit import read_kit
+
+    changes = settings or []
+    reject_unchangeable(changes)
+    admin = read_kit(kit)
+    if not detach:
+        reject_local_run(runs_dir / run)
+    with open_session(admin) as session:
+        submitted = resume_run(session, run, changes)
+    say(f"run {run} was submitted again")
+    if not detach:
+        follow_and_fetch(admin, submitted, runs_dir, restarts, patience)

@@ -1,0 +1,33 @@
+"""An experiment as a federation runs it: the settings that the server fixes, and the quorum."""
+
+from math import ceil
+
+from fedcm.config.sections import CheckpointSection, DataSection, Experiment
+
+DATA_SOURCE = "federation"  # data.source of a federated run: the data stay at the sites
+KEPT_STATES = 3  # counted states that a site keeps: the server may resume from an older checkpoint
+
+
+def prepare_experiment(experiment: Experiment) -> Experiment:
+    """Return the experiment with the settings that every federated run has.
+
+    Data are at the sites, each process trains one client, and every round is saved before the next one begins. Sites
+    rely on the last point: they keep only the states that the server can still ask for.
+    """
+    engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})
+    return experiment.model_copy(
+        update={
+            "data": DataSection(source=DATA_SOURCE),
+            "engine": engine.without_autotune(),
+            "checkpoints": CheckpointSection(every=1, keep=min(experiment.checkpoints.keep, KEPT_STATES)),
+        }
+    )
+
+
+def compute_quorum(sites: int, share: float) -> int:
+    """Return how many of the sites must answer for a round to count.
+
+    >>> compute_quorum(100, 0.07), compute_quorum(3, 0.5), compute_quorum(1, 0.1)
+    (7, 2, 1)
+    """
+    return max(ceil(share * sites - 1e-9), 1)

@@ -1,0 +1,235 @@
+"""Keep the engine of one kit running in the foreground until the operator stops it.
+
+The first signal stops the engine gracefully, the second at once; both leave no process behind. An engine that dies by
+itself is restarted, with growing delays. A kit that cannot work is rejected before anything starts.
+"""
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from fedcm.errors import UserError
+from fedcm.federation.kit import START_FILES, Kit
+from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_taken_ports
+from fedcm.federation.serve.engine_log import EngineLog
+
+Say = Callable[[str], None]
+
+LAST_LINES = "last_words.txt"  # the engine's output before it died, which its own log may lack
+_MODULES = {"server": "nvflare.private.fed.app.server.server_train", "site": "fedcm.federation.site.engine"}
+_BAD_CONFIGURATION = (102, 103)  # the engine's exit codes for a bad component or a bad configuration
+_MAX_LINE = 2**16
+_SHUTDOWN_NOTE = "shutdown.fl"  # the engine writes it when an admin shuts it down
+
+
+@final
+@dataclass(frozen=True)
+class SupervisorTimes:
+    """Durations in seconds."""
+
+    delays: tuple[float, ...] = (1, 2, 4, 8, 16, 32, 60)  # before each restart
+    healthy: float = 60  # after this long, the delays begin with the first one again
+    grace: int = 15  # from asking the engine to end to killing it
+
+
+DEFAULT_TIMES = SupervisorTimes()
+
+
+def serve(path: Path, kind: str, say: Say, times: SupervisorTimes = DEFAULT_TIMES) -> int:
+    """Run the engine of a server's or site's kit until it is stopped.
+
+    Args:
+        path: the kit's folder.
+        kind: "server" or "site".
+        say: called with each line for the operator.
+        times: delays and limits.
+
+    Returns:
+        The exit code of the command.
+
+    Raises:
+        UserError: the kit cannot be served, or the engine rejects its configuration.
+    """
+    kit = read_servable_kit(path, kind)
+    with lock_kit(kit.path) as lock:
+        reject_taken_ports(kit)
+        return Supervisor(kit, make_engine_command(kit), say, times, lock).run()
+
+
+def make_engine_command(kit: Kit) -> list[str]:
+    """Return the command that starts the engine of a kit."""
+    name = [f"uid={kit.name}"] if kit.kind == "site" else []
+    return [
+        *(sys.executable, "-u", "-m", _MODULES[kit.kind], "-m", str(kit.path), "-s", START_FILES[kit.kind]),
+        *("--set", "secure_train=true", *name, f"org={kit.organisation}", "config_folder="),
+    ]
+
+
+@final
+class Supervisor:
+    """Runs the engine through a keeper process, shows its log, and restarts it when it dies."""
+
+    def __init__(self, kit: Kit, command: Sequence[str], say: Say, times: SupervisorTimes, lock: int) -> None:
+        """Prepare to run `command`; `lock` is the descriptor of the kit's lock, which the keeper inherits."""
+        self.kit = kit
+        self.command = command
+        self.times = times
+        self.lock = lock
+        self._print = say
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._signals = 0  # received so far
+
+    def run(self) -> int:
+        """Run the engine, restarting it as needed, until a signal or an admin stops it; return the exit code."""
+        from fedcm.federation.serve.keeper import adopt_orphans
+
+        adopt_orphans()  # in case the keeper is killed
+        with self._handle_signals():
+            deaths = 0
+            while not self._signals:
+                self._clean_up()
+                self.say(f"{self.kit.kind} {self.kit.name} of {self.kit.federation} starts")
+                started, log = time.monotonic(), EngineLog(self.kit)
+                code = self._run_once(log)
+                if self._signals:
+                    break
+                if (self.kit.path / _SHUTDOWN_NOTE).exists():
+                    self.say("shut down by an admin")
+                    return 0
+                self._write_last_lines(log)
+                reason = f": {log.last_error}" if log.last_error else ""
+                file = self.kit.path / LAST_LINES
+                if code in _BAD_CONFIGURATION or log.last_error.startswith("ConfigError"):
+                    raise UserError(f"the engine rejects this kit's configuration{reason}; see {file}")
+                deaths = 0 if time.monotonic() - started >= self.times.healthy else deaths
+                delay = self.times.delays[min(deaths, len(self.times.delays) - 1)]
+                deaths += 1
+                self.say(f"the engine {_describe_exit(code)}{reason}; restart in {delay:g} s (its last lines: {file})")
+                self._sleep(delay)
+            self._clean_up()
+            self.say("stopped")
+        return 0
+
+    def _run_once(self, log: EngineLog) -> int:
+        """Return the engine's exit code once none of its processes is left."""
+        from fedcm.federation.serve.keeper import end_descendants
+
+        words = [sys.executable, "-m", "fedcm.federation.serve.keeper", str(self.times.grace), *self.command]
+        self._keeper = subprocess.Popen(
+            words,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_make_environment(self.kit.path, os.environ),
+            start_new_session=True,  # Ctrl-C reaches only this process, which then stops the keeper
+            pass_fds=(self.lock,),
+        )
+        if self._signals:  # the signal came before there was a keeper to stop
+            self._keeper.terminate()
+        ended = threading.Event()
+        reader = threading.Thread(target=self._read_output, args=(self._keeper, log, ended))
+        reader.start()
+        try:
+            return self._keeper.wait()
+        finally:
+            end_descendants()
+            ended.set()
+            reader.join()
+            for stream in (self._keeper.stdin, self._keeper.stdout):
+                with suppress(OSError):
+                    assert stream is not None
+                    stream.close()
+            self._keeper = None
+
+    def _read_output(self, keeper: subprocess.Popen[bytes], log: EngineLog, ended: threading.Event) -> None:
+        assert keeper.stdout is not None
+        descriptor, rest = keeper.stdout.fileno(), b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            while True:
+                if not selector.select(0.5):
+                    if ended.is_set():
+                        return
+                    continue
+                data = os.read(descriptor, 65536)
+                if not data:
+                    return
+                *lines, rest = (rest[-_MAX_LINE:] + data).split(b"\n")
+                for line in lines:
+                    shown = log.select(line.decode("utf-8", "replace").rstrip())
+                    if shown and not self._signals:
+                        self.say(shown)
+
+    def say(self, line: str) -> None:
+        """Show a line to the operator; a closed terminal is not an error."""
+        with suppress(OSError):
+            self._print(line)
+
+    @contextmanager
+    def _handle_signals(self) -> Iterator[None]:
+        numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if not _is_ignored(number)]
+        before = {number: signal.signal(number, self._stop) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, *_: object) -> None:
+        self._signals += 1
+        keeper = self._keeper
+        if keeper is None:
+            return
+        if self._signals == 1:
+            with suppress(OSError):
+                os.write(2, b"stopping; once more to stop at once\n")  # print is not safe in a signal handler
+            with suppress(ProcessLookupError):
+                os.kill(keeper.pid, signal.SIGTERM)
+        elif keeper.stdin is not None:
+            with suppress(OSError):
+                keeper.stdin.close()  # the keeper kills everything, as if this process had ended
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._signals and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+
+    def _clean_up(self) -> None:
+        """Remove temporary files and the shutdown note of a previous engine."""
+        folder = self.kit.path / "tmp"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (self.kit.path / _SHUTDOWN_NOTE).unlink(missing_ok=True)
+
+    def _write_last_lines(self, log: EngineLog) -> None:
+        with suppress(OSError):
+            (self.kit.path / LAST_LINES).write_text("\n".join(log.last_lines) + "\n", encoding="utf-8")
+
+
+def _make_environment(kit: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Limit malloc's arenas, so that freed memory does not pile up, and keep temporary files in the kit."""
+    return {"MALLOC_ARENA_MAX": "4", **environment, "TMPDIR": str(kit / "tmp")}
+
+
+def _is_ignored(number: int) -> bool:
+    """Return whether this is SIGHUP and nohup, or a similar command, has set it to be ignored."""
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
+
+
+def _describe_exit(code: int) -> str:
+    from fedcm.federation.serve.keeper import SIGNAL_EXIT
+
+    number = -code if code < 0 else code - SIGNAL_EXIT
+    names = {int(known): known.name for known in signal.Signals}
+    return f"was ended by {names[number]}" if number in names else f"exited with code {code}"

@@ -1,0 +1,149 @@
+"""A run over real sites, at the server: started or resumed in a folder of the server's kit, like any run."""
+
+import secrets
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedcm.config.sections import Experiment
+from fedcm.data.dataset import Examples
+from fedcm.errors import UserError
+from fedcm.federation.experiment import compute_quorum, prepare_experiment
+from fedcm.federation.server.channel import Channel
+from fedcm.federation.server.remote_data import RemoteData
+from fedcm.federation.server.rounds import FederationExecutor, describe_sites
+from fedcm.federation.settings import load_server_settings, load_test_data
+from fedcm.federation.terms import RECORD_FILE, FederationRecord, Terms, agree_on_terms, read_record, write_record
+from fedcm.runs.archive import make_archive_path
+from fedcm.runs.build import BuildSetup, TrainingSetup, build
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.session import Session, hash_settings
+
+Say = Callable[[str], None]
+
+RUNS = "runs"
+
+
+class RunRequest(NamedTuple):
+    """Which run an admin wants to start or resume."""
+
+    kit: Path
+    name: str
+    by: str  # the admin
+    resume: bool  # whether the run may exist already
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self.kit / RUNS / self.name
+
+
+def run_federation(
+    request: RunRequest,
+    experiment: Experiment,
+    channel: Channel,
+    say: Say,
+    stop_requested: Callable[[], bool],
+    on_open: Callable[[], None],
+) -> Generator[dict[str, Any], None, None]:
+    """Start a run, or resume it if its folder exists, and yield the metrics of each round once it is saved.
+
+    Args:
+        request: the run and its owner.
+        experiment: with every site named in `federation.sites`.
+        channel: carries messages to the sites.
+        say: called with each line for the run's log.
+        stop_requested: whether an admin has asked to stop.
+        on_open: called once the run is known to be this admin's and its folder is open.
+
+    Raises:
+        UserError: the run exists and is not to be resumed, belongs to another admin, or differs from this experiment;
+            or the quorum is missing at the start.
+        Stopped: an admin or the engine stopped the run.
+    """
+    held_out = load_test_data(request.kit, load_server_settings(request.kit))
+    if (request.path / RECORD_FILE).is_file():  # written last: without it the run has not begun
+        record = _check_resumable(request, experiment)
+        build_setup = _make_build(record, held_out, {})
+        run = Session.resume(request.path, None, say, stop_requested, build_setup=build_setup)
+        say(f"run {request.name} resumes at round {run.next_round} of {run.total_rounds}")
+    else:
+        sites = sorted(experiment.federation.sites)
+        terms, sizes = _agree(channel, sites, experiment, say)
+        record = FederationRecord(id=secrets.token_hex(16), by=request.by, sites=sites, terms=terms)
+        build_setup, runs_dir = _make_build(record, held_out, sizes), request.kit / RUNS
+        prepared = prepare_experiment(experiment)
+        archive = make_archive_path(runs_dir)  # for the folder of a run that ended before it began
+        run = Session.start(
+            prepared, runs_dir, request.name, None, stop_requested, archive=archive, build_setup=build_setup
+        )
+        write_record(request.path, record)
+        say(f"run {request.name} begins with {len(sites)} sites: {', '.join(sites)}")
+    with run:
+        on_open()
+        data = run.setup.runner.data
+        assert isinstance(data, RemoteData)
+        settings, counted = experiment.federation, _read_counted(run, record.sites)
+        executor = FederationExecutor(run.setup.runner, data, channel, record, settings, counted, say, stop_requested)
+        yield from (metrics.to_dict() for metrics in run.rounds(executor))
+
+
+def _check_resumable(request: RunRequest, experiment: Experiment) -> FederationRecord:
+    """Reject a resume by another admin or with another experiment.
+
+    Sites train by the experiment in the job and the server by the one in its folder, so both must be the same.
+    """
+    if not request.resume:
+        raise UserError(
+            f"the run {request.name!r} exists already; resume it with `fedcm federation resume {request.name}`, or "
+            "give another --name"
+        )
+    record = read_record(request.path)
+    if record.by != request.by:
+        raise UserError(f"only {record.by}, who began the run {request.name!r}, can resume it; give another --name")
+    before = RunFolder(request.path).read_provenance().get("experiment_sha256")
+    same = (
+        hash_settings(prepare_experiment(experiment)) == before and sorted(experiment.federation.sites) == record.sites
+    )
+    if not same:
+        raise UserError(
+            f"the run {request.name!r} can only be resumed with the experiment and the sites that it began with, got "
+            "others; start a new run with them"
+        )
+    return record
+
+
+def _agree(channel: Channel, sites: Sequence[str], experiment: Experiment, say: Say) -> tuple[Terms, dict[int, int]]:
+    """Return the terms, and the known numbers of examples by client."""
+    settings, connected = experiment.federation, channel.reachable()
+    needed = compute_quorum(len(sites), settings.quorum)
+    descriptions, reasons = describe_sites(channel, [site for site in sites if site in connected], settings, needed)
+    terms, unfit = agree_on_terms(descriptions, settings) if descriptions else (None, {})
+    reasons |= unfit
+    descriptions = {site: own for site, own in descriptions.items() if site not in unfit}
+    for site in sites:
+        if site not in descriptions:
+            say(f"{site} is missing at the start: {reasons.get(site, 'it is not connected or did not answer')}")
+    if terms is None or len(descriptions) < needed:
+        details = "; ".join(f"{site}: {reason}" for site, reason in reasons.items())
+        raise UserError(
+            f"a run must begin with the quorum, {needed} of its {len(sites)} sites, but {len(descriptions)} described "
+            f"their data{f' ({details})' if details else ''}; start the other sites and run it again"
+        )
+    return terms, {sites.index(site): own.examples for site, own in descriptions.items()}
+
+
+def _make_build(record: FederationRecord, held_out: Examples | None, sizes: dict[int, int]) -> BuildSetup:
+    def build_setup(experiment: Experiment, data_dir: Path | None) -> TrainingSetup:
+        return build(experiment, data=RemoteData(record.terms, len(record.sites), held_out, sizes))
+
+    return build_setup
+
+
+def _read_counted(run: Session, sites: Sequence[str]) -> dict[str, int]:
+    """Read from the run's metrics which round of each site counted last."""
+    counted: dict[str, int] = {}
+    for line in run.folder.read_metrics(run.next_round):
+        for client in line["clients"]:
+            counted[sites[int(client)]] = line["round"]
+    return counted

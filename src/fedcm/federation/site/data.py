@@ -1,0 +1,62 @@
+"""One site's examples as federated data, in which every client index returns this site's examples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+import torch
+
+from fedcm.data.dataset import Dataset, Examples
+from fedcm.data.federated import ArrayData, SelectExamples
+from fedcm.federation.terms import Terms
+
+
+@final
+@dataclass(frozen=True)
+class SingleSiteData:
+    """Presents one site's data as a federation; see `fedcm.data.federated` for the methods."""
+
+    own: ArrayData
+    population: int
+    test_size: int = 0
+
+    @property
+    def classes(self) -> int | None:
+        """Number of classes; None for a regression."""
+        return self.own.classes
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+        return self.own.input_shape
+
+    def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "SingleSiteData":
+        """Return the same data for another dtype, device or layout."""
+        return replace(self, own=self.own.prepare_for(dtype, device, layout))
+
+    def checksums(self) -> dict[str, str]:
+        """Return the checksums of the site's examples."""
+        return self.own.checksums()
+
+    def sizes(self, clients: np.ndarray) -> np.ndarray:
+        """Return the site's number of examples for every client."""
+        return np.full(len(clients), self.own.train.size, dtype=np.int64)
+
+    def client(self, client: int) -> Examples:
+        """Return the site's examples, whichever client is given."""
+        return self.own.client(0)
+
+    def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
+        """Return the site's examples once per client."""
+        return self.own.stack_clients([0] * len(clients))
+
+    def test_slice(self, start: int, stop: int) -> Examples:
+        """Return some of the test examples."""
+        return self.own.test_slice(start, stop)
+
+
+def make_single_site_data(data: Dataset, terms: Terms, population: int) -> SingleSiteData:
+    """Present a site's data with the run's classes and normalisation instead of the site's own."""
+    on_terms = replace(data, test=None, owners=None, classes=terms.classes, normalisation=terms.normalisation)
+    return SingleSiteData(ArrayData(on_terms, [np.arange(data.train.size)]), population)

@@ -1,0 +1,76 @@
+"""Client states on a site's own disk; a state is used only if the server says that its round counted.
+
+A round's new state is written beside the old one. With its next message the server says which of this site's rounds
+counted last. Training continues from that state, and later states, whose rounds were lost, are deleted. So the server's
+mean of all client states stays correct whatever process dies.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, final
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from fedcm.errors import UserError
+from fedcm.federation.experiment import KEPT_STATES
+from fedcm.federation.terms import NEVER
+from fedcm.runs.checkpoint import save_tensors
+from fedcm.system.files import atomic_write
+
+
+@final
+class SiteStates:
+    """The states of one site in one run."""
+
+    def __init__(self, folder: Path, initial: Any) -> None:
+        """Use a folder; `initial` is the state of a client that has not taken part, which gives fields and shapes."""
+        self.folder = folder
+        self.initial = initial
+
+    def load_after(self, counted: int) -> Any:
+        """Return the state after the round that counted last, and delete states that are not needed any more.
+
+        Raises:
+            UserError: that state is missing or damaged.
+        """
+        if not self.initial._fields:
+            return self.initial
+        rounds = self._list_rounds()
+        for late in (r for r in rounds if r > counted):
+            self._get_file(late).unlink(missing_ok=True)
+        for old in [r for r in rounds if r <= counted][:-KEPT_STATES]:
+            self._get_file(old).unlink(missing_ok=True)
+        return self.initial if counted == NEVER else self._read(counted)
+
+    def save(self, round: int, state: Any) -> None:
+        """Write the state after a round; nothing if the algorithm has no client state."""
+        if not self.initial._fields:
+            return
+        with atomic_write(self._get_file(round)) as temporary:
+            save_tensors(dict(zip(state._fields, state, strict=True)), temporary)
+
+    def _read(self, round: int) -> Any:
+        file = self._get_file(round)
+        try:
+            with safe_open(file, "pt") as tensors:
+                fields: dict[str, Tensor] = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+            if {name: field.shape for name, field in fields.items()} != {
+                name: field.shape for name, field in zip(self.initial._fields, self.initial, strict=True)
+            }:
+                raise ValueError("it has other fields")
+        except (OSError, SafetensorError, ValueError) as error:
+            raise UserError(
+                f"this site needs its state after round {round}, but cannot read {str(file)!r} ({error}); restore the "
+                "file, or leave this run"
+            ) from None
+        return type(self.initial)(
+            **{name: fields[name].to(getattr(self.initial, name)) for name in self.initial._fields}
+        )
+
+    def _list_rounds(self) -> list[int]:
+        names = [re.fullmatch(r"round-(\d+)\.safetensors", file.name) for file in self.folder.glob("round-*")]
+        return sorted(int(name[1]) for name in names if name)
+
+    def _get_file(self, round: int) -> Path:
+        return self.folder / f"round-{round:06d}.safetensors"
