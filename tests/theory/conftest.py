@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import its plain modules (made, second_moments) in any import mode."""
+"""Make the plain modules of this folder (random_problems, second_moments) importable in any import mode."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The theorem's quantities, by hand; the proof's step sizes do what the proof needs of them."""
+"""The theorem's quantities match hand calculations; the proof's step sizes do what the proof needs."""
 
 import math
 from dataclasses import replace
@@ -8,13 +8,13 @@ import pytest
 
 from fedcm.errors import UserError
 from fedcm.theory.problems.known_problem import Constants
-from fedcm.theory.theorem import bounds, proof_steps
-from fedcm.theory.theorem.bounds import Setting
+from fedcm.theory.theorem import bounds, proof_step_sizes
+from fedcm.theory.theorem.bounds import TheoremSetting
 
-SETTING = Setting(Constants(0.5, 2.0, 3.0, 4.0), 5.0, clients=10, cohort=5, steps=2, alpha=0.5)
+SETTING = TheoremSetting(Constants(0.5, 2.0, 3.0, 4.0), 5.0, clients=10, cohort=5, steps=2, alpha=0.5)
 
 
-def test_the_constants_by_hand() -> None:
+def test_constants_match_hand_calculation() -> None:
     assert bounds.stated_c1(SETTING) == 9 + 2 * 0.5 * 16 + 10 * 25
     assert bounds.stated_c2(SETTING) == 0.5 * (9 / 2 + 16 + 25)
     assert bounds.proof_c1(SETTING) == 10 * 10 * 25 + 12 * 2 * 0.5 * 16 + 2 * 9
@@ -24,7 +24,7 @@ def test_the_constants_by_hand() -> None:
     assert bounds.leading_noise(SETTING) == pytest.approx(9 / 10 + 5 / (5 * 9) * 16)
 
 
-def test_the_three_bounds_by_hand() -> None:
+def test_stated_bounds_match_hand_calculation() -> None:
     c1, c2, ks, t = 275, 22.75, 10, 100
     first = (c1 + c2) / (0.5 * ks * t) + 2 * (c1 + ks * c2) / (0.25 * 0.25 * ks * t**2) + 0.5 * 7 * math.exp(-50)
     assert bounds.strongly_convex_bound(SETTING, t, 7.0) == pytest.approx(first)
@@ -34,7 +34,7 @@ def test_the_three_bounds_by_hand() -> None:
     assert bounds.nonconvex_bound(SETTING, t, 7.0) == pytest.approx(third)
 
 
-def test_the_lemmas_bounds_by_hand() -> None:
+def test_lemma_bounds_match_hand_calculation() -> None:
     """σ_l² = 9, σ_g² = 16, G² = 25, L = 2, K = 2, S = 5, N = 10, α = ½."""
     drift = 3 * 2 * 0.01 * (6 * 0.5 * 2 * 16 + 6 * 0.5 * 2 * 25 + 2 * 0.5 * 2 * 11 + 0.25 * 9)
     assert drift == pytest.approx(0.06 * (96 + 150 + 22 + 2.25))
@@ -45,10 +45,10 @@ def test_the_lemmas_bounds_by_hand() -> None:
     assert bounds.momentum_step_bound(0.25, 8.0, 4.0) == 0.25 * 8 + 0.75 * 4
 
 
-EASY = Setting(Constants(0.5, 1.0, 1.0, 0.0), 1.0, clients=2, cohort=2, steps=1, alpha=0.5)
+EASY = TheoremSetting(Constants(0.5, 1.0, 1.0, 0.0), 1.0, clients=2, cohort=2, steps=1, alpha=0.5)
 
 
-def test_the_explicit_bounds_by_hand() -> None:
+def test_explicit_bounds_match_hand_calculation() -> None:
     """σ_l² = G² = L = 1, σ_g = 0, K = 1, S = N = 2, α = ½, η_l = 0.1, so that (1 − α)/α = 1."""
     c1, c2 = 2 + 10 * 2, 0.5 * (6 + 1)
     v = 16 * c1 / 2 + 480 * 0.01 * c2
@@ -67,9 +67,9 @@ def test_the_explicit_bounds_by_hand() -> None:
     assert bounds.explicit_nonconvex_bound(EASY, rounds, 7.0, 0.1, lr) == pytest.approx(168.079)
 
 
-def test_the_explicit_bounds_know_the_smoothness_and_the_momentums_weight() -> None:
+def test_explicit_bounds_depend_on_smoothness_and_alpha() -> None:
     """L = 2 and α = ¼, so that (1 − α)/α = 3; σ_l = σ_g = 0, G = 1, K = 1, S = N = 2, η_l = 0.05."""
-    setting = Setting(Constants(0.5, 2.0, 0.0, 0.0), 1.0, clients=2, cohort=2, steps=1, alpha=0.25)
+    setting = TheoremSetting(Constants(0.5, 2.0, 0.0, 0.0), 1.0, clients=2, cohort=2, steps=1, alpha=0.25)
     v = 160 + 480 * 0.01 * 0.25 * 6
     drift = 3 * 0.0025 * (6 * 0.25 + 2 * 0.75 * v)
     each = 4 * drift + 4 * 9 * 0.01 * v + 0.1 * v / 2
@@ -78,106 +78,108 @@ def test_the_explicit_bounds_know_the_smoothness_and_the_momentums_weight() -> N
     assert bounds.explicit_nonconvex_bound(setting, 5, 3.0, 0.05, 0.1) == pytest.approx(squares)
 
 
-def test_the_recursions_constants_by_hand() -> None:
-    """At η_l = 1/(8LSK²) = 1/320: V + the same and C2, L times, over α²."""
+def test_recursion_constants_match_hand_calculation() -> None:
+    """At η_l = 1/(8LSK²) = 1/320: c1 = V and c2 = L(C2 + V)/α²."""
     c1, c2 = 10 * 10 * 25 + 12 * 2 * 0.5 * 16 + 2 * 9, 6 * 0.5 * 16 + 6 * 0.5 * 25 + 0.5 * 9 / 2
     v = 16 * c1 / 10 + 480 * 4 * 4 / 320**2 * c2
-    assert proof_steps.recursion_constants(SETTING) == pytest.approx((v, 2 * (c2 + v) / 0.25))
+    assert proof_step_sizes.recursion_constants(SETTING) == pytest.approx((v, 2 * (c2 + v) / 0.25))
 
 
-def test_more_clients_and_steps_never_take_the_bound_below_the_gradients_part() -> None:
-    """(C1 + C2)/(μKST) contains G²/(μT): the 1/(KST) is of the noise alone."""
-    large = Setting(Constants(0.5, 2.0, 3.0, 4.0), 5.0, clients=10**6, cohort=10**6, steps=10**4, alpha=0.5)
+def test_clients_and_steps_do_not_reduce_the_gradient_term() -> None:
+    """(C1 + C2)/(μKST) contains G²/(μT): only the noise falls as 1/(KST)."""
+    large = TheoremSetting(Constants(0.5, 2.0, 3.0, 4.0), 5.0, clients=10**6, cohort=10**6, steps=10**4, alpha=0.5)
     assert bounds.stated_c1(large) / large.gradients == pytest.approx(25, rel=1e-3)
-    silent = Setting(Constants(0.5, 2.0, 3.0, 4.0), 0.0, clients=10**6, cohort=10**6, steps=10**4, alpha=0.5)
+    silent = TheoremSetting(Constants(0.5, 2.0, 3.0, 4.0), 0.0, clients=10**6, cohort=10**6, steps=10**4, alpha=0.5)
     assert bounds.stated_c1(silent) / silent.gradients < 1e-8
 
 
-def changed_units(length: float, loss: float) -> Setting:
-    """The same problem with x counted in 1/length and f in 1/loss of its units."""
+def change_units(length: float, loss: float) -> TheoremSetting:
+    """Return the same problem with x in units of 1/length and f in units of 1/loss."""
     c = SETTING.constants
     slope, curvature = loss / length, loss / length**2
     constants = Constants(
         c.strong_convexity * curvature, c.smoothness * curvature, c.noise * slope, c.dissimilarity * slope
     )
-    return Setting(constants, SETTING.gradient_bound * slope, 10, 5, 2, 0.5)
+    return TheoremSetting(constants, SETTING.gradient_bound * slope, 10, 5, 2, 0.5)
 
 
-def test_the_bounds_and_step_sizes_have_the_right_units() -> None:
+def test_bounds_and_step_sizes_have_consistent_units() -> None:
     """An error in f, a squared gradient, and steps of x² over f; the print of η_l and of the log does not."""
     length, loss, rounds = 3.0, 7.0, 50
-    other, distance, step = changed_units(length, loss), 4 * length**2, length**2 / loss
+    other, distance, step = change_units(length, loss), 4 * length**2, length**2 / loss
     large = 1e6  # so that the strongly convex one is not all exponential
     for bound in (bounds.strongly_convex_bound, bounds.convex_bound):
         assert bound(other, rounds, distance) == pytest.approx(loss * bound(SETTING, rounds, 4.0))
     assert bounds.nonconvex_bound(other, rounds, 4 * loss) == pytest.approx(
         (loss / length) ** 2 * bounds.nonconvex_bound(SETTING, rounds, 4.0)
     )
-    lr = proof_steps.strongly_convex_global_lr(0.5, large, rounds, 9.0)
+    lr = proof_step_sizes.choose_strongly_convex_global_lr(0.5, large, rounds, 9.0)
     squared_slope = (loss / length) ** 2
-    assert proof_steps.strongly_convex_global_lr(
+    assert proof_step_sizes.choose_strongly_convex_global_lr(
         0.5 * loss / length**2, large * length**2, rounds, 9.0 * squared_slope
     ) == pytest.approx(lr * step)
-    ours = [proof_steps.client_lr(0.01 * s, 2.0 / s, 2, 5) / s for s in (1.0, step)]
-    printed = [proof_steps.printed_client_lr(0.01 * s, 2.0 / s, 2, 5) / s for s in (1.0, step)]
+    ours = [proof_step_sizes.choose_client_lr(0.01 * s, 2.0 / s, 2, 5) / s for s in (1.0, step)]
+    printed = [proof_step_sizes.choose_client_lr_as_printed(0.01 * s, 2.0 / s, 2, 5) / s for s in (1.0, step)]
     assert ours[0] == pytest.approx(ours[1])
     assert printed[0] != pytest.approx(printed[1])
 
 
-def test_at_smoothness_1_the_printed_client_rate_is_the_one_used() -> None:
+def test_printed_client_lr_is_the_same_at_smoothness_1() -> None:
     for lr in (0.001, 0.1, 5.0):
-        assert proof_steps.client_lr(lr, 1.0, 4, 3) == proof_steps.printed_client_lr(lr, 1.0, 4, 3)
+        assert proof_step_sizes.choose_client_lr(lr, 1.0, 4, 3) == proof_step_sizes.choose_client_lr_as_printed(
+            lr, 1.0, 4, 3
+        )
 
 
-def test_the_client_rate_keeps_every_limit_of_the_lemmas_and_never_averages() -> None:
-    draw = np.random.default_rng(0)
+def test_client_lr_keeps_the_lemmas_limits_and_excludes_averaging() -> None:
+    generator = np.random.default_rng(0)
     for _ in range(200):
-        lr, smoothness = 10 ** draw.uniform(-4, 2), 10 ** draw.uniform(-2, 2)
-        steps, cohort = int(draw.integers(1, 50)), int(draw.integers(1, 50))
-        own = proof_steps.client_lr(lr, smoothness, steps, cohort)
+        lr, smoothness = 10 ** generator.uniform(-4, 2), 10 ** generator.uniform(-2, 2)
+        steps, cohort = int(generator.integers(1, 50)), int(generator.integers(1, 50))
+        own = proof_step_sizes.choose_client_lr(lr, smoothness, steps, cohort)
         assert own <= 1 / (8 * steps * smoothness) * (1 + 1e-12)
         assert lr >= 8 * steps * own * (1 - 1e-12)  # averaging would be lr = steps · own
 
 
-def unrolled(rate: float, distance: float, rounds: int, first: float, second: float, lr: float) -> float:
-    """The lemma's sum before the choice of η: its bound on Σ w_t a_t."""
+def unroll(rate: float, distance: float, rounds: int, first: float, second: float, lr: float) -> float:
+    """Return the lemma's bound on Σ w_t a_t before the choice of η."""
     faded = (1 - rate * lr) ** rounds
     return rate * faded / (1 - faded) * distance + first * lr + second * lr**2
 
 
-def test_the_strongly_convex_step_gives_what_the_lemma_says() -> None:
+def test_strongly_convex_step_gives_the_lemmas_rate() -> None:
     """O: within 4·log² of μb·e^{−T/2} + c1/(μT) + c2/(μT)², on random recursions."""
-    draw = np.random.default_rng(1)
+    generator = np.random.default_rng(1)
     for _ in range(500):
-        rate, distance, first, second = 10 ** draw.uniform(-3, 2, 4)
-        rounds = int(10 ** draw.uniform(0.5, 5))
-        lr = proof_steps.strongly_convex_global_lr(2 * rate, distance, rounds, first)
+        rate, distance, first, second = 10 ** generator.uniform(-3, 2, 4)
+        rounds = int(10 ** generator.uniform(0.5, 5))
+        lr = proof_step_sizes.choose_strongly_convex_global_lr(2 * rate, distance, rounds, first)
         log = max(1.0, math.log(rate**2 * distance * rounds / first))
-        said = rate * distance * math.exp(-rounds / 2) + first / (rate * rounds) + second / (rate * rounds) ** 2
-        assert unrolled(rate, distance, rounds, first, second, lr) <= 4 * log**2 * said
+        rate_bound = rate * distance * math.exp(-rounds / 2) + first / (rate * rounds) + second / (rate * rounds) ** 2
+        assert unroll(rate, distance, rounds, first, second, lr) <= 4 * log**2 * rate_bound
 
 
-def test_with_the_squared_distance_that_the_paper_prints_it_does_not() -> None:
+def test_printed_squared_distance_breaks_the_lemmas_rate() -> None:
     rate, distance, first, rounds = 1.0, 1e-6, 1e-10, 10**6
     printed = math.log(rate**2 * distance**2 * rounds / first) / (rate * rounds)
-    used = proof_steps.strongly_convex_global_lr(2 * rate, distance, rounds, first)
-    said = first / (rate * rounds)
+    used = proof_step_sizes.choose_strongly_convex_global_lr(2 * rate, distance, rounds, first)
+    rate_bound = first / (rate * rounds)
     log = math.log(rate**2 * distance * rounds / first)
-    assert unrolled(rate, distance, rounds, first, 0.0, used) <= 4 * log**2 * said
-    assert unrolled(rate, distance, rounds, first, 0.0, printed) > 1000 * log**2 * said
+    assert unroll(rate, distance, rounds, first, 0.0, used) <= 4 * log**2 * rate_bound
+    assert unroll(rate, distance, rounds, first, 0.0, printed) > 1000 * log**2 * rate_bound
 
 
-def test_the_other_step_gives_what_its_lemma_says() -> None:
-    draw = np.random.default_rng(2)
+def test_convex_step_gives_the_lemmas_rate() -> None:
+    generator = np.random.default_rng(2)
     for _ in range(500):
-        start, first, second = 10 ** draw.uniform(-3, 3, 3)
-        rounds = int(10 ** draw.uniform(0, 5))
-        lr = proof_steps.global_lr(start, rounds, first, second)
-        said = math.sqrt(start * first / rounds) + math.cbrt(start**2 * second / rounds**2)
-        assert start / (lr * rounds) + first * lr + second * lr**2 <= 3 * said
+        start, first, second = 10 ** generator.uniform(-3, 3, 3)
+        rounds = int(10 ** generator.uniform(0, 5))
+        lr = proof_step_sizes.choose_global_lr(start, rounds, first, second)
+        rate_bound = math.sqrt(start * first / rounds) + math.cbrt(start**2 * second / rounds**2)
+        assert start / (lr * rounds) + first * lr + second * lr**2 <= 3 * rate_bound
 
 
 @pytest.mark.parametrize("changes", [{"cohort": 11}, {"cohort": 0}, {"steps": 0}, {"alpha": 0.0}], ids=str)
-def test_settings_that_cannot_be_are_refused(changes: dict[str, int]) -> None:
-    with pytest.raises(UserError, match="needs"):
+def test_impossible_setting_raises(changes: dict[str, int]) -> None:
+    with pytest.raises(UserError, match="must satisfy"):
         replace(SETTING, **changes)

@@ -1,4 +1,4 @@
-"""The losses of the two regressions, as functions of a prediction p = ⟨X, x⟩ and its answer y.
+"""The losses of the two regressions, as functions of a prediction p = ⟨X, x⟩ and its label y.
 
 squares    ℓ = (p − y)²/2               ℓ″ = 1
 logistic   ℓ = log(1 + exp(−y·p))       ℓ″ in (0, ¼], largest at p = 0;  y is +1 or −1
@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-class Loss(NamedTuple):
+class RegressionLoss(NamedTuple):
+    """A loss ℓ(p, y) with its derivatives in p and the range of its curvature."""
+
     value: Callable[[Tensor, Tensor], Tensor]
     slope: Callable[[Tensor, Tensor], Tensor]  # ℓ′ in p
     curvature: Callable[[Tensor, Tensor], Tensor]  # ℓ″ in p
@@ -20,21 +22,21 @@ class Loss(NamedTuple):
     largest_curvature: float
 
 
-def _logistic_curvature(predictions: Tensor, answers: Tensor) -> Tensor:
-    chance = torch.sigmoid(answers * predictions)
-    return chance * (1 - chance)
+def _logistic_curvature(predictions: Tensor, labels: Tensor) -> Tensor:
+    probability = torch.sigmoid(labels * predictions)
+    return probability * (1 - probability)
 
 
-SQUARES = Loss(
-    value=lambda predictions, answers: 0.5 * (predictions - answers).square(),
-    slope=lambda predictions, answers: predictions - answers,
-    curvature=lambda predictions, answers: torch.ones_like(predictions + answers),
+SQUARES = RegressionLoss(
+    value=lambda predictions, labels: 0.5 * (predictions - labels).square(),
+    slope=lambda predictions, labels: predictions - labels,
+    curvature=lambda predictions, labels: torch.ones_like(predictions + labels),
     least_curvature=1.0,
     largest_curvature=1.0,
 )
-LOGISTIC = Loss(
-    value=lambda predictions, answers: F.softplus(-answers * predictions),
-    slope=lambda predictions, answers: -answers * torch.sigmoid(-answers * predictions),
+LOGISTIC = RegressionLoss(
+    value=lambda predictions, labels: F.softplus(-labels * predictions),
+    slope=lambda predictions, labels: -labels * torch.sigmoid(-labels * predictions),
     curvature=_logistic_curvature,
     least_curvature=0.0,
     largest_curvature=0.25,

@@ -2,8 +2,8 @@
 
     f(x) = Σ_j x_j²/(1 + x_j²)         f_i(x) = f(x) + ⟨b_i, x⟩,  Σ b_i = 0,  mean of ‖b_i‖² = σ_g²
 
-L = 2 (the curvature 2(1 − 3x²)/(1 + x²)³ is largest at 0), x* = 0, f* = 0, and ‖∇f‖ ≤ G = √d · 3√3/8 everywhere: far
-out the gradient fades, as convexity would forbid. σ_g is exact at every x.
+L = 2 (the curvature 2(1 − 3x²)/(1 + x²)³ is largest at 0), x* = 0, f* = 0, and ‖∇f‖ ≤ G = √d · 3√3/8 everywhere.
+Far from x* the gradient fades, which no convex function allows. σ_g is exact at every x.
 """
 
 import math
@@ -24,6 +24,12 @@ from fedcm.theory.problems.known_problem import Constants
 @final
 @dataclass(frozen=True)
 class Saturating:
+    """Clients that share the saturating loss and differ in a linear term.
+
+    Raises:
+        UserError: If there are too few clients or dimensions.
+    """
+
     clients: int
     dimension: int
     noise: float = 0.0  # σ_l
@@ -31,8 +37,11 @@ class Saturating:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.clients < (2 if self.dissimilarity else 1) or self.dimension < 1:
-            raise UserError(f"clients that differ must be 2 at least, in 1 dimension at least, got {self.clients}")
+        fewest = 2 if self.dissimilarity else 1
+        if self.clients < fewest or self.dimension < 1:
+            raise UserError(
+                f"clients must be at least {fewest} and dimension at least 1, got {self.clients} and {self.dimension}"
+            )
 
     @property
     def constants(self) -> Constants:
@@ -40,11 +49,11 @@ class Saturating:
 
     @property
     def gradient_bound(self) -> float:
-        """G: a coordinate's slope 2x/(1 + x²)² is steepest at x = 1/√3."""
+        """G. A coordinate's slope 2x/(1 + x²)² is largest at x = 1/√3."""
         return math.sqrt(self.dimension) * 3 * math.sqrt(3) / 8
 
     @property
-    def least(self) -> float:
+    def minimum(self) -> float:
         return 0.0
 
     @property
@@ -53,14 +62,13 @@ class Saturating:
 
     @cached_property
     def slopes(self) -> Tensor:
-        """b_i, (N, d)."""
+        """The b_i, (N, d)."""
         if self.dissimilarity == 0:
             return torch.zeros(self.clients, self.dimension, dtype=torch.float64)
-        made = make_generator(self.seed, Purpose.KNOWN_PROBLEM, client=3).standard_normal(
-            (self.clients, self.dimension)
-        )
-        made -= made.mean(0)
-        return torch.from_numpy(made * (self.dissimilarity / math.sqrt(np.square(made).sum(1).mean())))
+        generator = make_generator(self.seed, Purpose.KNOWN_PROBLEM, client=3)
+        slopes = generator.standard_normal((self.clients, self.dimension))
+        slopes -= slopes.mean(0)
+        return torch.from_numpy(slopes * (self.dissimilarity / math.sqrt(np.square(slopes).sum(1).mean())))
 
     def client_gradients(self, clients: Tensor) -> Callable[[Tensor], Tensor]:
         slopes = self.slopes[clients]

@@ -1,7 +1,7 @@
-"""FedAvg's error over FedCM's at the same points: above 1, momentum helps.
+"""FedAvg's error divided by FedCM's at the same points: above 1, momentum helps.
 
-Both see the same cohorts and noise, so an interval draws replicates again in pairs, and chance that hits both cancels.
-They are compared only where the server averages, as in practice: the proof's steps leave no room for drift.
+Both see the same cohorts and noise, so the interval resamples replicates in pairs and common chance cancels. They are
+compared only where the server averages, as in practice: the proof's step sizes leave no room for drift.
 """
 
 from collections.abc import Iterable
@@ -10,42 +10,45 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcm.rng import Purpose, make_generator
-from fedcm.theory.rates.measure import Row
-from fedcm.theory.rates.slopes import RESAMPLES, interval
+from fedcm.theory.rates.measurement import RateRow
+from fedcm.theory.rates.slopes import RESAMPLES, compute_interval
 
 
-class Ratio(NamedTuple):
+class ErrorRatio(NamedTuple):
+    """A ratio of mean errors with its 95 % interval."""
+
     value: float
     low: float
     high: float
 
 
-class Comparison(NamedTuple):
-    """Of one experiment."""
+class AlgorithmComparison(NamedTuple):
+    """FedCM and FedAvg in one experiment."""
 
-    fedcm: Row
-    fedavg: Row
+    fedcm: RateRow
+    fedavg: RateRow
 
     @property
-    def ratios(self) -> list[Ratio]:
-        """Point by point."""
-        pairs = zip(self.fedavg.found, self.fedcm.found, strict=True)
-        return [compute_ratio(above.errors, below.errors) for above, below in pairs]
+    def ratios(self) -> list[ErrorRatio]:
+        """FedAvg's error divided by FedCM's at every point."""
+        pairs = zip(self.fedavg.results, self.fedcm.results, strict=True)
+        return [compute_ratio(fedavg.errors, fedcm.errors) for fedavg, fedcm in pairs]
 
 
-def compare(rows: Iterable[Row]) -> list[Comparison]:
-    """The experiments in which both were measured and the server averages, in their order."""
-    found: dict[str, dict[str, Row]] = {}
+def compare_algorithms(rows: Iterable[RateRow]) -> list[AlgorithmComparison]:
+    """Compare FedAvg with FedCM in every experiment that has both and in which the server averages."""
+    experiments: dict[str, dict[str, RateRow]] = {}
     for row in rows:
         if row.experiment.steps == "averaging":
-            found.setdefault(row.experiment.name, {})[row.algorithm] = row
-    return [Comparison(own["fedcm"], own["fedavg"]) for own in found.values() if {"fedcm", "fedavg"} <= set(own)]
+            experiments.setdefault(row.experiment.name, {})[row.algorithm] = row
+    both = [own for own in experiments.values() if {"fedcm", "fedavg"} <= set(own)]
+    return [AlgorithmComparison(own["fedcm"], own["fedavg"]) for own in both]
 
 
-def compute_ratio(above: np.ndarray, below: np.ndarray, seed: int = 0) -> Ratio:
-    """The ratio of two means over the same replicates, with its 95 % interval."""
+def compute_ratio(above: np.ndarray, below: np.ndarray, seed: int = 0) -> ErrorRatio:
+    """Return the ratio of two means over the same replicates, with its 95 % interval."""
     count = len(above)
-    drawn = make_generator(seed, Purpose.RESAMPLING, round=1).integers(0, count, (RESAMPLES, count))
-    with np.errstate(invalid="ignore"):  # of what diverged there is no ratio
-        again = above[drawn].mean(1) / below[drawn].mean(1)
-        return Ratio(float(above.mean() / below.mean()), *interval(again, count))
+    resampled = make_generator(seed, Purpose.RESAMPLING, round=1).integers(0, count, (RESAMPLES, count))
+    with np.errstate(invalid="ignore"):  # diverged runs have no ratio
+        ratios = above[resampled].mean(1) / below[resampled].mean(1)
+        return ErrorRatio(float(above.mean() / below.mean()), *compute_interval(ratios, count))

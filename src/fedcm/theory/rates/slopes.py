@@ -1,7 +1,7 @@
-"""A slope on log-log axes, its 95 % interval by resampling replicates, and whether it is what was proven.
+"""Fit a slope on log-log axes, with a 95 % interval from resampled replicates, and judge it against the proven one.
 
-Quantiles of resampled means are too near together where replicates are few: they lack a factor √(n/(n − 1)) and
-Student's tails. So those of Φ(−√(n/(n − 1))·t) are taken instead of 2.5 %, which makes up for both.
+With few replicates, quantiles of resampled means are too close together: they lack a factor √(n/(n − 1)) and Student's
+tails. Taking the quantile Φ(−√(n/(n − 1))·t) instead of 2.5 % corrects both.
 """
 
 import math
@@ -15,54 +15,68 @@ from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
 
 RESAMPLES = 2000
-TOLERANCE = 0.1  # in the exponent: what the logarithms that O hides, and lower-order terms, may make of it
+TOLERANCE = 0.1  # in the exponent: allows for logarithms hidden in O and for lower-order terms
 
 Verdict = Literal["agrees", "faster than proven", "does not show", "cannot tell", "nothing proven", "diverged"]
 
 
 class Slope(NamedTuple):
+    """An exponent with its 95 % interval."""
+
     value: float
     low: float
     high: float
 
 
-def fit(x: Sequence[float], replicates: Sequence[np.ndarray], seed: int = 0) -> Slope:
-    """Least squares of log(mean error) against log x. Each point's replicates are drawn again by themselves."""
+def fit_slope(x: Sequence[float], replicates: Sequence[np.ndarray], seed: int = 0) -> Slope:
+    """Fit log(mean error) against log x by least squares; the interval resamples each point's replicates separately.
+
+    Raises:
+        UserError: If a point has fewer than 2 replicates.
+    """
     fewest = min(map(len, replicates))
     if fewest < 2:
-        raise UserError(f"the interval of a slope needs 2 replicates a point at least, got {fewest}; measure more")
-    draw = make_generator(seed, Purpose.RESAMPLING)
-    means = [values[draw.integers(0, len(values), (RESAMPLES, len(values)))].mean(1) for values in replicates]
-    again = _slopes(x, np.stack(means, axis=1))
-    return Slope(exponent(x, [values.mean() for values in replicates]), *interval(again, fewest))
+        raise UserError(f"a slope's interval needs at least 2 replicates per point, got {fewest}; measure more")
+    generator = make_generator(seed, Purpose.RESAMPLING)
+    means = [values[generator.integers(0, len(values), (RESAMPLES, len(values)))].mean(1) for values in replicates]
+    slopes = _fit_slopes(x, np.stack(means, axis=1))
+    return Slope(fit_exponent(x, [values.mean() for values in replicates]), *compute_interval(slopes, fewest))
 
 
-def interval(again: np.ndarray, replicates: int) -> tuple[float, float]:
-    """The ends of a 95 % interval, from what was computed of replicates drawn again, so many at a time."""
+def compute_interval(resampled: np.ndarray, replicates: int) -> tuple[float, float]:
+    """Return the ends of a 95 % interval.
+
+    Args:
+        resampled: The statistic, computed on every resample.
+        replicates: The number of replicates in a resample.
+    """
     tail = NormalDist().cdf(-math.sqrt(replicates / (replicates - 1)) * student_quantile(replicates - 1))
     with np.errstate(invalid="ignore"):
-        low, high = np.quantile(again, [tail, 1 - tail])
+        low, high = np.quantile(resampled, [tail, 1 - tail])
     return float(low), float(high)
 
 
-def exponent(x: Sequence[float], errors: Sequence[float]) -> float:
-    """
-    >>> round(exponent([1, 2, 4], [8.0, 4.0, 2.0]), 6)
+def fit_exponent(x: Sequence[float], errors: Sequence[float]) -> float:
+    """Fit the exponent of a power law.
+
+    >>> round(fit_exponent([1, 2, 4], [8.0, 4.0, 2.0]), 6)
     -1.0
     """
-    return float(_slopes(x, np.asarray([errors], float))[0])
+    return float(_fit_slopes(x, np.asarray([errors], float))[0])
 
 
-def _slopes(x: Sequence[float], means: np.ndarray) -> np.ndarray:
-    """(n,) of means (n, points)."""
+def _fit_slopes(x: Sequence[float], means: np.ndarray) -> np.ndarray:
+    """Fit one slope per row of means (n, points)."""
     centred = np.log(np.asarray(x, float))
     centred -= centred.mean()
-    with np.errstate(invalid="ignore"):  # what diverged has no slope, and `judged` says so
+    with np.errstate(invalid="ignore"):  # diverged runs have no slope; `judge` reports them
         return np.log(means) @ centred / (centred @ centred)
 
 
 def student_quantile(degrees: int) -> float:
-    """Of 97.5 %: the first terms of its expansion around the normal one, right to 0.01 from 7 degrees on.
+    """Return Student's 97.5 % quantile.
+
+    It uses the first terms of the expansion around the normal quantile, exact to 0.01 from 7 degrees of freedom.
 
     >>> round(student_quantile(11), 2)
     2.2
@@ -71,16 +85,16 @@ def student_quantile(degrees: int) -> float:
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
-def judged(slope: Slope, proven: float | Literal["grows"] | None, with_log: float | None = None) -> Verdict:
-    """Against a proven exponent, which is an upper bound, or the claim that the error grows at all.
+def judge(slope: Slope, proven: float | Literal["grows"] | None, log_exponent: float | None = None) -> Verdict:
+    """Judge a slope against a proven exponent, which is an upper bound, or against the claim that the error grows.
 
-    The exponent may lie anywhere between the proven one and the same with its logarithm, give or take `TOLERANCE`. An
-    interval wholly outside of that band is told as such. To agree, the exponent must be in the band and its interval
-    be no wider than the band: what is known too badly to disagree does not agree either.
+    The band of agreement reaches from the proven exponent to `log_exponent`, the same with its logarithm, plus
+    `TOLERANCE` on both sides. An interval entirely outside the band disagrees. To agree, the exponent must be in the
+    band and its interval no wider than the band; otherwise the data cannot tell.
 
-    >>> judged(Slope(-0.95, -1.0, -0.9), -1.0), judged(Slope(-2.0, -2.1, -1.9), -1.0), judged(Slope(0, 0, 0), -1.0)
+    >>> judge(Slope(-0.95, -1.0, -0.9), -1.0), judge(Slope(-2.0, -2.1, -1.9), -1.0), judge(Slope(0, 0, 0), -1.0)
     ('agrees', 'faster than proven', 'does not show')
-    >>> judged(Slope(0.0, -1.0, 1.0), -1.0)
+    >>> judge(Slope(0.0, -1.0, 1.0), -1.0)
     'cannot tell'
     """
     if not all(map(math.isfinite, slope)):
@@ -92,7 +106,7 @@ def judged(slope: Slope, proven: float | Literal["grows"] | None, with_log: floa
         if slope.low > 0:
             return "agrees"
         return "does not show" if slope.high <= 0 or width <= 2 * TOLERANCE else "cannot tell"
-    ends = [proven, proven if with_log is None else with_log]
+    ends = [proven, proven if log_exponent is None else log_exponent]
     low, high = min(ends) - TOLERANCE, max(ends) + TOLERANCE
     if slope.high < low:
         return "faster than proven"

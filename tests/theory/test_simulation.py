@@ -1,4 +1,4 @@
-"""The theory's harness is the simulator in another shape, its draws are what they say, and its means are exact ones."""
+"""The simulation agrees with the round loop, its samples have the stated distribution, its means are exact."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from made import quadratics
+from random_problems import random_quadratics
 from second_moments import Moments
 from torch import Tensor, nn
 
@@ -22,12 +22,12 @@ from fedcm.data.federated import ArrayData
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import LocalExecutor
-from fedcm.theory.problems.draws import Draws, RoundDraws, without_replacement
 from fedcm.theory.problems.losses import SQUARES
 from fedcm.theory.problems.quadratics import Quadratics
 from fedcm.theory.problems.regression import Regression
-from fedcm.theory.theorem.averages import WeightedAverage, auxiliary, decay, weights
-from fedcm.theory.theorem.walk import StepSizes, Walk
+from fedcm.theory.problems.sampling import RoundSample, RoundSampler, sample_without_replacement
+from fedcm.theory.theorem.averages import WeightedAverage, compute_auxiliary, compute_decay, compute_weights
+from fedcm.theory.theorem.simulation import Simulation, StepSizes
 
 ALGORITHMS = [FedCM(0.2), FedAvg(), Scaffold("I"), Scaffold("II"), FedDyn(0.5)]
 
@@ -38,8 +38,8 @@ def half_squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
 @pytest.mark.parametrize("server_lr", [1.0, 0.7])
-def test_it_walks_as_the_simulator_does(algorithm: Algorithm[Any, Any, Any, Any], server_lr: float) -> None:
-    """Full batches of a ridge regression, through a torch model and the one SGD loop; and through the harness."""
+def test_it_agrees_with_the_round_loop(algorithm: Algorithm[Any, Any, Any, Any], server_lr: float) -> None:
+    """Ridge regression with full batches, once through a torch model and the SGD loop, once through the simulation."""
     clients, each, size, steps, rounds, seed, client_lr = 5, 8, 3, 4, 15, 3, 0.1
     draw = np.random.default_rng(0)
     features = torch.from_numpy(draw.normal(size=(clients, each, size)))
@@ -52,63 +52,63 @@ def test_it_walks_as_the_simulator_does(algorithm: Algorithm[Any, Any, Any, Any]
     plan = TrainingPlan(rounds, clients, FixedSize(2), Schedule(client_lr, server_lr=server_lr), seed=seed)
 
     sizes = StepSizes((client_lr,), (server_lr * client_lr * steps,))
-    walk = Walk(algorithm, Regression(SQUARES, features, targets, 0.05), sizes, steps, start[None])
+    simulation = Simulation(algorithm, Regression(SQUARES, features, targets, 0.05), sizes, steps, start[None])
     for done in run_rounds(algorithm, executor, plan, algorithm.init_server(start)):
-        walk.round(RoundDraws(torch.from_numpy(FixedSize(2).cohort(clients, seed, done.index))[None], None))
+        simulation.run_round(RoundSample(torch.from_numpy(FixedSize(2).cohort(clients, seed, done.index))[None], None))
         for name, field in done.server._asdict().items():
-            assert float((getattr(walk.server, name)[0, 0] - field).abs().max()) <= 1e-12, (name, done.index)
-    assert float((walk.server.params - start).abs().max()) > 0.1
+            assert float((getattr(simulation.server, name)[0, 0] - field).abs().max()) <= 1e-12, (name, done.index)
+    assert float((simulation.server.params - start).abs().max()) > 0.1
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=str)
-def test_step_sizes_side_by_side_walk_as_each_alone(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
+def test_step_sizes_side_by_side_match_each_alone(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
     problem = Quadratics(6, 3, 0.2, 1.0, noise=1.0, dissimilarity=1.0, spread=0.3)
     start = torch.ones(4, 3, dtype=torch.float64)
 
-    def last(sizes: StepSizes) -> Tensor:
-        walk = Walk(algorithm, problem, sizes, 3, start)
-        for draws in Draws(problem, 2, 3, 4, seed=5).rounds(20):
-            walk.round(draws)
-        return walk.server.params
+    def run(sizes: StepSizes) -> Tensor:
+        simulation = Simulation(algorithm, problem, sizes, 3, start)
+        for draws in RoundSampler(problem, 2, 3, 4, seed=5).sample_rounds(20):
+            simulation.run_round(draws)
+        return simulation.server.params
 
-    together = last(StepSizes((0.05, 0.1), (0.2, 0.3)))
-    alone = [last(StepSizes((a,), (b,)))[0] for a, b in ((0.05, 0.2), (0.1, 0.3))]
+    together = run(StepSizes((0.05, 0.1), (0.2, 0.3)))
+    alone = [run(StepSizes((a,), (b,)))[0] for a, b in ((0.05, 0.2), (0.1, 0.3))]
     assert torch.allclose(together, torch.stack(alone), rtol=0, atol=1e-13)
     assert not torch.allclose(alone[0], alone[1], rtol=0, atol=1e-3)
 
 
-def test_means_over_replicates_are_the_exact_expectations() -> None:
-    """Five standard errors: a right harness fails with probability 6e-7 a quantity, 2e-5 in all."""
+def test_means_over_replicates_match_exact_expectations() -> None:
+    """Within five standard errors: a correct simulation fails with probability 6e-7 per quantity, 2e-5 in total."""
     replicates, rounds = 4000, 12
     for number in range(3):
         draw = np.random.default_rng([7, number])
-        known = quadratics(draw, noise=2.0)
+        known = random_quadratics(draw, noise=2.0)
         moments = Moments(known, 3, 2, 0.3, 0.2 / known.smoothness, 0.5 / known.smoothness)
         start = known.optimum + 0.5
         sizes = StepSizes((moments.client_lr,), (moments.global_lr,))
-        walk = Walk(FedCM(0.3), known, sizes, 3, start.expand(replicates, -1))
-        exact, before = moments.start(start), walk.server.params
-        for t, draws in enumerate(Draws(known, 2, 3, replicates, seed=number).rounds(rounds)):
-            z = auxiliary(walk.server.params, before, 0.3)
-            momentum = walk.server.momentum.square().sum(-1)
+        simulation = Simulation(FedCM(0.3), known, sizes, 3, start.expand(replicates, -1))
+        exact, before = moments.start(start), simulation.server.params
+        for t, draws in enumerate(RoundSampler(known, 2, 3, replicates, seed=number).sample_rounds(rounds)):
+            z = compute_auxiliary(simulation.server.params, before, 0.3)
+            momentum = simulation.server.momentum.square().sum(-1)
             if t in (3, rounds - 1):
                 for measured, expected in (
                     (known.value(z), moments.excess(exact)),
                     (momentum, moments.momentum(exact)),
-                    (known.gradient(walk.server.params).square().sum(-1), moments.squared_gradient(exact)),
+                    (known.gradient(simulation.server.params).square().sum(-1), moments.squared_gradient(exact)),
                 ):
                     error = float(measured.std()) / math.sqrt(replicates)
                     assert abs(float(measured.mean()) - expected) <= 5 * error, (number, t)
-                    assert error < 0.1 * expected  # or the line above would say little
-            before = walk.server.params
-            walk.round(draws)
-            exact = moments.next(exact)
+                    assert error < 0.1 * expected  # otherwise the check above is weak
+            before = simulation.server.params
+            simulation.run_round(draws)
+            exact = moments.advance(exact)
 
 
-def test_the_noise_has_exactly_the_stated_variance() -> None:
-    """‖noise‖²·d/σ_l² is χ² with d degrees: the mean of n of them within five of its standard errors."""
+def test_noise_has_exactly_the_stated_variance() -> None:
+    """‖noise‖²·d/σ_l² is χ² with d degrees of freedom; the mean is within five standard errors."""
     problem = Quadratics(10, 7, 0.1, 1.0, noise=2.5)
-    noises = [d.noise for d in Draws(problem, 10, 4, 50, seed=1).rounds(40)]
+    noises = [d.noise for d in RoundSampler(problem, 10, 4, 50, seed=1).sample_rounds(40)]
     squares = torch.stack([n for n in noises if n is not None]).square().sum(-1)
     error = 2.5**2 * math.sqrt(2 / 7 / squares.numel())
     assert abs(float(squares.mean()) - 2.5**2) <= 5 * error
@@ -116,50 +116,50 @@ def test_the_noise_has_exactly_the_stated_variance() -> None:
 
 
 def test_every_cohort_is_equally_likely() -> None:
-    drawn = without_replacement(np.random.default_rng(0), 5, 3, (20000,))
+    drawn = sample_without_replacement(np.random.default_rng(0), 5, 3, (20000,))
     assert all(len(set(cohort)) == 3 for cohort in drawn[:500].tolist())
     _, counts = np.unique(np.sort(drawn, axis=1), axis=0, return_counts=True)
     assert len(counts) == 10
     assert ((counts - 2000) ** 2 / 2000).sum() < 40  # χ² with 9 degrees exceeds it once in 10⁵
 
 
-def drawn(rounds: int, seed: int = 1, stream: int = 0) -> list[tuple[Tensor, Tensor]]:
-    draws = Draws(Quadratics(20, 3, 0.1, 1.0, noise=1.0), 4, 2, 3, seed, stream)
-    return [(one.cohort, one.noise) for one in draws.rounds(rounds) if one.noise is not None]
+def sample(rounds: int, seed: int = 1, stream: int = 0) -> list[tuple[Tensor, Tensor]]:
+    sampler = RoundSampler(Quadratics(20, 3, 0.1, 1.0, noise=1.0), 4, 2, 3, seed, stream)
+    return [(each.cohort, each.noise) for each in sampler.sample_rounds(rounds) if each.noise is not None]
 
 
 @pytest.mark.parametrize("rounds", [1, 16, 20, 32])
-def test_a_rounds_draws_do_not_depend_on_how_many_rounds_are_asked_for(rounds: int) -> None:
-    few, many = drawn(rounds), drawn(40)
+def test_a_sample_does_not_depend_on_the_number_of_rounds(rounds: int) -> None:
+    few, many = sample(rounds), sample(40)
     assert len(few) == rounds
-    for mine, theirs in zip(few, many, strict=False):
-        assert torch.equal(mine[0], theirs[0])
-        assert torch.equal(mine[1], theirs[1])
+    for first, second in zip(few, many, strict=False):
+        assert torch.equal(first[0], second[0])
+        assert torch.equal(first[1], second[1])
 
 
 @pytest.mark.parametrize("other", [{"seed": 2}, {"stream": 1}], ids=str)
-def test_another_seed_or_stream_draws_others(other: dict[str, int]) -> None:
-    pairs = list(zip(drawn(20), drawn(20, **other), strict=True))
-    assert not any(torch.equal(mine[1], theirs[1]) for mine, theirs in pairs)
-    assert not all(torch.equal(mine[0], theirs[0]) for mine, theirs in pairs)
+def test_another_seed_or_stream_samples_differently(other: dict[str, int]) -> None:
+    pairs = list(zip(sample(20), sample(20, **other), strict=True))
+    assert not any(torch.equal(first[1], second[1]) for first, second in pairs)
+    assert not all(torch.equal(first[0], second[0]) for first, second in pairs)
 
 
 @pytest.mark.parametrize(("cohort", "steps"), [(0, 1), (21, 1), (4, 0)])
-def test_impossible_draws_are_refused(cohort: int, steps: int) -> None:
+def test_impossible_sampler_raises(cohort: int, steps: int) -> None:
     with pytest.raises(UserError, match="must"):
-        Draws(Quadratics(20, 3, 0.1, 1.0), cohort, steps, 3)
+        RoundSampler(Quadratics(20, 3, 0.1, 1.0), cohort, steps, 3)
 
 
-def test_the_running_average_has_the_theorems_weights() -> None:
+def test_running_average_has_the_theorems_weights() -> None:
     points = torch.from_numpy(np.random.default_rng(0).normal(size=(50, 2, 3, 4)))
-    q = decay(0.1, torch.tensor([0.5, 3.0], dtype=torch.float64).reshape(2, 1, 1))
+    q = compute_decay(0.1, torch.tensor([0.5, 3.0], dtype=torch.float64).reshape(2, 1, 1))
     average = WeightedAverage(torch.as_tensor(q))
     for point in points:
         average.add(point)
     for row, each in enumerate((0.975, 0.85)):
         literal = torch.tensor([each ** (-t - 1) for t in range(50)], dtype=torch.float64)
         literal /= literal.sum()
-        assert torch.allclose(weights(50, each), literal, rtol=1e-12)
+        assert torch.allclose(compute_weights(50, each), literal, rtol=1e-12)
         expected = torch.einsum("t,trd->rd", literal, points[:, row])
         assert average.value is not None
         assert torch.allclose(average.value[row], expected, rtol=0, atol=1e-13)
