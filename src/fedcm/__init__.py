@@ -1,56 +1,60 @@
 """Federated learning with client-level momentum.
 
-Everything is imported when first used, so that `fedcm --help` answers without loading torch.
+Names are imported when they are first used, so that `fedcm --help` answers without loading torch.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
-    from fedcm.api import Trained, train
+    from fedcm.api.experiments import PythonExperiment, load_experiment, make_experiment
+    from fedcm.api.metrics_table import MetricsTable
+    from fedcm.api.reports import report
+    from fedcm.api.runs import Run, resume, run
+    from fedcm.api.state import RunState
+    from fedcm.api.sweeps import sweep
+    from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
+    from fedcm.config.sections import Experiment
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector
+    from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
-    from fedcm.errors import UserError
-    from fedcm.system.notices import EvalModeWarning, FedcmWarning, RandomDataWarning
+    from fedcm.errors import Diverged, UserError, WorkerFailed, WriteFailed
+    from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, RandomDataWarning
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Algorithm": "fedcm.core.algorithm",
-    "Gradient": "fedcm.core.algorithm",
-    "LocalRun": "fedcm.core.algorithm",
-    "Nothing": "fedcm.core.algorithm",
-    "Round": "fedcm.core.algorithm",
-    "Vector": "fedcm.core.algorithm",
-    "FedAdam": "fedcm.algorithms",
-    "FedAvg": "fedcm.algorithms",
-    "FedCM": "fedcm.algorithms",
-    "FedDyn": "fedcm.algorithms",
-    "Scaffold": "fedcm.algorithms",
-    "ClientsOnDemand": "fedcm.data.dataset",
-    "Dataset": "fedcm.data.dataset",
-    "Examples": "fedcm.data.dataset",
-    "EvalModeWarning": "fedcm.system.notices",
-    "FedcmWarning": "fedcm.system.notices",
-    "RandomDataWarning": "fedcm.system.notices",
-    "Everyone": "fedcm.core.participation",
-    "FixedSize": "fedcm.core.participation",
-    "Independent": "fedcm.core.participation",
-    "Participation": "fedcm.core.participation",
-    "UserError": "fedcm.errors",
-    "Trained": "fedcm.api",
-    "train": "fedcm.api",
+_MODULES = {
+    "fedcm.algorithms": ("FedAdam", "FedAvg", "FedCM", "FedDyn", "Scaffold"),
+    "fedcm.api.experiments": ("PythonExperiment", "load_experiment", "make_experiment"),
+    "fedcm.api.metrics_table": ("MetricsTable",),
+    "fedcm.api.reports": ("report",),
+    "fedcm.api.runs": ("Run", "resume", "run"),
+    "fedcm.api.state": ("RunState",),
+    "fedcm.api.sweeps": ("sweep",),
+    "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
+    "fedcm.config.sections": ("Experiment",),
+    "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Vector"),
+    "fedcm.core.metrics": ("RoundMetrics",),
+    "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
+    "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
+    "fedcm.errors": ("Diverged", "UserError", "WorkerFailed", "WriteFailed"),
+    "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "RandomDataWarning"),
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_OLD_NAMES = {"Refused": "UserError", "Trained": "TrainingResult"}
 
 __all__ = [
     "Algorithm",
     "ClientsOnDemand",
     "Dataset",
+    "Diverged",
     "EvalModeWarning",
     "Everyone",
     "Examples",
+    "Experiment",
     "FedAdam",
     "FedAvg",
     "FedCM",
@@ -60,21 +64,39 @@ __all__ = [
     "Gradient",
     "Independent",
     "LocalRun",
+    "MetricsTable",
     "Nothing",
     "Participation",
+    "PythonExperiment",
     "RandomDataWarning",
     "Round",
+    "RoundMetrics",
+    "Run",
+    "RunState",
     "Scaffold",
-    "Trained",
+    "TrainingResult",
+    "TrainingRound",
     "UserError",
     "Vector",
+    "WorkerFailed",
+    "WriteFailed",
+    "load_experiment",
+    "make_experiment",
+    "report",
+    "resume",
+    "rounds",
+    "run",
+    "sweep",
     "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _OLD_NAMES:
+        warnings.warn(f"fedcm.{name} is now fedcm.{_OLD_NAMES[name]}", DeprecationWarning, stacklevel=2)
+        name = _OLD_NAMES[name]
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module 'fedcm' has no attribute {name!r}")
 
 

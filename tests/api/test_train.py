@@ -91,7 +91,7 @@ def test_a_loss_of_the_users_own_is_used() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"participation": True}, "got a bool"),
+        ({"participation": True}, "got True"),
         ({"participation": 1.5}, r"above 0 and at most 1"),
         ({"rounds": 0}, "rounds"),
         ({"lr": 0.0}, "lr"),

@@ -1,0 +1,300 @@
+"""Experiments in Python: loaded from a file or by name, or made of Python objects."""
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TypedDict, Unpack
+
+from pydantic import PrivateAttr
+from torch import nn
+
+from fedcm.config.bundled import find_experiment
+from fedcm.config.experiment import load_experiment as load_file
+from fedcm.config.experiment import read_experiment, to_table
+from fedcm.config.overrides import apply_overrides
+from fedcm.config.schema import Section, read_section
+from fedcm.config.sections import (
+    IN_MEMORY,
+    SECTIONS,
+    CheckpointSection,
+    ClientSection,
+    DataSection,
+    EngineSection,
+    EvaluationSection,
+    Experiment,
+    ModelSection,
+    ServerSection,
+)
+from fedcm.config.toml_values import write_value
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.losses import Loss
+from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+from fedcm.data.dataset import ClientsOnDemand
+from fedcm.data.federated import ArrayData, FederatedData
+from fedcm.data.on_demand import OnDemandData
+from fedcm.data.partition import Natural, split_by_owner
+from fedcm.data.user_data import convert_clients_to_dataset
+from fedcm.errors import UserError, suggest
+from fedcm.runs.build import BuildSetup, TrainingSetup, build
+
+Overrides = Mapping[str, Any] | Iterable[str]
+
+
+class PythonExperiment(Experiment):
+    """An experiment whose model, data or loss are Python objects. Make one with `make_experiment`."""
+
+    _model: nn.Module = PrivateAttr()
+    _data: FederatedData = PrivateAttr()
+    _loss: Loss | None = PrivateAttr()
+
+    def copy_model(self) -> nn.Module:
+        """Return a copy of the given model."""
+        return copy.deepcopy(self._model)
+
+    def build(self, data_dir: Path | None = None) -> TrainingSetup:
+        """Build the objects that train. The model is copied, so that it does not change."""
+        return build(self, data_dir, data=self._data, model=self.copy_model(), loss=self._loss)
+
+
+def load_experiment(path: str | Path, overrides: Overrides = ()) -> Experiment:
+    """Load an experiment from a TOML file, or a bundled one by its name.
+
+    Args:
+        path: The file, or a name that `fedcm experiments` lists, such as "demo".
+        overrides: Settings to change: a dict such as `{"client.lr": 0.05}`, or strings such as "client.lr=0.05".
+
+    Returns:
+        The experiment, with every default filled in.
+
+    Raises:
+        UserError: there is no such experiment, or a setting is wrong.
+
+    >>> experiment = load_experiment("demo", {"rounds": 20, "algorithm.alpha": 0.05})
+    >>> experiment.rounds, experiment.algorithm.alpha
+    (20, 0.05)
+    """
+    return load_file(find_experiment(path), list_overrides(overrides))
+
+
+def list_overrides(overrides: Overrides) -> list[str]:
+    """Return overrides as `path=value` strings.
+
+    >>> list_overrides({"client.lr": 0.05, "model.hidden": [64, 32]})
+    ['client.lr=0.05', 'model.hidden=[64, 32]']
+    """
+    if isinstance(overrides, Mapping):
+        return [f"{path}={write_value(value)}" for path, value in overrides.items()]
+    if isinstance(overrides, str):
+        raise UserError(
+            f"overrides must be a dict or a list, got the string {overrides!r}; write [{overrides!r}], for example"
+        )
+    listed: list[str] = list(overrides) if isinstance(overrides, Iterable) else []
+    if not isinstance(overrides, Iterable) or not all(isinstance(setting, str) for setting in listed):
+        raise UserError(f"overrides must be a dict, or a list of strings such as 'client.lr=0.05', got {overrides!r}")
+    return listed
+
+
+class TrainingSettings(TypedDict, total=False):
+    """The settings of a training; `fedcm.train` describes them."""
+
+    test: Any | None
+    participation: float | int | Participation
+    epochs: int | None
+    steps: int | None
+    batch_size: int
+    lr: float
+    lr_decay: float
+    server_lr: float
+    weight_decay: float
+    weight_decay_at: Literal["loss", "step"]
+    clip: float | None
+    weights: Literal["clients", "examples"]
+    loss: Loss | None
+    evaluate_every: int
+    stack: int
+    seed: int
+
+
+_FREE_SETTINGS = ("rounds", "evaluation", "checkpoints")  # a resume may change them
+_CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
+
+
+def make_experiment(
+    model: nn.Module,
+    clients: Sequence[Any] | ClientsOnDemand,
+    algorithm: Algorithm[Any, Any, Any, Any],
+    *,
+    rounds: int,
+    name: str = "experiment",
+    **settings: Unpack[TrainingSettings],
+) -> PythonExperiment:
+    """Make an experiment of Python objects, for `fedcm.run`.
+
+    Args:
+        model: The model, with its initial parameters. It is not changed.
+        clients: One torch dataset of (x, y), or one pair (features, labels), per client; or a `ClientsOnDemand`.
+        algorithm: The algorithm, such as `fedcm.FedCM(alpha=0.1)`.
+        rounds: The number of rounds.
+        name: The name of the experiment; the run's folder is named after it.
+        **settings: All other settings of `fedcm.train`: test, loss, lr, participation, …
+
+    Raises:
+        UserError: an argument cannot work.
+
+    >>> import torch, fedcm
+    >>> clients = [(torch.randn(10, 3), torch.arange(10) % 2) for _ in range(4)]
+    >>> experiment = fedcm.make_experiment(torch.nn.Linear(3, 2), clients, fedcm.FedCM(), rounds=5, name="mine")
+    >>> experiment.name, experiment.model.name
+    ('mine', 'in-memory:Linear')
+    """
+    _check_types(model, clients, algorithm)
+    for key in settings:
+        if key not in TrainingSettings.__annotations__:
+            raise UserError(f"there is no setting {key!r}; {suggest(key, TrainingSettings.__annotations__)}")
+    given: dict[str, Any] = dict(settings)
+    local = {key: given[key] for key in _CLIENT_SETTINGS if key in given}
+    server = {key: given[name] for key, name in (("lr", "server_lr"), ("weights", "weights")) if name in given}
+    experiment = read_section(
+        PythonExperiment,
+        {
+            "name": name,
+            "rounds": rounds,
+            "seed": given.get("seed", 0),
+            "data": DataSection(source=IN_MEMORY),
+            "split": Natural(),
+            "participation": _read_participation(given.get("participation", 1.0)),
+            "model": ModelSection(name=f"{IN_MEMORY}:{type(model).__name__}"),
+            "algorithm": algorithm,
+            "client": _read_settings(ClientSection, local),
+            "server": _read_settings(ServerSection, server, {"lr": "server_lr"}),
+            "evaluation": _read_settings(
+                EvaluationSection, {"every": given.get("evaluate_every", 10)}, {"every": "evaluate_every"}
+            ),
+            "engine": read_section(EngineSection, {"stack": given.get("stack", 1)}).without_autotune(),
+        },
+    )
+    experiment._model, experiment._data = model, _make_data(clients, given.get("test"))
+    experiment._loss = given.get("loss")
+    return experiment
+
+
+def check_experiment(experiment: Any) -> None:
+    """Raise a UserError if an experiment has a value that is not allowed; `model_copy` does not check its values."""
+    if not isinstance(experiment, Experiment):
+        raise UserError(f"experiment must be an Experiment, got {_describe(experiment)}")
+    _check_fields(experiment)
+    for name, kind in {**SECTIONS, "model": ModelSection}.items():
+        section = getattr(experiment, name)
+        if not isinstance(section, kind):
+            raise UserError(f"{name} must be a {kind.__name__}, got {_describe(section)}")
+        _check_fields(section)
+        read_section(kind, dict(section), name)
+    read_section(Experiment, {name: getattr(experiment, name) for name in Experiment.model_fields})
+
+
+def change_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment:
+    """Return the experiment with other settings, each `path=value`.
+
+    Raises:
+        UserError: a setting is wrong, or the experiment is made of Python objects and a resumed run depends on it.
+    """
+    if not settings:
+        return experiment
+    before = to_table(experiment)
+    table = apply_overrides(before, settings)
+    if not isinstance(experiment, PythonExperiment):
+        return read_experiment(table)
+    for key, value in table.items():
+        if key not in _FREE_SETTINGS and value != before.get(key):
+            raise UserError(
+                f"a run of Python objects can be resumed with other {', '.join(_FREE_SETTINGS)} only, got another {key}"
+            )
+    sections = {"evaluation": EvaluationSection, "checkpoints": CheckpointSection}
+    changed = {key: read_section(kind, table[key], key) for key, kind in sections.items()}
+    return experiment.model_copy(update={**changed, "rounds": table["rounds"]})
+
+
+def get_builder(experiment: Experiment) -> BuildSetup:
+    """Return the function that builds this experiment."""
+    if isinstance(experiment, PythonExperiment):
+        return _build_objects
+    return build
+
+
+def _build_objects(experiment: Experiment, data_dir: Path | None) -> TrainingSetup:
+    assert isinstance(experiment, PythonExperiment)
+    return experiment.build(data_dir)
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise a UserError if an argument is not a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"{name} must be a whole number, at least 1, got {value!r}")
+
+
+def _read_settings(
+    kind: type[Section], table: dict[str, Any], arguments: Mapping[str, str] = MappingProxyType({})
+) -> Any:
+    """Read a section; an error names the argument instead of the section's key."""
+    try:
+        return read_section(kind, table)
+    except UserError as error:
+        key, space, rest = str(error).removeprefix(": ").partition(" ")
+        raise UserError(f"{arguments.get(key, key)}{space}{rest}") from None
+
+
+def _check_fields(section: Section) -> None:
+    fields = type(section).model_fields
+    for key in vars(section):
+        if key not in fields:
+            raise UserError(f"{type(section).__name__} has no setting {key!r}; {suggest(key, fields)}")
+
+
+def _check_types(model: Any, clients: Any, algorithm: Any) -> None:
+    """Reject mistaken arguments by a sentence, before they fail somewhere inside."""
+    if not isinstance(model, nn.Module):
+        raise UserError(f"model must be a torch.nn.Module, got {_describe(model)}")
+    if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
+        raise UserError(f"algorithm must be an instance, such as fedcm.{algorithm.__name__}(), got the class")
+    if not isinstance(algorithm, Algorithm):
+        raise UserError(f"algorithm must be an algorithm, such as fedcm.FedCM(alpha=0.1), got {_describe(algorithm)}")
+    if isinstance(clients, str | bytes | Mapping) or not isinstance(clients, Sequence | ClientsOnDemand):
+        raise UserError(
+            f"clients must be a list with one dataset or one pair (features, labels) per client, got "
+            f"{_describe(clients)}"
+        )
+
+
+def _describe(value: Any) -> str:
+    return f"{value!r}" if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
+
+
+def _make_data(clients: Sequence[Any] | ClientsOnDemand, test: Any | None) -> FederatedData:
+    if isinstance(clients, ClientsOnDemand):
+        return OnDemandData(clients if test is None else dataclasses.replace(clients, test=test))
+    dataset = convert_clients_to_dataset(list(clients), test)
+    assert dataset.owners is not None
+    return ArrayData(dataset, split_by_owner(dataset.owners))
+
+
+def _read_participation(value: float | int | Participation) -> Participation:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        clients = int(value)
+        if clients < 1:
+            raise UserError(f"participation must be at least 1 client, or a probability above 0, got {clients}")
+        return FixedSize(clients)
+    if isinstance(value, Real) and not isinstance(value, bool):
+        probability = float(value)
+        if not 0 < probability <= 1:
+            raise UserError(
+                f"participation must be a probability above 0 and at most 1, or a whole number of clients, got {value}"
+            )
+        return Everyone() if probability == 1.0 else Independent(probability)
+    if isinstance(value, bool | float | int) or not hasattr(value, "cohort"):
+        raise UserError(
+            f"participation must be a probability, a number of clients or a Participation, got {_describe(value)}"
+        )
+    return value

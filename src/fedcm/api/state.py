@@ -1,0 +1,144 @@
+"""The state of a training between two rounds: everything that the next round depends on."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from fedcm.data.federated import ArrayData
+from fedcm.errors import UserError
+from fedcm.executors.client_states import ClientStates
+from fedcm.runs.build import TrainingSetup
+from fedcm.runs.checkpoint import save_tensors
+from fedcm.runs.session import hash_settings
+from fedcm.system.files import atomic_write
+
+_FORMAT = 1
+
+
+@final
+@dataclass(frozen=True)
+class RunState:
+    """The state of a training after some rounds. Pass it to `fedcm.train(…, resume_from=state)` to continue.
+
+    Attributes:
+        next_round: The number of finished rounds.
+        server: The algorithm's server state, by field.
+        clients: The states of clients that have one: by client, then by field.
+        settings_sha256: Identifies the settings that the finished rounds depend on.
+        data_sha256: Identifies the data; empty for clients on demand.
+    """
+
+    next_round: int
+    server: dict[str, Tensor]
+    clients: dict[int, dict[str, Tensor]]
+    settings_sha256: str
+    data_sha256: dict[str, str]
+
+    @classmethod
+    def capture(cls, setup: TrainingSetup, next_round: int, server: Any, states: ClientStates) -> Self:
+        """Copy the state of a training."""
+        clients = {client: _copy(states.get(client)) for client in states.list_clients()}
+        return cls(next_round, _copy(server), clients, hash_settings(setup.experiment), _hash_data(setup))
+
+    def check_next_round(self) -> None:
+        """Raise a UserError if the number of finished rounds is not one."""
+        if isinstance(self.next_round, bool) or not isinstance(self.next_round, int) or self.next_round < 0:
+            raise UserError(f"next_round of resume_from must be a whole number, at least 0, got {self.next_round!r}")
+
+    def restore_server(self, setup: TrainingSetup, template: Any) -> Any:
+        """Return the algorithm's server state.
+
+        Raises:
+            UserError: the state comes from other settings, data or another model.
+        """
+        shapes = {name: field.shape for name, field in zip(template._fields, template, strict=True)}
+        if {name: field.shape for name, field in self.server.items()} != shapes:
+            raise UserError("resume_from must come from this algorithm and model, and its tensors have other shapes")
+        if self.settings_sha256 != hash_settings(setup.experiment):
+            raise UserError("resume_from must come from a training with the same settings, and they differ")
+        if self.data_sha256 != _hash_data(setup):
+            raise UserError("resume_from must come from a training on the same data, and their checksums differ")
+        return type(template)(**{name: self.server[name].to(getattr(template, name)) for name in template._fields})
+
+    def restore_clients(self, states: ClientStates) -> None:
+        """Store the client states.
+
+        Raises:
+            UserError: they are not those of this algorithm and model.
+        """
+        if self.clients:
+            cohort = np.array(sorted(self.clients))
+            initial = states.get(int(cohort[0]))
+            kind, shapes = type(initial), {name: field.shape for name, field in _copy(initial).items()}
+            for client, fields in self.clients.items():
+                if {name: field.shape for name, field in fields.items()} != shapes:
+                    raise UserError(
+                        "resume_from must come from this algorithm and model, and the state of client "
+                        f"{client} has other fields or shapes"
+                    )
+            states.prepare(cohort, 0)
+            checksums = [float(states.put(client, kind(**self.clients[client]))) for client in cohort.tolist()]
+            states.commit(cohort, checksums)
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a safetensors file."""
+        tensors = {f"server.{name}": field for name, field in self.server.items()}
+        for client, fields in self.clients.items():
+            tensors |= {f"client.{client}.{name}": field for name, field in fields.items()}
+        notes = {"format": _FORMAT, "next_round": self.next_round, "settings_sha256": self.settings_sha256}
+        notes["tensors_sha256"] = _hash_tensors(tensors)
+        with atomic_write(Path(path)) as temporary:
+            save_tensors(tensors, temporary, {"fedcm": json.dumps(notes | {"data_sha256": self.data_sha256})})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a state that `save` wrote.
+
+        Raises:
+            UserError: the file is not such a state.
+        """
+        server: dict[str, Tensor] = {}
+        clients: dict[int, dict[str, Tensor]] = {}
+        try:
+            with safe_open(path, "pt") as file:
+                notes = json.loads(file.metadata()["fedcm"])
+                if notes["format"] != _FORMAT:
+                    raise ValueError(f"its format is {notes['format']!r}, this version reads {_FORMAT}")
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - it is not a dict
+            if notes["tensors_sha256"] != _hash_tensors(tensors):
+                raise ValueError("its tensors have another checksum")
+            for key, tensor in tensors.items():
+                kind, _, rest = key.partition(".")
+                if kind == "server":
+                    server[rest] = tensor
+                else:
+                    client, _, name = rest.partition(".")
+                    clients.setdefault(int(client), {})[name] = tensor
+            return cls(notes["next_round"], server, clients, notes["settings_sha256"], notes["data_sha256"])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{str(path)!r} must be a state that RunState.save wrote ({error})") from None
+
+
+def _hash_data(setup: TrainingSetup) -> dict[str, str]:
+    """Checksums of data in memory; empty for clients on demand, which would have to be made for it."""
+    return setup.checksums if isinstance(setup.runner.data, ArrayData) else {}
+
+
+def _hash_tensors(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _copy(message: Any) -> dict[str, Tensor]:
+    return {name: field.detach().clone() for name, field in zip(message._fields, message, strict=True)}

@@ -1,0 +1,346 @@
+"""Train in memory, in five lines of Python: any `nn.Module`, any list of clients, any algorithm."""
+
+import copy
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, Unpack, final
+
+from torch import nn
+
+from fedcm.api.experiments import TrainingSettings, check_count, make_experiment
+from fedcm.api.state import RunState
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.executor import Executor
+from fedcm.core.losses import Loss
+from fedcm.core.metrics import Metrics
+from fedcm.core.participation import Participation
+from fedcm.core.round_loop import FinishedRound, run_rounds
+from fedcm.data.dataset import ClientsOnDemand
+from fedcm.errors import Stopped, UserError, WorkerFailed
+from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
+from fedcm.executors.distributed import DistributedExecutor
+from fedcm.executors.local import LocalExecutor
+from fedcm.executors.process_group import reject_second_group
+from fedcm.runs import handshake
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.handshake import StartState
+from fedcm.runs.progress import show_progress
+from fedcm.runs.worker import run_forked_worker
+from fedcm.runs.worker_pool import WorkerPool
+from fedcm.system.signals import StopSignals
+
+
+@final
+@dataclass(frozen=True)
+class TrainingResult:
+    """The result of a training. It unpacks into `model, history`.
+
+    Attributes:
+        model: A copy of the given model, with the trained parameters.
+        history: One dict per round: loss, cohort, steps, norms, bytes; test_accuracy in evaluated rounds.
+        state: The state after the last round; `resume_from` continues from it.
+        stopped: Whether Ctrl-C ended the training early.
+    """
+
+    model: nn.Module
+    history: list[Metrics]
+    state: RunState
+    stopped: bool = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.model, self.history))
+
+
+@final
+class TrainingRound:
+    """One finished round of `fedcm.rounds`.
+
+    Attributes:
+        index: The number of the round, from 0.
+        metrics: The metrics of the round, as a dict.
+    """
+
+    def __init__(self, finished: FinishedRound, training: "_Training") -> None:
+        self.index = finished.index
+        self.metrics = finished.metrics.to_dict()
+        self._finished = finished
+        self._training = training
+        self._state: RunState | None = None
+
+    def model(self) -> nn.Module:
+        """Return a copy of the model with the parameters after this round."""
+        return copy.deepcopy(self._training.setup.problem.bind(self._finished.server.params))
+
+    def state(self) -> RunState:
+        """Return the state after this round, for `resume_from`.
+
+        Raises:
+            UserError: a later round has begun.
+        """
+        if self._state is not None:
+            return self._state
+        if self._training.finished is not self._finished:
+            raise UserError(f"the state of round {self.index} is gone, because a later round began; ask for it earlier")
+        return self._training.capture()
+
+    def keep_state(self) -> None:
+        """Keep the state of the last round, because the loop has ended and its workers with it."""
+        if self._training.finished is self._finished:
+            self._state = self._training.capture()
+
+    def __repr__(self) -> str:
+        loss, accuracy = self.metrics["loss"], self.metrics.get("test_accuracy")
+        words = [f"round {self.index}", "empty" if loss is None else f"loss {loss:.4g}"]
+        words += [] if accuracy is None else [f"accuracy {accuracy:.2%}"]
+        return f"<TrainingRound: {', '.join(words)}>"
+
+
+def train(
+    model: nn.Module,
+    clients: Sequence[Any] | ClientsOnDemand,
+    algorithm: Algorithm[Any, Any, Any, Any],
+    *,
+    rounds: int,
+    test: Any | None = None,
+    participation: float | int | Participation = 1.0,
+    epochs: int | None = None,
+    steps: int | None = None,
+    batch_size: int = 50,
+    lr: float = 0.1,
+    lr_decay: float = 1.0,
+    server_lr: float = 1.0,
+    weight_decay: float = 0.0,
+    weight_decay_at: Literal["loss", "step"] = "loss",
+    clip: float | None = None,
+    weights: Literal["clients", "examples"] = "clients",
+    loss: Loss | None = None,
+    evaluate_every: int = 10,
+    stack: int = 1,
+    seed: int = 0,
+    workers: int = 1,
+    resume_from: RunState | None = None,
+    progress: bool = False,
+) -> TrainingResult:
+    """Train a model over clients that keep their data.
+
+    The given model is not changed. Equal arguments give equal bits, on any number of workers. Ctrl-C ends the training
+    after the current client; the result has the rounds that are finished.
+
+    Args:
+        model: The model, with its initial parameters.
+        clients: One torch dataset of (x, y), or one pair of tensors (features, labels), per client; a
+            `ClientsOnDemand` if there are too many to hold in memory.
+        algorithm: The algorithm, such as `fedcm.FedCM(alpha=0.1)`.
+        rounds: How many rounds to run.
+        test: Held-out examples, in the form of one client.
+        participation: A probability (each client independently, 1.0 = every client), a number of clients per round,
+            or a `Participation`.
+        epochs: Passes over a client's data per round; 1 by default.
+        steps: Local steps per round, instead of epochs.
+        batch_size: Examples per local step.
+        lr: The clients' learning rate in round 0.
+        lr_decay: The learning rate is multiplied by this after every round.
+        server_lr: The server's learning rate; 1.0 is plain averaging.
+        weight_decay: Weight decay of the local steps.
+        weight_decay_at: "loss" adds it to the client's gradient, "step" to the algorithm's direction.
+        clip: The greatest norm of a client's own gradient.
+        weights: "clients": every client has weight 1 in the mean; "examples": its number of examples.
+        loss: `(outputs, labels) → scalar`; by default cross-entropy for integer labels, squared error for floats.
+        evaluate_every: Rounds between evaluations; the last round is always evaluated.
+        stack: Clients trained as one batch, which is faster for tiny models.
+        seed: The seed of all randomness.
+        workers: Processes that share each round.
+        resume_from: Continue from this state: 10 rounds and then 10 more give the bits of 20 rounds.
+        progress: Show a progress line on stderr.
+
+    Returns:
+        The trained model and its history; see `TrainingResult`.
+
+    Raises:
+        UserError: an argument cannot work.
+        Diverged: the loss or a parameter is no longer finite.
+        WorkerFailed: a worker died, or your own code failed in one.
+
+    >>> import torch, fedcm
+    >>> x = torch.linspace(-1, 1, 200).reshape(20, 10, 1)              # 20 clients with 10 examples each
+    >>> clients = [(client, (client[:, 0] > 0).long()) for client in x]
+    >>> model, history = fedcm.train(torch.nn.Linear(1, 2), clients, fedcm.FedCM(alpha=0.1), rounds=60, lr=1.0,
+    ...                              participation=0.3, test=clients[3], batch_size=5)
+    >>> history[-1]["test_accuracy"]
+    1.0
+    """
+    settings: TrainingSettings = {
+        "test": test,
+        "participation": participation,
+        "epochs": epochs,
+        "steps": steps,
+        "batch_size": batch_size,
+        "lr": lr,
+        "lr_decay": lr_decay,
+        "server_lr": server_lr,
+        "weight_decay": weight_decay,
+        "weight_decay_at": weight_decay_at,
+        "clip": clip,
+        "weights": weights,
+        "loss": loss,
+        "evaluate_every": evaluate_every,
+        "stack": stack,
+        "seed": seed,
+    }
+    history: list[Metrics] = []
+    stopped = False
+    training = _Training(model, clients, algorithm, rounds, settings, workers, resume_from)
+    with StopSignals(interactive=True) as training.stop_requested, training:
+        finished_rounds = show_progress(
+            training.run(), total=training.setup.plan.rounds, first=training.next_round, hidden=not progress
+        )
+        try:
+            for finished in finished_rounds:
+                history.append(finished.metrics.to_dict())  # noqa: PERF401 - what is there stays after Ctrl-C
+        except Stopped:
+            stopped = True
+        trained = copy.deepcopy(training.setup.problem.bind(training.server.params))
+        return TrainingResult(trained, history, training.capture(), stopped)
+
+
+def rounds(
+    model: nn.Module,
+    clients: Sequence[Any] | ClientsOnDemand,
+    algorithm: Algorithm[Any, Any, Any, Any],
+    *,
+    rounds: int,
+    workers: int = 1,
+    resume_from: RunState | None = None,
+    **settings: Unpack[TrainingSettings],
+) -> Generator[TrainingRound, None, None]:
+    """Train round by round: `for round in fedcm.rounds(…)`. Leave the loop with `break` to stop early.
+
+    Args:
+        model: The model, with its initial parameters. It is not changed.
+        clients: The clients, as for `fedcm.train`.
+        algorithm: The algorithm.
+        rounds: The greatest number of rounds.
+        workers: Processes that share each round.
+        resume_from: Continue from this state.
+        **settings: All other settings of `fedcm.train`: test, lr, participation, …
+
+    Yields:
+        Each round when it is finished, with its metrics, its model and its state.
+
+    Raises:
+        UserError: an argument cannot work.
+        Diverged: the loss or a parameter is no longer finite.
+        WorkerFailed: a worker died, or your own code failed in one.
+
+    >>> import torch, fedcm
+    >>> clients = [(torch.linspace(-1, 1, 8)[:, None] + k / 10, torch.arange(8) // 4) for k in range(4)]
+    >>> for round in fedcm.rounds(torch.nn.Linear(1, 2), clients, fedcm.FedCM(), rounds=100, lr=1.0):
+    ...     if round.metrics["loss"] < 0.3:
+    ...         break
+    >>> model = round.model()
+    """
+    return _iterate(_Training(model, clients, algorithm, rounds, settings, workers, resume_from))
+
+
+class _Training:
+    """A training in memory, for `train` and `rounds`. Arguments are checked at once; `with` starts the workers."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        clients: Sequence[Any] | ClientsOnDemand,
+        algorithm: Algorithm[Any, Any, Any, Any],
+        rounds: int,
+        settings: TrainingSettings,
+        workers: int,
+        resume_from: RunState | None,
+    ) -> None:
+        if resume_from is not None and not isinstance(resume_from, RunState):
+            kind = type(resume_from).__name__
+            raise UserError(f"resume_from must be a RunState, such as the state of a TrainingResult, got a {kind}")
+        check_count("workers", workers)
+        if workers > 1:
+            reject_second_group()
+        if resume_from is not None:
+            resume_from.check_next_round()
+        self.next_round = resume_from.next_round if resume_from is not None else 0
+        experiment = make_experiment(model, clients, algorithm, rounds=rounds, name="train", **settings)
+        self.setup = experiment.model_copy(update={"rounds": self.next_round + rounds}).build()
+        self.server = self.setup.algorithm.init_server(self.setup.problem.initial_params)
+        if resume_from is not None:
+            self.server = resume_from.restore_server(self.setup, self.server)
+        self.finished: FinishedRound | None = None
+        self.stop_requested: Callable[[], bool] = lambda: False
+        self._workers = workers
+        self._resume_from = resume_from
+        self._pool: WorkerPool | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if self._workers > 1:
+                self._start_workers(stack)
+            else:
+                self.states: ClientStates = ClientStatesInMemory(
+                    self.setup.algorithm, self.setup.problem.initial_params
+                )
+                if self._resume_from is not None:
+                    self._resume_from.restore_clients(self.states)
+                self.executor: Executor = LocalExecutor(self.setup.runner, self.states, self.stop_requested)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start_workers(self, stack: ExitStack) -> None:
+        folder, setup = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedcm-train-"))), self.setup
+        states = setup.open_client_states(RunFolder(folder).client_states)
+        stack.callback(states.close)
+        if self._resume_from is not None:
+            self._resume_from.restore_clients(states)
+        stop_requested = self.stop_requested
+        self._pool = WorkerPool.fork(
+            folder, self._workers, lambda group: run_forked_worker(group, setup, folder, stop_requested)
+        )
+        stack.callback(self._pool.close)
+        group = self._pool.connect(self.stop_requested)
+        stack.callback(group.close)
+        handshake.propose_run(group, setup, folder)
+        handshake.send_start(group, StartState(folder, self.next_round, self.server, states.save()))
+        stack.enter_context(self._pool.watch())
+        self.states, self.executor = states, DistributedExecutor(setup.runner, states, group, stop_requested)
+
+    def run(self) -> Iterator[FinishedRound]:
+        """Run the rounds."""
+        setup = self.setup
+        rounds = run_rounds(setup.algorithm, self.executor, setup.plan, self.server, self.next_round)
+        while (finished := self._run_next(rounds)) is not None:
+            self.server, self.next_round, self.finished = finished.server, finished.index + 1, finished
+            yield finished
+
+    def _run_next(self, rounds: Iterator[FinishedRound]) -> FinishedRound | None:
+        try:
+            return next(rounds, None)
+        except WorkerFailed as failure:
+            cause = str(failure) if self._pool is None else self._pool.find_cause(str(failure))
+            raise WorkerFailed(cause) from None
+
+    def capture(self) -> RunState:
+        """Return the state after the last finished round."""
+        return RunState.capture(self.setup, self.next_round, self.server, self.states)
+
+
+def _iterate(training: _Training) -> Generator[TrainingRound, None, None]:
+    current: TrainingRound | None = None
+    with training:
+        try:
+            for finished in training.run():
+                current = TrainingRound(finished, training)
+                yield current
+        finally:
+            if current is not None:
+                current.keep_state()
