@@ -16,7 +16,7 @@ from fedcm.config.overrides import read_table
 from fedcm.runs import progress
 from fedcm.runs.folder import RunFolder
 from fedcm.sweeps.grid import GridRun
-from fedcm.sweeps.run_parallel import SweepTask
+from fedcm.sweeps.tasks import SweepTask
 
 
 def rounds(count: int) -> Iterator[dict[str, Any]]:
@@ -45,7 +45,7 @@ def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_round_is_told() -> None:
-    assert "nobody took part" in progress._Line(0)({"round": 1, "loss": None})
+    assert "empty cohort" in progress._Line(0)({"round": 1, "loss": None})
 
 
 def test_off_a_terminal_the_time_left_is_known_by_the_first_line(
@@ -64,10 +64,10 @@ def test_off_a_terminal_the_time_left_is_known_by_the_first_line(
             task.done += 1
             yield None
 
-    list(sweep_progress.shown_series(passing(), [task], jobs=1))
+    list(sweep_progress.show_sweep_progress(passing(), [task], jobs=1))
     told = capsys.readouterr().err.splitlines()
     assert told
-    assert all(re.fullmatch(r"long \d+/50; \d+ s left for all", line) for line in told)
+    assert all(re.fullmatch(r"long \d+/50; \d+ s left for all runs", line) for line in told)
 
 
 def test_a_long_name_leaves_room_for_how_far_a_run_is(
@@ -82,5 +82,5 @@ def test_a_long_name_leaves_room_for_how_far_a_run_is(
         state="running",
         done=7,
     )
-    list(sweep_progress.shown_series(iter([None, None]), [task], jobs=1))
+    list(sweep_progress.show_sweep_progress(iter([None, None]), [task], jobs=1))
     assert screen.getvalue().count("7/50") >= 2, "of all rounds, and of the run's"

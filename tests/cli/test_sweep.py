@@ -8,16 +8,16 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes import lines_of, small_experiment, stopped_after, summary_of, whole
+from scenes import finish_session, load_summary, read_lines, run_and_stop_after, run_to_end, small_experiment
 
 from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.running import drive
-from fedcm.runs.starting import begin, reject_unusable_name
+from fedcm.runs.session import Session, reject_unusable_name
 from fedcm.sweeps.grid import GridRun, expand_grid
-from fedcm.sweeps.run_names import run_name, swept_part, variant_part
-from fedcm.sweeps.run_parallel import SweepTask, make_tasks, run_parallel, shorten_names
+from fedcm.sweeps.run_names import make_run_name, make_swept_part, make_variant_part
+from fedcm.sweeps.run_parallel import run_parallel
+from fedcm.sweeps.tasks import SweepTask, make_tasks, shorten_names
 
 Write = Callable[..., Path]
 Fedcm = Callable[..., Any]
@@ -25,8 +25,7 @@ Fedcm = Callable[..., Any]
 
 def finish(task: SweepTask) -> SweepTask:
     """What `fedcm run` would do for it, in this process."""
-    for _ in drive(begin(task.run.experiment, task.folder.path.parent, task.run.name)):
-        pass
+    finish_session(Session.start(task.run.experiment, task.folder.path.parent, task.run.name))
     return task
 
 
@@ -104,7 +103,7 @@ def test_a_sweep_uses_what_was_compared_before_and_no_folder_twice(experiment: W
         finish(task)
     tasks = make_tasks(expand_grid(path, over=["algorithm.alpha=0.1,0.2"]), runs)
     assert folders(tasks) == ["small-fedcm-seed3", "small-algorithm.alpha=0.2-fedcm-seed3"]
-    whole(path, runs, "named")  # a second one of the same experiment, and newer
+    run_to_end(path, runs, "named")  # a second one of the same experiment, and newer
     tasks = make_tasks(expand_grid(path, over=["algorithm.alpha=0.1,0.2"]), runs)
     assert folders(tasks) == ["named", "small-algorithm.alpha=0.2-fedcm-seed3"]
 
@@ -150,7 +149,7 @@ def test_what_is_no_run_or_is_damaged_is_left_where_it_is(experiment: Write, tmp
     before = contents(runs)
     tasks = swept(path, runs, "client.lr=0.1,0.2")
     assert folders(tasks) == [f"{notes.name}-2", f"{damaged.name}-2"]
-    assert [word in task.remark for word, task in zip(("no run", "cannot be read"), tasks, strict=True)] == [True] * 2
+    assert [word in task.remark for word, task in zip(("not a run", "be read"), tasks, strict=True)] == [True] * 2
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -159,11 +158,11 @@ def test_a_run_that_cannot_go_on_gives_way_to_one_that_is_finished(
 ) -> None:
     path, runs = experiment(rounds=4), tmp_path / "runs"
     words = ("sweep", path, "--over", "client.lr=0.1", "--runs-dir", runs)
-    damaged = stopped_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")
+    damaged = run_and_stop_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")
     (damaged / "metrics.jsonl").write_text("what\n" * 2)
     answer = fedcm(*words)
     assert answer.code == 2
-    advice = f"start the run anew with `fedcm run {damaged / 'experiment.toml'}`"
+    advice = f"start a new run with `fedcm run {damaged / 'experiment.toml'}`"
     assert advice in answer.err
     before = contents(damaged)
     assert fedcm("run", damaged / "experiment.toml", "--runs-dir", runs).code == 0  # as it was told
@@ -175,11 +174,11 @@ def test_a_run_that_cannot_go_on_gives_way_to_one_that_is_finished(
 
 def test_a_run_that_was_begun_anew_goes_on_and_not_the_one_before(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=4), tmp_path / "runs"
-    whole(path, runs, "before")
-    stopped = stopped_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")  # as by --fresh and Ctrl-C
+    run_to_end(path, runs, "before")
+    stopped = run_and_stop_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")  # as by --fresh and Ctrl-C
     (task,) = make_tasks(expand_grid(path, over=["client.lr=0.1"]), runs)
     assert (task.folder.path, task.state) == (stopped, "stopped")
-    later = whole(path, runs, "later")
+    later = run_to_end(path, runs, "later")
     (task,) = make_tasks(expand_grid(path, over=["client.lr=0.1"]), runs)
     assert (task.folder.path, task.state) == (later, "finished")
 
@@ -187,15 +186,15 @@ def test_a_run_that_was_begun_anew_goes_on_and_not_the_one_before(experiment: Wr
 def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(experiment: Write, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     (task,) = make_tasks(expand_grid(experiment(rounds=1), over=["client.lr=0.1"]), runs)
-    other = whole(experiment(rounds=1, client={"lr": 0.3}), runs, task.run.name)
+    other = run_to_end(experiment(rounds=1, client={"lr": 0.3}), runs, task.run.name)
     before = contents(other)
     said: list[str] = []
-    done = [one for one in run_parallel([task], None, jobs=1, workers=1, tell=said.append) if one is not None]
+    done = [one for one in run_parallel([task], None, jobs=1, workers=1, notify=said.append) if one is not None]
     assert states(done) == ["finished"]
     assert task.folder.name == f"{other.name}-2"
     assert contents(other) == before
     assert "client.lr" in said[0]
-    assert lines_of(task.folder.path) != lines_of(other)
+    assert read_lines(task.folder.path) != read_lines(other)
 
 
 def test_options_of_a_model_that_differ_in_kind_alone_are_two_experiments(npz: Path, tmp_path: Path) -> None:
@@ -224,7 +223,7 @@ settings = st.lists(st.tuples(paths, values), max_size=3, unique_by=lambda pair:
 
 
 def named(pairs: Sequence[tuple[str, Any]], experiment: str = "demo", algorithm: str = "fedcm") -> str:
-    return run_name(experiment, [swept_part(path, value) for path, value in pairs], algorithm, 1)
+    return make_run_name(experiment, [make_swept_part(path, value) for path, value in pairs], algorithm, 1)
 
 
 @given(settings, settings)
@@ -254,12 +253,12 @@ def test_every_name_can_be_a_folders_and_may_get_a_number(pairs: list[Any], expe
     ],
 )
 def test_a_setting_and_its_value_can_be_read_in_the_name(path: str, value: Any, part: str) -> None:
-    assert swept_part(path, value) == part
+    assert make_swept_part(path, value) == part
     assert named([(path, value)]) == f"demo-{part}-fedcm-seed1"
 
 
 def test_names_of_a_grids_variants_stay_as_they_were() -> None:
-    assert run_name("Mini cifar", [variant_part("II"), variant_part("p=0.1 (low)")], "my:Own", 0) == (
+    assert make_run_name("Mini cifar", [make_variant_part("II"), make_variant_part("p=0.1 (low)")], "my:Own", 0) == (
         "mini-cifar-ii-p=0.1-low--my-own-seed0"
     )
 
@@ -272,9 +271,9 @@ def test_a_list_is_one_value_and_comes_to_its_run(experiment: Write, tmp_path: P
         experiment(rounds=1), tmp_path / "runs", "evaluation.targets=[0.5,0.6],[0.7]", "model.hidden=[6,5],[4]"
     )
     assert [task.run.experiment.model.options["hidden"] for task in tasks] == [[6, 5], [4]] * 2
-    reached = [set(summary_of(task.folder.path)["rounds_to_accuracy"]) for task in tasks]
+    reached = [set(load_summary(task.folder.path)["rounds_to_accuracy"]) for task in tasks]
     assert reached == [{"0.5", "0.6"}, {"0.5", "0.6"}, {"0.7"}, {"0.7"}]
-    parameters = [summary_of(task.folder.path)["parameters"] for task in tasks[:2]]
+    parameters = [load_summary(task.folder.path)["parameters"] for task in tasks[:2]]
     assert parameters == [6 * 6 + 6 + 6 * 5 + 5 + 5 * 4 + 4, 6 * 4 + 4 + 4 * 4 + 4]
     assert tasks[0].run.experiment.cell.labels == {"evaluation.targets": "[0.5, 0.6]", "model.hidden": "[6, 5]"}
 
@@ -311,7 +310,7 @@ def test_a_grid_with_published_figures_can_be_swept(npz: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("over", "settings", "said"),
     [
-        (["client.lr=0.1", "client.lr=0.2"], [], "'client.lr' comes twice"),
+        (["client.lr=0.1", "client.lr=0.2"], [], "'client.lr' is given twice"),
         (["client.lr=0.1,0.2"], ["client.lr=0.3"], "--set or an exception fixes the setting"),
         (["algorithm.alpha=1,1.0"], [], "two values mean the same"),
         (["algorithm.name=fedavg,fedcm"], [], "--algorithms"),

@@ -1,4 +1,4 @@
-"""Every test of a refusal works in a folder of its own."""
+"""Fixtures of the tests of errors."""
 
 import itertools
 import sys
@@ -7,15 +7,15 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from answers import Fedcm, Write
+from cli_errors import Fedcm, Write
 from scenes import Answer
 
-_MODULES = itertools.count()  # an imported module is kept by Python, so every test needs a name of its own
+_MODULES = itertools.count()  # Python caches imported modules, so every module needs its own name
 
 
 @pytest.fixture(autouse=True)
-def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test works in a folder of its own, and what it puts on Python's path goes again."""
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every test in its own folder, and restore sys.path afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("FEDCM_DATA", raising=False)
@@ -24,7 +24,7 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(fedcm: Fedcm, tmp_path: Path) -> Fedcm:
-    """`fedcm run` into tmp_path/runs."""
+    """A function that calls `fedcm run` with tmp_path/runs as its runs folder."""
 
     def call(path: object, *words: object) -> Answer:
         return fedcm("run", path, "--runs-dir", tmp_path / "runs", *words)
@@ -34,10 +34,10 @@ def run(fedcm: Fedcm, tmp_path: Path) -> Fedcm:
 
 @pytest.fixture
 def module(tmp_path: Path) -> Callable[[str], str]:
-    """Writes a module into the current folder and gives its name."""
+    """A function that writes a module into the current folder and returns its name."""
 
     def write(code: str) -> str:
-        name = f"users_own_{next(_MODULES)}"
+        name = f"user_code_{next(_MODULES)}"
         (tmp_path / f"{name}.py").write_text(f"import torch\nfrom torch import nn\n{dedent(code)}")
         return name
 
@@ -46,7 +46,7 @@ def module(tmp_path: Path) -> Callable[[str], str]:
 
 @pytest.fixture
 def stopped(run: Fedcm, experiment: Write, tmp_path: Path) -> Path:
-    """A run of 12 rounds that stopped after 6."""
+    """The folder of a run of 12 rounds that stopped after 6."""
     assert run(experiment(rounds=6), "--name", "stopped").code == 0
     folder = tmp_path / "runs" / "stopped"
     (folder / "summary.json").unlink()

@@ -1,47 +1,47 @@
-"""A user's own code that does not do what it is for is refused in one sentence with code 2."""
+"""User code of the wrong kind is rejected in one sentence with code 2."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from answers import ALGORITHM, Fedcm, Write, cases, refused
+from cli_errors import ALGORITHM, Fedcm, Write, assert_rejected, make_params
 
 
 @pytest.mark.parametrize("place", ["data", "model", "algorithm"])
 @pytest.mark.parametrize(
-    ("code", "path", "said"),
-    cases(
+    ("code", "path", "message"),
+    make_params(
         ("no module", "", "no_such_module:thing", "there is no module 'no_such_module' in"),
         ("no attribute", "def factory(): ...", "{}:facory", "has no 'facory'; did you mean 'factory'?"),
         ("an exception inside", "1 / 0", "{}:thing", "cannot be imported: ZeroDivisionError: division by zero"),
         ("a syntax error", "def (", "{}:thing", "cannot be imported: SyntaxError"),
         ("an import that fails", "import no_such_other", "{}:thing", "No module named 'no_such_other'"),
-        ("it leaves", "raise SystemExit(0)", "{}:thing", "cannot be imported: SystemExit"),
-        ("a long complaint", "raise RuntimeError('one\\ntwo\\nthree')", "{}:thing", "cannot be imported"),
+        ("it exits", "raise SystemExit(0)", "{}:thing", "cannot be imported: SystemExit"),
+        ("a long message", "raise RuntimeError('one\\ntwo\\nthree')", "{}:thing", "cannot be imported"),
         ("not callable", "thing = 3", "{}:thing", "must be a f"),
         ("not a name", "", "{}:3 things", "must be written as package.module:name"),
         ("two colons", "", "{}:a:b", "must be written as package.module:name"),
     ),
 )
-def test_an_import_path_that_leads_nowhere_is_refused(
-    run: Fedcm, experiment: Write, module: Callable[[str], str], place: str, code: str, path: str, said: str
+def test_an_invalid_import_path_is_rejected(
+    run: Fedcm, experiment: Write, module: Callable[[str], str], place: str, code: str, path: str, message: str
 ) -> None:
     key = "source" if place == "data" else "name"
-    refused(run(experiment(**{place: {key: path.format(module(code))}})), said)
+    assert_rejected(run(experiment(**{place: {key: path.format(module(code))}})), message)
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
-    cases(
-        ("fails", "def f(): raise KeyError('x')", "must give data, got KeyError"),
-        ("asks for arguments", "def f(path): ...", "must give data, got TypeError"),
-        ("gives nothing", "def f(): return None", "must give a fedcm Dataset, (train, test), a list of clients"),
-        ("gives an empty list", "def f(): return []", "there must be at least one client, got an empty list"),
-        ("leaves", "def f(): raise SystemExit(0)", "must give data"),
+    ("code", "message"),
+    make_params(
+        ("fails", "def f(): raise KeyError('x')", "must return data, got KeyError"),
+        ("takes arguments", "def f(path): ...", "must return data, got TypeError"),
+        ("returns nothing", "def f(): return None", "must return a fedcm Dataset, (train, test), a list of clients"),
+        ("returns an empty list", "def f(): return []", "there must be at least one client, got an empty list"),
+        ("exits", "def f(): raise SystemExit(0)", "must return data"),
         (
-            "complains at length",
+            "a long message",
             "def f(): raise RuntimeError('one\\ntwo\\nthree')",
-            "must give data, got RuntimeError: one",
+            "must return data, got RuntimeError: one",
         ),
         (
             "fails in an example",
@@ -54,7 +54,7 @@ def test_an_import_path_that_leads_nowhere_is_refused(
             "a picture is missing",
         ),
         (
-            "gives a Dataset with a client that holds nothing",
+            "returns a Dataset with an empty client",
             """
             import numpy as np
             from fedcm.data import Dataset, Examples
@@ -65,7 +65,7 @@ def test_an_import_path_that_leads_nowhere_is_refused(
             "client 1",
         ),
         (
-            "gives a Dataset of two lengths",
+            "returns a Dataset of two lengths",
             """
             from fedcm.data import Dataset, Examples
             def f(): return Dataset("mine", Examples(torch.zeros(50, 6), torch.zeros(30).long()), None, 4)
@@ -74,25 +74,25 @@ def test_an_import_path_that_leads_nowhere_is_refused(
         ),
     ),
 )
-def test_a_function_that_gives_no_data_is_refused(
-    run: Fedcm, experiment: Write, module: Callable[[str], str], code: str, said: str
+def test_a_function_that_returns_no_data_is_rejected(
+    run: Fedcm, experiment: Write, module: Callable[[str], str], code: str, message: str
 ) -> None:
     split = {"kind": "natural"} if "owners" in code else {"kind": "iid", "clients": 2}
-    refused(run(experiment(data={"source": f"{module(code)}:f"}, split=split)), said)
+    assert_rejected(run(experiment(data={"source": f"{module(code)}:f"}, split=split)), message)
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
-    cases(
-        ("gives no module", "def f(): return 3", "must return an nn.Module, got int"),
-        ("fails", "def f(): raise KeyError('x')", "could not be made: KeyError: 'x'"),
-        ("fails at length", "def f(): raise KeyError('x') if 0 else RuntimeError('one\\ntwo')", "could not be made"),
-        ("asks for more", "def f(width): ...", "could not be made: TypeError"),
-        ("leaves", "def f(): raise SystemExit(0)", "could not be made"),
+    ("code", "message"),
+    make_params(
+        ("returns no module", "def f(): return 3", "must return an nn.Module, got int"),
+        ("fails", "def f(): raise KeyError('x')", "could not be built: KeyError: 'x'"),
+        ("a long message", "def f(): raise KeyError('x') if 0 else RuntimeError('one\\ntwo')", "could not be built"),
+        ("takes other arguments", "def f(width): ...", "could not be built: TypeError"),
+        ("exits", "def f(): raise SystemExit(0)", "could not be built"),
         ("batch norm", "def f(): return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4))", "use nn.GroupNorm instead"),
         ("no parameters", "def f(): return nn.Flatten()", "must have parameters to train, and has none"),
-        ("lazy", "def f(): return nn.LazyLinear(4)", "pass one batch through it first"),
-        ("too few outputs", "def f(): return nn.Linear(6, 2)", "must give 4 outputs, one a class, and gives 2"),
+        ("lazy", "def f(): return nn.LazyLinear(4)", "pass one batch through the model first"),
+        ("too few outputs", "def f(): return nn.Linear(6, 2)", "must give 4 outputs, one per class, and gives 2"),
         ("too many inputs", "def f(): return nn.Linear(7, 4)", "must take examples of (6,)"),
         (
             "a tuple",
@@ -120,17 +120,17 @@ def test_a_function_that_gives_no_data_is_refused(
         ),
     ),
 )
-def test_a_model_that_cannot_be_trained_is_refused(
-    run: Fedcm, experiment: Write, tmp_path: Path, module: Callable[[str], str], code: str, said: str
+def test_a_model_that_cannot_be_trained_is_rejected(
+    run: Fedcm, experiment: Write, tmp_path: Path, module: Callable[[str], str], code: str, message: str
 ) -> None:
-    refused(run(experiment(model={"name": f"{module(code)}:f"})), said)
+    assert_rejected(run(experiment(model={"name": f"{module(code)}:f"})), message)
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
 @pytest.mark.parametrize(
-    ("code", "said"),
-    cases(
+    ("code", "message"),
+    make_params(
         ("not an algorithm", "class A: ...", "must be a frozen dataclass that derives from fedcm.Algorithm"),
         ("no dataclass", "class A(Algorithm[ServerState, Broadcast, Nothing, Report]): ...", "must be a frozen"),
         (
@@ -140,33 +140,33 @@ def test_a_model_that_cannot_be_trained_is_refused(
         ),
         ("no messages named", "@dataclass(frozen=True)\nclass A(Algorithm): ...", "with four NamedTuples"),
         (
-            "settings that nobody can give",
+            "a setting of an unsupported type",
             "@dataclass(frozen=True)\nclass A(Algorithm[ServerState, Broadcast, Nothing, Report]):\n    x: nn.Module",
             "x must be given",
         ),
         (
-            "annotations that mean nothing",
+            "an unknown annotation",
             "@dataclass(frozen=True)\nclass A(Algorithm[ServerState, Broadcast, Nothing, Report]):\n    x: 'Foo' = 1",
             "Foo",
         ),
     ),
 )
-def test_an_algorithm_that_is_none_is_refused(
-    fedcm: Fedcm, run: Fedcm, experiment: Write, module: Callable[[str], str], command: str, code: str, said: str
+def test_an_invalid_algorithm_class_is_rejected(
+    fedcm: Fedcm, run: Fedcm, experiment: Write, module: Callable[[str], str], command: str, code: str, message: str
 ) -> None:
     name = f"{module(ALGORITHM + code)}:A"
     answer = fedcm("check", name) if command == "check" else run(experiment(algorithm={"name": name}))
-    refused(answer, said)
+    assert_rejected(answer, message)
 
 
 def test_a_check_of_what_does_not_exist_is_refused(fedcm: Fedcm) -> None:
-    refused(fedcm("check", "fedavgm"), "there is no algorithm 'fedavgm'; did you mean 'fedavg'?")
-    refused(fedcm("check", "fedcm", "--set", "alpha"), "--set takes path=value")
-    refused(fedcm("check", "fedcm", "--set", "alpha=2"), "alpha must be above 0 and at most 1, got 2")
+    assert_rejected(fedcm("check", "fedavgm"), "there is no algorithm 'fedavgm'; did you mean 'fedavg'?")
+    assert_rejected(fedcm("check", "fedcm", "--set", "alpha"), "--set requires path=value")
+    assert_rejected(fedcm("check", "fedcm", "--set", "alpha=2"), "alpha must be above 0 and at most 1, got 2")
 
 
-def test_a_model_that_changes_its_buffers_is_refused(
+def test_a_model_that_changes_its_buffers_is_rejected(
     run: Fedcm, experiment: Write, module: Callable[[str], str]
 ) -> None:
     name = module("def f(): return nn.utils.parametrizations.spectral_norm(nn.Linear(6, 4))")
-    refused(run(experiment(model={"name": f"{name}:f"})), "_u")
+    assert_rejected(run(experiment(model={"name": f"{name}:f"})), "_u")

@@ -1,4 +1,4 @@
-"""Comparisons and pictures that cannot work are refused before anything is run, drawn or lost."""
+"""Comparisons and figures that cannot work are rejected before anything is run, drawn or deleted."""
 
 import json
 import os
@@ -7,43 +7,43 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from answers import ALGORITHM, Fedcm, Write, arrays, cases, contents, refused
+from cli_errors import ALGORITHM, Fedcm, Write, assert_rejected, make_arrays, make_params, read_files
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    cases(
+    ("words", "message"),
+    make_params(
         ("an unknown one", ["--algorithms", "fedavg,fedmc"], "no algorithm 'fedmc'; did you mean 'fedcm'?"),
         ("one that is not importable", ["--algorithms", "no.such:Thing"], "there is no module"),
         ("a bad setting", ["--set", "client.lr=0"], "client.lr must be greater than 0"),
     ),
 )
-def test_a_comparison_that_cannot_work_is_refused_before_the_first_run(
-    fedcm: Fedcm, experiment: Write, tmp_path: Path, words: list[str], said: str
+def test_an_invalid_comparison_is_rejected_before_the_first_run(
+    fedcm: Fedcm, experiment: Write, tmp_path: Path, words: list[str], message: str
 ) -> None:
-    refused(fedcm("compare", experiment(rounds=1), "--runs-dir", "runs", *words), said)
+    assert_rejected(fedcm("compare", experiment(rounds=1), "--runs-dir", "runs", *words), message)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_fresh_comparison_that_cannot_start_loses_nothing(
+def test_a_fresh_comparison_that_cannot_start_deletes_nothing(
     fedcm: Fedcm, experiment: Write, tmp_path: Path, npz: Path
 ) -> None:
     path = experiment(rounds=1)
     words = ["compare", path, "--algorithms", "fedavg,fedcm", "--runs-dir", "runs"]
     assert fedcm(*words).code == 0
-    before = contents(tmp_path / "runs")
+    before = read_files(tmp_path / "runs")
     npz.rename(tmp_path / "gone.npz")
-    refused(fedcm(*words, "--fresh"), "there must be an .npz file")
-    assert contents(tmp_path / "runs") == before
+    assert_rejected(fedcm(*words, "--fresh"), "there must be an .npz file")
+    assert read_files(tmp_path / "runs") == before
     with np.load(tmp_path / "gone.npz") as old:
         np.savez(npz, **(dict(old) | {"x_train": old["x_train"] + 1}))
-    assert fedcm(*words).code == 0, "nothing is trained, so nothing is mixed"
+    assert fedcm(*words).code == 0, "nothing is trained, so changed data do not matter"
     more = ["compare", path, "--algorithms", "fedavg,fedadam", "--runs-dir", "runs"]
-    refused(fedcm(*more), "the runs of a comparison must have the same data, and train_features")
+    assert_rejected(fedcm(*more), "the runs of a comparison must have the same data, and train_features")
     assert not (tmp_path / "runs" / "small-fedadam-seed3").exists()
 
 
-def test_two_algorithms_of_one_name_are_not_taken_for_each_other(
+def test_two_algorithms_with_the_same_class_name_are_distinguished(
     fedcm: Fedcm, experiment: Write, module: Callable[[str], str]
 ) -> None:
     code = (
@@ -67,7 +67,7 @@ class Same(Algorithm[ServerState, Broadcast, Nothing, Report]):
 
 
 @pytest.mark.parametrize("name", ["../up", "/tmp/break-fedcm-outside", "a/b", "nul\u0000", "cost in $ and $x_$"])
-def test_an_experiments_name_cannot_lead_out_of_the_folder(
+def test_an_experiments_name_cannot_escape_the_folder(
     fedcm: Fedcm, experiment: Write, tmp_path: Path, name: str
 ) -> None:
     inner = tmp_path / "inner"
@@ -76,7 +76,7 @@ def test_an_experiments_name_cannot_lead_out_of_the_folder(
     os.chdir(inner)
     try:
         for words in (["compare", path, "--algorithms", "fedavg", "--runs-dir", "runs"], ["data", "split", path]):
-            refused(fedcm(*words), "name")
+            assert_rejected(fedcm(*words), "name")
         outside = {*tmp_path.glob("*.png"), *Path("/tmp").glob("break-fedcm-outside*.png")}
         assert not outside
     finally:
@@ -85,15 +85,15 @@ def test_an_experiments_name_cannot_lead_out_of_the_folder(
             file.unlink()
 
 
-@pytest.mark.parametrize("output", ["picture", "picture.xyz", "folder"])
-def test_a_picture_that_cannot_be_drawn_there_is_refused(
+@pytest.mark.parametrize("output", ["figure", "figure.xyz", "folder"])
+def test_an_invalid_output_file_for_a_figure_is_rejected(
     fedcm: Fedcm, experiment: Write, tmp_path: Path, output: str
 ) -> None:
     (tmp_path / "folder").mkdir()
-    refused(fedcm("data", "split", experiment(), "--output", output), output)
+    assert_rejected(fedcm("data", "split", experiment(), "--output", output), output)
 
 
-def test_the_label_mix_of_a_regression_is_refused(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
-    np.savez(tmp_path / "mine.npz", **arrays(y_train=np.zeros(40), y_test=np.zeros(8)))
+def test_the_label_mix_of_a_regression_is_rejected(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", **make_arrays(y_train=np.zeros(40), y_test=np.zeros(8)))
     path = experiment(data={"source": "mine.npz"}, split={"kind": "iid", "clients": 2})
-    refused(fedcm("data", "split", path), "needs labels that are classes")
+    assert_rejected(fedcm("data", "split", path), "the labels must be classes")

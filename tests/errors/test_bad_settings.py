@@ -1,5 +1,7 @@
-"""An experiment that cannot work, in its file or on the command line, is refused in one sentence with code 2: no
-traceback, nothing on stdout, nothing written."""
+"""Bad settings, in the file or on the command line, are rejected in one sentence with code 2.
+
+There is no traceback, nothing on stdout and nothing written.
+"""
 
 import os
 from pathlib import Path
@@ -7,13 +9,13 @@ from typing import Any
 
 import pytest
 import tomli_w
-from answers import Fedcm, Write, cases, contents, refused
+from cli_errors import Fedcm, Write, assert_rejected, make_params, read_files
 from scenes import small_experiment
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
-    cases(
+    ("content", "message"),
+    make_params(
         ("not TOML", b"rounds = = 3", "is not valid TOML: Invalid value (at line 1, column 10)"),
         ("cut off", b'rounds = 3\n[client]\nlr = "', "is not valid TOML"),
         ("a key twice", b"rounds = 3\nrounds = 4", "is not valid TOML: Cannot overwrite a value"),
@@ -24,33 +26,33 @@ from scenes import small_experiment
         ("zeros", bytes(100), "is not valid TOML"),
         ("empty", b"", "model.name must be given"),
         ("a number too long to read", b"rounds = " + b"9" * 5000, "is not valid TOML"),
-        ("nested without end", b"rounds = " + b"[" * 100_000, "is not valid TOML"),
+        ("nested too deeply", b"rounds = " + b"[" * 100_000, "is not valid TOML"),
     ),
 )
-def test_a_file_that_is_no_experiment_is_refused(run: Fedcm, tmp_path: Path, content: bytes, said: str) -> None:
+def test_an_unreadable_experiment_file_is_rejected(run: Fedcm, tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "broken.toml"
     path.write_bytes(content)
-    refused(run(path), said)
+    assert_rejected(run(path), message)
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "split"])
-def test_a_file_that_is_not_there_is_refused(fedcm: Fedcm, command: str) -> None:
+def test_a_missing_experiment_file_is_rejected(fedcm: Fedcm, command: str) -> None:
     words = ["data", "split"] if command == "split" else [command]
-    refused(fedcm(*words, "nowhere.toml"), "there is no experiment 'nowhere.toml'")
+    assert_rejected(fedcm(*words, "nowhere.toml"), "there is no experiment 'nowhere.toml'")
 
 
-def test_a_folder_instead_of_an_experiment_is_refused(run: Fedcm, tmp_path: Path) -> None:
-    refused(run(tmp_path), "is a folder; give the .toml file of the experiment")
+def test_a_folder_instead_of_an_experiment_is_rejected(run: Fedcm, tmp_path: Path) -> None:
+    assert_rejected(run(tmp_path), "is a folder; give the .toml file of the experiment")
 
 
-def test_a_file_inside_a_file_is_refused(run: Fedcm, experiment: Write) -> None:
-    refused(run(experiment() / "more.toml"), "Not a directory")
+def test_a_path_inside_a_file_is_rejected(run: Fedcm, experiment: Write) -> None:
+    assert_rejected(run(experiment() / "more.toml"), "Not a directory")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
-    cases(
+    ("changes", "message"),
+    make_params(
         ("unknown key at the top", {"round": 3}, "there is no setting 'round'; did you mean 'rounds'?"),
         ("unknown key in client", {"client": {"epoch": 3}}, "no setting 'client.epoch'; did you mean 'epochs'?"),
         ("unknown key in data", {"data": {"src": "digits"}}, "no setting 'data.src'"),
@@ -113,7 +115,7 @@ def test_a_file_inside_a_file_is_refused(run: Fedcm, experiment: Write) -> None:
         (
             "more take part than there are",
             {"participation": {"kind": "fixed", "clients": 13}},
-            "participation must be at most 12 clients, all there are, got 13",
+            "participation must be at most 12 clients, the whole population, got 13",
         ),
         (
             "alpha out of range",
@@ -137,11 +139,11 @@ def test_a_file_inside_a_file_is_refused(run: Fedcm, experiment: Write) -> None:
         ("unknown data", {"data": {"source": "cifar-10"}}, "did you mean 'cifar10'?"),
         ("no data named", {"data": {"source": ""}}, "data.source must have at least 1 character"),
         ("data with a name too long for a file", {"data": {"source": "x" * 300}}, "data must be a known name"),
-        ("data of an unknown person", {"data": {"source": "~nobody-of-that-name/x.npz"}}, "must be an .npz"),
+        ("data of an unknown user", {"data": {"source": "~nobody-of-that-name/x.npz"}}, "must be an .npz"),
         (
             "more clients than examples",
             {"split": {"kind": "iid", "clients": 1000}},
-            "1000 clients need at least 1000 training examples, and there are 240",
+            "1000 clients need at least 1000 training examples, got 240",
         ),
         (
             "more shards than examples",
@@ -150,32 +152,32 @@ def test_a_file_inside_a_file_is_refused(run: Fedcm, experiment: Write) -> None:
         ),
         ("a natural split of data without", {"split": {"kind": "natural"}}, "use 'iid' or 'dirichlet'"),
         ("an image model on flat data", {"model": {"name": "lenet"}}, "use the model 'mlp' or 'linear'"),
-        ("a layer of minus one unit", {"model": {"name": "mlp", "hidden": [-1]}}, "model 'mlp' could not be made"),
+        ("a layer of minus one unit", {"model": {"name": "mlp", "hidden": [-1]}}, "model 'mlp' could not be built"),
         ("a batch beyond all numbers", {"client": {"batch_size": 10**30}}, "client.batch_size must be"),
         ("a rate beyond float32", {"client": {"lr": 1e39}}, "client.lr must be"),
         ("a decay beyond float32", {"client": {"weight_decay": 1e39}}, "client.weight_decay must be"),
     ),
 )
-def test_settings_that_cannot_work_are_refused(
-    run: Fedcm, experiment: Write, tmp_path: Path, changes: dict[str, Any], said: str
+def test_invalid_settings_are_rejected(
+    run: Fedcm, experiment: Write, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    refused(run(experiment(**changes)), said)
+    assert_rejected(run(experiment(**changes)), message)
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_experiment_without_rounds_is_refused(run: Fedcm, tmp_path: Path, npz: Path) -> None:
+def test_an_experiment_without_rounds_is_rejected(run: Fedcm, tmp_path: Path, npz: Path) -> None:
     table = small_experiment(npz)
     del table["rounds"]
     (tmp_path / "small.toml").write_text(tomli_w.dumps(table))
-    refused(run("small.toml"), "rounds must be given")
+    assert_rejected(run("small.toml"), "rounds must be given")
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
-    cases(
-        ("no value", "client.lr", "--set takes path=value, such as client.lr=0.05, got 'client.lr'"),
-        ("no path", "=3", "--set takes path=value"),
-        ("a hole in the path", "client..lr=3", "--set takes path=value"),
+    ("setting", "message"),
+    make_params(
+        ("no value", "client.lr", "--set requires path=value, for example client.lr=0.05, got 'client.lr'"),
+        ("no path", "=3", "--set requires path=value"),
+        ("a hole in the path", "client..lr=3", "--set requires path=value"),
         ("into a value", "rounds.more=3", "'rounds' is a value, not a table"),
         ("an unknown path", "clients.lr=3", "there is no setting 'clients'; did you mean 'client'?"),
         ("a text for a number", "client.lr=fast", "client.lr must be a valid number, got 'fast'"),
@@ -183,52 +185,55 @@ def test_an_experiment_without_rounds_is_refused(run: Fedcm, tmp_path: Path, npz
         ("an unknown algorithm", "algorithm.name=sgd", "there is no algorithm 'sgd'"),
         ("an algorithm that is a number", "algorithm.name=3", "algorithm.name must be given"),
         ("an algorithm that is a list", "algorithm.name=[1]", "algorithm.name must be given"),
-        ("a number too long to read", "rounds=" + "9" * 5000, "--set takes path=value"),
+        ("a number too long to read", "rounds=" + "9" * 5000, "--set requires path=value"),
     ),
 )
-def test_a_bad_setting_on_the_command_line_is_refused(run: Fedcm, experiment: Write, setting: str, said: str) -> None:
-    refused(run(experiment(), "--set", setting), said)
+def test_a_bad_setting_on_the_command_line_is_rejected(
+    run: Fedcm, experiment: Write, setting: str, message: str
+) -> None:
+    assert_rejected(run(experiment(), "--set", setting), message)
 
 
 @pytest.mark.parametrize(
-    "changes", cases(("algorithm", {"algorithm": "fedcm"}), ("for", {"for": 3}), ("for.fedavg", {"for": {"fedavg": 3}}))
+    "changes",
+    make_params(("algorithm", {"algorithm": "fedcm"}), ("for", {"for": 3}), ("for.fedavg", {"for": {"fedavg": 3}})),
 )
-def test_a_table_that_is_none_is_refused_when_the_algorithm_is_changed(
+def test_a_non_table_is_rejected_when_the_algorithm_is_changed(
     run: Fedcm, fedcm: Fedcm, experiment: Write, changes: dict[str, Any]
 ) -> None:
     path = experiment(**changes)
-    refused(run(path, "--set", "algorithm.name=fedavg"), "must be")
-    refused(fedcm("compare", path, "--algorithms", "fedavg"), "must be")
+    assert_rejected(run(path, "--set", "algorithm.name=fedavg"), "must be")
+    assert_rejected(fedcm("compare", path, "--algorithms", "fedavg"), "must be")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../up", "/tmp/x", ".hidden", "a b", "-x", "a\n", "x" * 300])
-def test_a_bad_name_is_refused(run: Fedcm, experiment: Write, tmp_path: Path, name: str) -> None:
-    refused(run(experiment(), f"--name={name}"), "a run's name must be up to 200 letters, digits and . _ + = -")
+def test_a_bad_name_is_rejected(run: Fedcm, experiment: Write, tmp_path: Path, name: str) -> None:
+    assert_rejected(run(experiment(), f"--name={name}"), "a run's name must be up to 200 letters, digits and . _ + = -")
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("name", cases(("two bytes a letter", "é" * 150), ("three", "界" * 100)))
-def test_a_name_too_long_for_the_file_system_is_refused(run: Fedcm, experiment: Write, name: str) -> None:
-    refused(run(experiment(), "--name", name), "name")
+@pytest.mark.parametrize("name", make_params(("two bytes per letter", "é" * 150), ("three", "界" * 100)))
+def test_a_name_too_long_for_the_file_system_is_rejected(run: Fedcm, experiment: Write, name: str) -> None:
+    assert_rejected(run(experiment(), "--name", name), "name")
 
 
-def test_a_name_that_exists_is_refused_and_its_run_untouched(run: Fedcm, experiment: Write, tmp_path: Path) -> None:
+def test_an_existing_name_is_rejected_and_its_run_unchanged(run: Fedcm, experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=1)
     assert run(path, "--name", "one").code == 0
-    before = contents(tmp_path / "runs")
-    refused(run(path, "--name", "one"), "exists already; resume it with `fedcm resume")
-    assert contents(tmp_path / "runs") == before
+    before = read_files(tmp_path / "runs")
+    assert_rejected(run(path, "--name", "one"), "exists already; resume it with `fedcm resume")
+    assert read_files(tmp_path / "runs") == before
 
 
-def test_a_runs_dir_that_is_a_file_is_refused(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
+def test_a_runs_dir_that_is_a_file_is_rejected(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    refused(fedcm("run", experiment(), "--runs-dir", "file"), "file")
-    refused(fedcm("run", experiment(), "--runs-dir", "file/inside"), "file")
+    assert_rejected(fedcm("run", experiment(), "--runs-dir", "file"), "file")
+    assert_rejected(fedcm("run", experiment(), "--runs-dir", "file/inside"), "file")
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_runs_dir_that_cannot_be_written_is_refused(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
-    locked = tmp_path / "locked"
-    locked.mkdir(mode=0o555)
-    place = Path("/proc/runs") if os.geteuid() == 0 else locked / "runs"  # root may write anywhere but there
-    refused(fedcm("run", experiment(), "--runs-dir", place), str(place))
+def test_a_runs_dir_that_cannot_be_written_is_rejected(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
+    read_only = tmp_path / "read-only"
+    read_only.mkdir(mode=0o555)
+    folder = Path("/proc/runs") if os.geteuid() == 0 else read_only / "runs"  # root can write everywhere else
+    assert_rejected(fedcm("run", experiment(), "--runs-dir", folder), str(folder))

@@ -1,7 +1,7 @@
-"""Experiments that are wrong in any way either work or are refused in one sentence with code 2: never a traceback.
+"""Mutated experiments work or are rejected in one sentence with code 2, never with a traceback.
 
-The bundled experiments are mutated, with a fixed seed, and go through the commands themselves: `run` to its end where
-that is near, or else up to its first round, and `compare`, `sweep` and `reproduce` with --dry-run.
+The bundled experiments are mutated with a fixed seed and given to the commands: `run` to its end if it is short, else
+to its first round, and `compare`, `sweep` and `reproduce` with --dry-run.
 """
 
 import datetime
@@ -16,35 +16,47 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mutations import KEYS, VALUES, garbled, mutated, places, systematic, text_of, toml_text
+from mutated_experiments import (
+    KEYS,
+    VALUES,
+    damage_text,
+    dump_toml,
+    dump_toml_value,
+    list_paths,
+    mutate,
+    mutate_systematically,
+)
 from scenes import Answer
 
-from fedcm.cli import run_commands
+from fedcm.api import runs as api_runs
+from fedcm.cli import run as run_command
+from fedcm.cli.session import exit_after
 from fedcm.sweeps import paper_grids
+from fedcm.trackers.observation import run_session
 
 ROOT = Path(__file__).parents[2] / "experiments"
 BUNDLED = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.toml"))
 Fedcm = Callable[..., Answer]
-Try = Callable[[str, str], Answer]
+Attempt = Callable[[str, str], Answer]
 
 
-def bases() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each experiment as it is, and on small data with a small model, so that more than its reading can be reached."""
+def list_bases() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each experiment unchanged, and with small data and a small model, so that `run` gets beyond reading it."""
     for path in BUNDLED:
         table = tomllib.loads((ROOT / path).read_text())
         yield str(path), table
         small: dict[str, Any] = {"data": {"source": "made.npz"}, "model": {"name": "mlp", "hidden": [4]}, "rounds": 3}
         split = table["split"] | ({"clients": 6} if "clients" in table["split"] else {})
         if "grid" in table:
-            small["grid"] = _small_grid(table["grid"])
+            small["grid"] = _shrink_grid(table["grid"])
         yield f"small {path}", table | small | {"split": split}
-        if str(path) in ("demo.toml", "mini/table3.toml"):  # a model that takes any option as it comes
+        if str(path) in ("demo.toml", "mini/table3.toml"):  # a model that accepts any option
             own = {"name": "takes_anything:factory", "when": datetime.date(2020, 1, 2), "more": {"x": [1, "y"]}}
             yield f"own {path}", table | small | {"split": split, "model": own}
 
 
-def _small_grid(grid: dict[str, Any]) -> dict[str, Any]:
-    """A few runs, whose variants leave the model and the clients alone."""
+def _shrink_grid(grid: dict[str, Any]) -> dict[str, Any]:
+    """Reduce a grid to a few runs, without changes of the model and the number of clients."""
     axes = {
         axis: {
             name: {key: value for key, value in changes.items() if key in ("algorithm", "client", "server")}
@@ -56,24 +68,25 @@ def _small_grid(grid: dict[str, Any]) -> dict[str, Any]:
     return own | ({"algorithms": ["fedcm", "feddyn"]} if "algorithms" in grid else {})
 
 
-def _only_if_short(drive: Callable[..., int]) -> Callable[..., int]:
-    def driven(run: Any, *more: Any) -> int:
-        steps = run.assembly.runner.steps(np.arange(run.assembly.plan.population)).sum()
-        if run.rounds <= 3 and steps <= 1000:
-            return drive(run, *more)
-        run.folder.unlock()
-        return 0
+def _only_if_short(run_session: Callable[..., str]) -> Callable[..., str]:
+    def run_short(session: Any, **more: Any) -> str:
+        setup = session.setup
+        steps = setup.runner.count_steps(np.arange(setup.plan.population)).sum()
+        if session.total_rounds <= 3 and steps <= 1000:
+            return run_session(session, **more)
+        session.close()
+        return "finished"
 
-    return driven
+    return run_short
 
 
-def _only_if_over(show: Callable[..., None]) -> Callable[..., None]:
-    return lambda folder, as_json: show(folder, as_json) if folder.read_summary() else None
+def _only_if_ended(exit_after: Callable[..., None]) -> Callable[..., None]:
+    return lambda run, as_json: exit_after(run, as_json) if run.summary else None
 
 
 @pytest.fixture
-def attempt(fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
-    """Gives an experiment's text to a command."""
+def attempt(fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attempt:
+    """A function that gives an experiment's text to a command."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "takes_anything.py").write_text(
@@ -81,8 +94,8 @@ def attempt(fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
     )
     monkeypatch.setenv("FEDCM_DATA", str(tmp_path / "no-data"))
     monkeypatch.delenv("FEDCM_RUNS", raising=False)
-    monkeypatch.setattr(run_commands, "_drive", _only_if_short(run_commands._drive))
-    monkeypatch.setattr(run_commands, "_show_summary", _only_if_over(run_commands._show_summary))
+    monkeypatch.setattr(api_runs, "run_session", _only_if_short(run_session))
+    monkeypatch.setattr(run_command, "exit_after", _only_if_ended(exit_after))
     draw = np.random.default_rng(0)
     x = draw.normal(size=(60, 5)).astype(np.float32)
     np.savez(tmp_path / "made.npz", x_train=x, y_train=np.arange(60) % 3, x_test=x[:9], y_test=np.arange(9) % 3)
@@ -111,8 +124,8 @@ def attempt(fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
     return call
 
 
-def wrong(answer: Answer) -> bool:
-    """Neither done, nor diverged, nor refused in one sentence."""
+def is_wrong(answer: Answer) -> bool:
+    """Return whether a command neither finished, nor diverged, nor rejected its input in one sentence."""
     lines = answer.err.strip().splitlines()
     if answer.code == 0 or (answer.code == 1 and lines[-1].startswith("fedcm: training diverged")):
         return "Traceback" in answer.err + answer.out
@@ -122,37 +135,39 @@ def wrong(answer: Answer) -> bool:
 COMMANDS = ("run", "compare", "grid", "sweep", "reproduce")
 
 
-def commands_for(table: dict[str, Any]) -> list[str]:
+def list_commands(table: dict[str, Any]) -> list[str]:
     return [each for each in COMMANDS if each != "run" or "grid" not in table]
 
 
-def randomly(count: int, seed: int, attempt: Try) -> list[str]:
-    """What was neither done nor refused."""
-    draw, all_bases, found = Random(seed), list(bases()), []
+def find_wrong_answers(count: int, seed: int, attempt: Attempt) -> list[str]:
+    """Run random mutants, and describe those with a wrong answer."""
+    generator, all_bases, wrong = Random(seed), list(list_bases()), []
     for k in range(count):
-        name, table = draw.choice(all_bases)
-        command = draw.choice(commands_for(table))
-        if draw.random() < 0.1:
-            said, text = garbled((ROOT / draw.choice(BUNDLED)).read_text(), draw)
+        name, table = generator.choice(all_bases)
+        command = generator.choice(list_commands(table))
+        if generator.random() < 0.1:
+            description, text = damage_text((ROOT / generator.choice(BUNDLED)).read_text(), generator)
         else:
-            said, changed = mutated(table, draw)
-            text = text_of(changed)
-        if text is not None and wrong(answer := attempt(command, text)):
-            found.append(f"{command} {name} ({seed}.{k}): {said}: {answer.code} {answer.err}")
-    return found
+            description, changed = mutate(table, generator)
+            text = dump_toml(changed)
+        if text is not None and is_wrong(answer := attempt(command, text)):
+            wrong.append(f"{command} {name} ({seed}.{k}): {description}: {answer.code} {answer.err}")
+    return wrong
 
 
-def test_a_mutated_experiment_works_or_is_refused(attempt: Try) -> None:
-    assert randomly(500, 0, attempt) == []
+def test_a_mutated_experiment_works_or_is_rejected(attempt: Attempt) -> None:
+    assert find_wrong_answers(500, 0, attempt) == []
 
 
-def test_a_wrong_setting_on_the_command_line_works_or_is_refused(fedcm: Fedcm, attempt: Try, tmp_path: Path) -> None:
-    """`attempt` makes the folder that this works in."""
-    draw, table, found = Random(0), dict(bases())["small demo.toml"], []
+def test_a_wrong_setting_on_the_command_line_works_or_is_rejected(
+    fedcm: Fedcm, attempt: Attempt, tmp_path: Path
+) -> None:
+    """The fixture `attempt` creates the folder that this works in."""
+    generator, table, wrong = Random(0), dict(list_bases())["small demo.toml"], []
     path = tmp_path / "small.toml"
-    path.write_text(text_of(table) or "")
+    path.write_text(dump_toml(table) or "")
     texts = [
-        *map(toml_text, VALUES),
+        *map(dump_toml_value, VALUES),
         "",
         "=",
         "[",
@@ -168,42 +183,42 @@ def test_a_wrong_setting_on_the_command_line_works_or_is_refused(fedcm: Fedcm, a
         "\udcff",
     ]
     for _ in range(100):
-        key = ".".join(str(part) for part in draw.choice(list(places(table))))
-        setting = f"{draw.choice([key, key, key, draw.choice(KEYS)])}={draw.choice(texts)}"
-        option, command = draw.choice([("--set", "compare"), ("--set", "run"), ("--over", "sweep")])
+        key = ".".join(str(part) for part in generator.choice(list(list_paths(table))))
+        setting = f"{generator.choice([key, key, key, generator.choice(KEYS)])}={generator.choice(texts)}"
+        option, command = generator.choice([("--set", "compare"), ("--set", "run"), ("--over", "sweep")])
         dry = [] if command == "run" else ["--dry-run"]
-        answer = fedcm(command, path, option, setting, *dry, "--runs-dir", f"set-{len(found)}-{draw.random()}")
-        if wrong(answer):
-            found.append(f"{command} {option} {setting[:60]!r}: {answer.code} {answer.err}")
-    assert found == []
+        answer = fedcm(command, path, option, setting, *dry, "--runs-dir", f"set-{len(wrong)}-{generator.random()}")
+        if is_wrong(answer):
+            wrong.append(f"{command} {option} {setting[:60]!r}: {answer.code} {answer.err}")
+    assert wrong == []
 
 
-def test_a_seed_that_is_no_number_is_refused_by_every_command(attempt: Try) -> None:
-    for name, table in bases():
+def test_a_seed_that_is_no_number_is_rejected_by_every_command(attempt: Attempt) -> None:
+    for name, table in list_bases():
         if name in ("demo.toml", "mini/table1.toml"):
             for seed in ("x", 1.5, True, [1]):
-                for command in set(commands_for(table)) - ({"sweep"} if "grid" in table else set()):
-                    answer = attempt(command, text_of(table | {"seed": seed}) or "")
-                    assert not wrong(answer)
+                for command in set(list_commands(table)) - ({"sweep"} if "grid" in table else set()):
+                    answer = attempt(command, dump_toml(table | {"seed": seed}) or "")
+                    assert not is_wrong(answer)
                     assert "seed must be a valid integer" in answer.err
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_many_more_mutated_experiments_work_or_are_refused(attempt: Try, seed: int) -> None:
-    assert randomly(500, seed, attempt) == []
+def test_many_more_mutated_experiments_work_or_are_rejected(attempt: Attempt, seed: int) -> None:
+    assert find_wrong_answers(500, seed, attempt) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("base", ["small demo.toml", "own demo.toml", "mini/tuning.toml", "small mini/table1.toml"])
-def test_every_wrong_value_at_every_place_works_or_is_refused(attempt: Try, base: str) -> None:
-    table = dict(bases())[base]
-    commands, found = itertools.cycle(commands_for(table)), []
-    for said, changed in systematic(table):
+def test_every_wrong_value_of_every_setting_works_or_is_rejected(attempt: Attempt, base: str) -> None:
+    table = dict(list_bases())[base]
+    commands, wrong = itertools.cycle(list_commands(table)), []
+    for description, changed in mutate_systematically(table):
         command = next(commands)
-        if (text := text_of(changed)) is not None and wrong(answer := attempt(command, text)):
-            found.append(f"{command} {base}: {said}: {answer.code} {answer.err}")
-    assert found == []
+        if (text := dump_toml(changed)) is not None and is_wrong(answer := attempt(command, text)):
+            wrong.append(f"{command} {base}: {description}: {answer.code} {answer.err}")
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -214,15 +229,15 @@ def test_every_wrong_value_at_every_place_works_or_is_refused(attempt: Try, base
         ("small mini/table1.toml", "grid"),
     ],
 )
-def test_without_a_mutation_they_work(attempt: Try, base: str, command: str) -> None:
-    """So that what is refused is refused for its mutation, and much of the way has been gone by then."""
-    answer = attempt(command, text_of(dict(bases())[base]) or "")
+def test_unmutated_experiments_work(attempt: Attempt, base: str, command: str) -> None:
+    """Otherwise mutants would be rejected for another reason than their mutation."""
+    answer = attempt(command, dump_toml(dict(list_bases())[base]) or "")
     assert answer.code == 0, answer.err
 
 
-def test_dates_among_a_models_options_are_reported_and_resumed(fedcm: Fedcm, attempt: Try, tmp_path: Path) -> None:
-    table = dict(bases())["own demo.toml"]
-    assert attempt("run", text_of(table | {"rounds": 2}) or "").code == 0
+def test_dates_among_a_models_options_are_reported_and_resumed(fedcm: Fedcm, attempt: Attempt, tmp_path: Path) -> None:
+    table = dict(list_bases())["own demo.toml"]
+    assert attempt("run", dump_toml(table | {"rounds": 2}) or "").code == 0
     (run,) = (tmp_path / "runs-0").iterdir()
     (run / "summary.json").unlink()
     for words in (["resume", run], ["report", run, "-o", "page"], ["runs", "--runs-dir", "runs-0", "--json"]):

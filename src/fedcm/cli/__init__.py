@@ -1,0 +1,1 @@
+"""The command line: one module per command. `main` puts them together; `terminal` prints tables and progress."""

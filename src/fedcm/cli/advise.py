@@ -1,4 +1,4 @@
-"""`fedcm advise`: a short probe, and what it suggests."""
+"""`fedcm advise`: suggest α and η_l from a short probe."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedcm.cli import options
-from fedcm.cli.run_commands import only_results_on_stdout, say_failure
+from fedcm.cli.session import print_failure, results_on_stdout
 from fedcm.runs.progress import say
 from fedcm.system.signals import StopSignals
 
@@ -19,44 +19,46 @@ def advise(
     seed: options.Seed = None,
     data_dir: options.DataDir = None,
     seconds: Annotated[
-        float, typer.Option(min=1, max=1e9, help="How long the probe may take, about; ten rounds a trial at least.")
+        float,
+        typer.Option(min=1, max=1e9, help="Approximate duration of the probe; each trial has at least ten rounds."),
     ] = 60,
     rounds: Annotated[
-        int | None, typer.Option(min=2, help="Rounds of a trial; as many as the time allows unless given.")
+        int | None,
+        typer.Option(min=2, help="Rounds per trial; by default as many as the time allows.", show_default=False),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Suggest α and η_l for FedCM from a short probe of an experiment, with the reason and the figures behind it.
+    """Suggest α and η_l for FedCM from a short probe of an experiment, with reasons and figures.
 
-    FedCM is tried with three α at the experiment's client.lr, and with the best of them at a third and three times it;
-    the least loss wins, and its α is brought from the probe's horizon to the run's. Noise, dissimilarity, drift and
-    smoothness are measured there, for the warnings. Nothing is written. docs/guides/diagnosis.md tells how often it was
-    right.
+    The probe tries three values of α with the experiment's client.lr (η_l), then the best α with a third and with three
+    times that η_l. The trial with the smallest loss wins, and its α is scaled to the number of rounds of the run.
+    Noise, dissimilarity, drift and smoothness are measured for the warnings. Nothing is written.
+    docs/guides/diagnosis.md says how often the advice was right.
 
-    Example: `fedcm advise experiments/cifar10-lenet.toml --set rounds=500`
+    Example: `fedcm advise cifar10-lenet --set rounds=500`
     """
-    from fedcm.advise.advice import advise as advised
-    from fedcm.advise.probe import TRIALS, count_affordable_rounds, describe_setting, probe
+    from fedcm.advise.advice import advise as make_advice
+    from fedcm.advise.probe import TRIALS, count_affordable_rounds, probe, profile_experiment
     from fedcm.algorithms.fedcm import FedCM
-    from fedcm.cli.terminal.advice import advice_shown, probing
+    from fedcm.cli.terminal.advice import print_advice, show_probe_progress
     from fedcm.config.experiment import load_experiment
     from fedcm.errors import Diverged, Stopped, UserError
     from fedcm.executors.process_group import to_worker_failure
-    from fedcm.runs.assembly import assemble
-    from fedcm.sweeps.estimate import without_trial
+    from fedcm.runs.build import build
 
-    with only_results_on_stdout(as_json), StopSignals() as stopping:
-        chosen = options.changes(settings, seed)
-        asked = load_experiment(experiment, chosen)
-        own = asked.algorithm.alpha if isinstance(asked.algorithm, FedCM) else None
-        if own is None:  # with the settings that FedCM has, not those of the algorithm that is there
-            asked = load_experiment(experiment, [each for each in chosen if not each.startswith("algorithm.")], "fedcm")
-        assembly = assemble(without_trial(asked), data_dir)
-        setting = describe_setting(assembly, own)
-        rounds = min(rounds or count_affordable_rounds(assembly, seconds), setting.rounds)
+    with results_on_stdout(as_json), StopSignals() as stop_requested:
+        overrides = options.list_overrides(settings, seed)
+        loaded = load_experiment(experiment, overrides)
+        own_alpha = loaded.algorithm.alpha if isinstance(loaded.algorithm, FedCM) else None
+        if own_alpha is None:  # FedCM does not have the settings of another algorithm
+            others = [override for override in overrides if not override.startswith("algorithm.")]
+            loaded = load_experiment(experiment, others, "fedcm")
+        setup = build(loaded.without_autotune(), data_dir)
+        profile = profile_experiment(setup, own_alpha)
+        rounds = min(rounds or count_affordable_rounds(setup, seconds), profile.rounds)
         try:
-            with probing(TRIALS * rounds) as advance:
-                seen = probe(assembly, rounds, advance, stopping)
+            with show_probe_progress(TRIALS * rounds) as advance:
+                result = probe(setup, rounds, advance, stop_requested)
         except Stopped:
             say("stopped; nothing was written")
             raise typer.Exit(130) from None
@@ -65,15 +67,15 @@ def advise(
         except UserError:
             raise
         except Exception as error:
-            say_failure(to_worker_failure(error, "the probe failed"))
+            print_failure(to_worker_failure(error, "the probe failed"))
             raise typer.Exit(1) from None
-        advice = advised(setting, seen)
+        advice = make_advice(profile, result)
     if as_json:
         trials = [
-            trial._asdict() | {"level": trial.level if math.isfinite(trial.level) else None} for trial in seen.trials
+            trial._asdict() | {"level": trial.level if math.isfinite(trial.level) else None} for trial in result.trials
         ]
-        probed = seen._asdict() | {"trials": trials}
-        told = dataclasses.asdict(advice) | {"setting": setting._asdict(), "probe": probed}
-        print(json.dumps(told, indent=2, allow_nan=False))
+        probed = result._asdict() | {"trials": trials}
+        table = dataclasses.asdict(advice) | {"setting": profile._asdict(), "probe": probed}
+        print(json.dumps(table, indent=2, allow_nan=False))
     else:
-        advice_shown(advice, setting, seen)
+        print_advice(advice, profile, result)

@@ -1,4 +1,4 @@
-"""What `fedcm advise` shows: its progress, then the figures, what they suggest and what to beware of."""
+"""The output of `fedcm advise`: progress, figures, advice and warnings."""
 
 import textwrap
 from collections.abc import Callable, Iterator
@@ -12,20 +12,21 @@ from rich.table import Table
 from fedcm.runs.progress import make_progress_bar
 
 if TYPE_CHECKING:
-    from fedcm.advise.advice import Advice, Probe, Setting
+    from fedcm.advise.advice import Advice, ExperimentProfile, ProbeResult
 
 
 @contextmanager
-def probing(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal; gives the function that moves it on."""
+def show_probe_progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal; yield the function that advances it."""
     with make_progress_bar(Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("probe", total=total, said="rounds")
+        task = progress.add_task("probe", total=total, status="rounds")
         yield lambda rounds: progress.advance(task, rounds)
 
 
-def advice_shown(advice: "Advice", setting: "Setting", seen: "Probe") -> None:
-    _trials(seen)
-    found = seen.found
+def print_advice(advice: "Advice", setting: "ExperimentProfile", probe: "ProbeResult") -> None:
+    """Print the trials, the measured figures, the reasons and the warnings."""
+    _print_trials(probe)
+    found = probe.found
     table = Table(box=SIMPLE, pad_edge=False, show_header=False)
     rows = (
         ("gradient, squared", "‖∇f‖²", f"{found['gradient_square']:.3g}"),
@@ -33,16 +34,16 @@ def advice_shown(advice: "Advice", setting: "Setting", seen: "Probe") -> None:
         ("noise of a minibatch", "σ_l²", f"{found['noise']:.3g}"),
         ("noise of a client's mean over its round", "", f"{found['round_noise']:.3g}"),
         ("variance of a round's mean gradient", "V", f"{advice.variance:.3g}"),
-        ("… against the gradient", "r = V/‖∇f‖²", "–" if advice.ratio is None else f"{advice.ratio:.3g}"),
+        ("… relative to the gradient", "r = V/‖∇f‖²", "–" if advice.ratio is None else f"{advice.ratio:.3g}"),
         ("drift in the local steps", "ε", f"{found['drift']:.3g}"),
-        ("smoothness along them", "L", "–" if seen.smoothness is None else f"{seen.smoothness:.3g}"),
+        ("smoothness along them", "L", "–" if probe.smoothness is None else f"{probe.smoothness:.3g}"),
         ("cosine of clients' directions with ∇f", "", f"{found['direction_cosine']:.2f}"),
         (
-            "loss over clients, least to most",
+            "loss over clients, smallest to largest",
             "",
             f"{found['client_loss_least']:.2f} to {found['client_loss_most']:.2f}",
         ),
-        ("clients a round, of all", "S, N", f"{setting.cohort:.3g}, {setting.population}"),
+        ("clients per round, population", "S, N", f"{setting.cohort:.3g}, {setting.population}"),
         ("local steps, rounds", "K, T", f"{setting.steps:.3g}, {setting.rounds}"),
     )
     for row in rows:
@@ -56,15 +57,15 @@ def advice_shown(advice: "Advice", setting: "Setting", seen: "Probe") -> None:
     )
 
 
-def _trials(seen: "Probe") -> None:
-    table = Table(box=SIMPLE, pad_edge=False, title=f"trials of {seen.rounds} rounds", title_justify="left")
-    marks = sorted({mark for trial in seen.trials for mark in trial.losses})
-    shown = sorted({marks[0], marks[len(marks) // 2], marks[-1]})
-    for column in ("α", "η_l", *(f"loss after {mark}" for mark in shown), "their mean"):
+def _print_trials(probe: "ProbeResult") -> None:
+    table = Table(box=SIMPLE, pad_edge=False, title=f"trials of {probe.rounds} rounds", title_justify="left")
+    marks = sorted({mark for trial in probe.trials for mark in trial.losses})
+    columns = sorted({marks[0], marks[len(marks) // 2], marks[-1]})
+    for column in ("α", "η_l", *(f"loss after {mark}" for mark in columns), "their mean"):
         table.add_column(column, justify="right")
-    least = min(trial.level for trial in seen.trials)
-    for trial in seen.trials:
-        losses = [f"{trial.losses[mark]:.3g}" for mark in shown] if trial.losses else ["diverged"] * len(shown)
+    least = min(trial.level for trial in probe.trials)
+    for trial in probe.trials:
+        losses = [f"{trial.losses[mark]:.3g}" for mark in columns] if trial.losses else ["diverged"] * len(columns)
         level = f"{trial.level:.3g}" if trial.losses else ""
         style = "bold" if trial.level == least else ""
         table.add_row(f"{trial.alpha:g}", f"{trial.client_lr:.3g}", *losses, level, style=style)

@@ -1,4 +1,4 @@
-"""Tables for the terminal that compare runs: one row per run, or one for the seeds of an algorithm in a cell."""
+"""Tables on the terminal that compare runs: one row per run, or one per algorithm and cell."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,29 +7,29 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 
-from fedcm.algorithms.registry import algorithm_name
+from fedcm.algorithms.registry import get_algorithm_name
 from fedcm.cli.terminal.tables import print_table
 from fedcm.reports.metric import ACCURACY
 from fedcm.reports.scores import (
     Scores,
+    choose_summary_metric,
     describe_metrics,
     list_best,
-    metric_of,
-    name_mean,
-    read_scores_of,
+    make_scores,
+    name_mean_column,
     read_summary,
 )
-from fedcm.reports.words import amount
-from fedcm.sweeps.run_parallel import SweepTask
+from fedcm.sweeps.tasks import SweepTask
+from fedcm.system.formatting import format_bytes, format_duration
 
 
-def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
-    """One row per run; the best mean in bold."""
+def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
+    """Print one row per run, with the best mean in bold."""
     targets = sorted({target for summary in summaries.values() for target in summary.get("rounds_to_accuracy", {})})
     targets = [t for t in targets if any(s["rounds_to_accuracy"].get(t) for s in summaries.values())][-2:]
-    metric = metric_of(summaries.values())
-    scores = {name: read_scores_of([summary], metric) for name, summary in summaries.items()}
-    mean, meaning = name_mean(scores.values())
+    metric = choose_summary_metric(summaries.values())
+    scores = {name: make_scores([summary], metric) for name, summary in summaries.items()}
+    mean, meaning = name_mean_column(scores.values())
     n = ["n"] if mean == "meanₙ" else []
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", overflow="fold")
@@ -41,13 +41,13 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
         one = scores[name]
         table.add_row(
             escape(name),
-            *(one.write("last", unit), one.lost or one.write("mean_last", unit)),
+            *(one.format("last", unit), one.divergence or one.format("mean_last", unit)),
             *[_list_rounds(one) for _ in n],
-            one.write("best", unit),
+            one.format("best", unit),
             *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
-            amount(summary.get("bytes_down", 0)),
-            amount(summary.get("bytes_up", 0)),
-            f"{summary.get('seconds', 0):.1f} s",
+            format_bytes(summary.get("bytes_down", 0)),
+            format_bytes(summary.get("bytes_up", 0)),
+            format_duration(summary.get("seconds", 0)),
             style="bold" if name in best else None,
         )
     print_table(table)
@@ -56,22 +56,24 @@ def comparison_table(summaries: Mapping[str, dict[str, Any]]) -> None:
     print(f"{title}: last, mean and best of the evaluations; {meaning}{reached}")
 
 
-def series_table(tasks: Sequence[SweepTask]) -> None:
-    """One row for the seeds of an algorithm in a cell: mean ± standard deviation; the best of a cell in bold. A column
-    each for the grid's axes and the settings that were swept."""
+def print_sweep(tasks: Sequence[SweepTask]) -> None:
+    """Print one row per algorithm and cell: mean ± standard deviation over seeds, with the best of a cell in bold.
+
+    The grid's axes and the swept settings have columns of their own.
+    """
     rows: dict[tuple[tuple[str, ...], str], list[SweepTask]] = {}
     axes = list(dict.fromkeys(axis for task in tasks for axis in task.run.experiment.cell.labels))
     for task in tasks:
         experiment = task.run.experiment
         cell = tuple(experiment.cell.labels.get(axis, "–") for axis in axes)
-        rows.setdefault((cell, algorithm_name(experiment.algorithm)), []).append(task)
-    summaries = {key: _summaries(group) for key, group in rows.items()}
+        rows.setdefault((cell, get_algorithm_name(experiment.algorithm)), []).append(task)
+    summaries = {key: _read_summaries(group) for key, group in rows.items()}
     scores = {}
     for cell in dict.fromkeys(cell for cell, _ in rows):
-        there = {key: found for key, found in summaries.items() if key[0] == cell}
-        metric = metric_of(summary for found in there.values() for summary in found)
-        scores |= {key: read_scores_of(found, metric) for key, found in there.items()}
-    mean, meaning = name_mean(scores.values())
+        in_cell = {key: found for key, found in summaries.items() if key[0] == cell}
+        metric = choose_summary_metric(summary for found in in_cell.values() for summary in found)
+        scores |= {key: make_scores(found, metric) for key, found in in_cell.items()}
+    mean, meaning = name_mean_column(scores.values())
     n = ["n"] if mean == "meanₙ" else []
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     figures = {key: group[0].run.experiment.cell.published for key, group in rows.items()}
@@ -90,9 +92,9 @@ def series_table(tasks: Sequence[SweepTask]) -> None:
             *map(escape, cell),
             escape(algorithm),
             str(sum(task.state in ("finished", "diverged") for task in group)),
-            one.lost or one.write("mean_last"),
+            one.divergence or one.format("mean_last"),
             *[_list_rounds(one) for _ in n],
-            *[one.write(key) for key in ("last", "best")],
+            *[one.format(key) for key in ("last", "best")],
             *(["–" if figure is None else f"{figure:.2f}"] if published else []),
             style="bold" if (cell, algorithm) in best else None,
         )
@@ -109,8 +111,8 @@ def _is_number(text: str) -> bool:
 
 
 def _list_rounds(scores: Scores) -> str:
-    return ", ".join(map(str, sorted(scores.averaged_rounds()))) or "–"
+    return ", ".join(map(str, sorted(scores.list_averaged_rounds()))) or "–"
 
 
-def _summaries(tasks: Sequence[SweepTask]) -> list[dict[str, Any]]:
+def _read_summaries(tasks: Sequence[SweepTask]) -> list[dict[str, Any]]:
     return [summary for task in tasks if (summary := read_summary(task.folder))]

@@ -1,4 +1,4 @@
-"""What a person sees while a series of runs goes by: a bar over all rounds with the time left, a line for each run."""
+"""The progress of a sweep: a bar over all rounds with the remaining time, and a line per run in progress."""
 
 import sys
 import time
@@ -9,27 +9,30 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from fedcm.runs.progress import say
-from fedcm.sweeps.run_parallel import SweepTask
+from fedcm.sweeps.tasks import SweepTask
+from fedcm.system.formatting import format_estimate
 
 _PLAIN_EVERY = 30.0  # seconds between plain lines at most
 
 
-def shown_series(passing: Iterator[SweepTask | None], tasks: Sequence[SweepTask], jobs: int) -> Iterator[SweepTask]:
-    """The tasks that are over, as they come, with how far all are shown on stderr."""
+def show_sweep_progress(
+    ended: Iterator[SweepTask | None], tasks: Sequence[SweepTask], jobs: int
+) -> Iterator[SweepTask]:
+    """Yield the tasks that have ended, and show the progress of all on stderr."""
     pace = _Pace(tasks, jobs)
     console = Console(stderr=True)
-    display = _live if console.is_terminal else _plain
-    for task in display(passing, tasks, pace, console):
-        done = sum(task.over for task in tasks)
+    display = _show_live if console.is_terminal else _show_plain
+    for task in display(ended, tasks, pace, console):
+        done = sum(task.has_ended for task in tasks)
         why = f": {task.why}" if task.why else ""
         say(f"{done}/{len(tasks)} {task.run.name} {task.state}{why}")
         yield task
 
 
-def _live(
-    passing: Iterator[SweepTask | None], tasks: Sequence[SweepTask], pace: "_Pace", console: Console
+def _show_live(
+    ended: Iterator[SweepTask | None], tasks: Sequence[SweepTask], pace: "_Pace", console: Console
 ) -> Iterator[SweepTask]:
-    # names with several settings in them go on in the next line rather than push everything else out of sight
+    # long names wrap, so that they do not push the other columns out of sight
     named = Column(overflow="fold", max_width=max(console.width // 2, 10))
     columns = (
         TextColumn("{task.description}", table_column=named),
@@ -41,73 +44,62 @@ def _live(
     with Progress(*columns, console=console, refresh_per_second=4) as bar:
         whole = bar.add_task("[bold]all rounds", total=total, left="")
         lines: dict[str, TaskID] = {}
-        for over in passing:
-            bar.update(whole, completed=sum(task.done for task in tasks), left=f"{spoken(pace.left())} left")
+        for one in ended:
+            bar.update(
+                whole, completed=sum(task.done for task in tasks), left=f"{format_estimate(pace.estimate())} left"
+            )
             for task in tasks:
                 name = task.run.name
                 if task.state == "running" and name not in lines:
                     lines[name] = bar.add_task(name, total=task.rounds, left="")
-                elif task.over and name in lines:
+                elif task.has_ended and name in lines:
                     bar.remove_task(lines.pop(name))
                 if name in lines:
                     bar.update(lines[name], completed=task.done)
-            if over is not None:
-                yield over
+            if one is not None:
+                yield one
 
 
-def _plain(
-    passing: Iterator[SweepTask | None], tasks: Sequence[SweepTask], pace: "_Pace", console: Console
+def _show_plain(
+    ended: Iterator[SweepTask | None], tasks: Sequence[SweepTask], pace: "_Pace", console: Console
 ) -> Iterator[SweepTask]:
     last = time.monotonic()
-    for over in passing:
-        left = pace.left()  # every time, since it is from these looks that the pace is known
+    for one in ended:
+        left = pace.estimate()  # at every poll, because polls measure the pace
         if time.monotonic() - last >= _PLAIN_EVERY:
             last = time.monotonic()
             active = ", ".join(
                 f"{task.run.name} {task.done}/{task.rounds}" for task in tasks if task.state == "running"
             )
-            print(f"{active}; {spoken(left)} left for all", file=sys.stderr, flush=True)
-        if over is not None:
-            yield over
+            print(f"{active}; {format_estimate(left)} left for all runs", file=sys.stderr, flush=True)
+        if one is not None:
+            yield one
 
 
 class _Pace:
-    """The time left, from how long a round of runs with the same labels takes."""
+    """Estimates the remaining time from the rounds of runs with the same labels."""
 
     def __init__(self, tasks: Sequence[SweepTask], jobs: int) -> None:
         self.tasks, self.jobs = tasks, jobs
-        self._began: dict[str, tuple[float, int]] = {}  # when a run was first seen running, and its rounds then
-        self._paces: dict[str, float] = {}  # seconds a round
+        self._first_seen: dict[
+            str, tuple[float, int]
+        ] = {}  # when a run was first seen in progress, and its rounds then
+        self._paces: dict[str, float] = {}  # seconds per round
 
-    def left(self) -> float | None:
+    def estimate(self) -> float | None:
+        """Return the remaining seconds; None if no pace is known yet."""
         now = time.monotonic()
         for task in self.tasks:
             if task.state == "running":
-                since, first = self._began.setdefault(task.run.name, (now, task.done))
+                since, first = self._first_seen.setdefault(task.run.name, (now, task.done))
                 if task.done > first:
-                    self._paces[_kind(task)] = (now - since) / (task.done - first)
+                    self._paces[_make_key(task)] = (now - since) / (task.done - first)
         if not self._paces:
             return None
-        usual, left = sum(self._paces.values()) / len(self._paces), [task for task in self.tasks if not task.over]
-        seconds = sum((task.rounds - task.done) * self._paces.get(_kind(task), usual) for task in left)
+        usual, left = sum(self._paces.values()) / len(self._paces), [task for task in self.tasks if not task.has_ended]
+        seconds = sum((task.rounds - task.done) * self._paces.get(_make_key(task), usual) for task in left)
         return seconds / max(min(self.jobs, len(left)), 1)
 
 
-def _kind(task: SweepTask) -> str:
+def _make_key(task: SweepTask) -> str:
     return str(task.run.experiment.cell.labels)
-
-
-def spoken(seconds: float | None) -> str:
-    """
-    >>> spoken(75.0), spoken(3 * 3600 + 120), spoken(90 * 86400.0)
-    ('1 min', '3 h 2 min', '90 days')
-    """
-    if seconds is None:
-        return "…"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 2 * 86400:
-        return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
-    return f"{seconds / 86400:.0f} days"

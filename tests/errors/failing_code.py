@@ -1,9 +1,8 @@
-"""A module of a user's own whose parts fail, and the sentence that must name the line."""
+"""A user's module whose parts fail, and the check that an error names the failing line."""
 
-import re
 from pathlib import Path
 
-# in each, the line that fails is marked, and it fails inside the standard library, torch or an installed package
+# the failing lines are marked by a comment; they fail inside the standard library or torch
 MODULE = """
 import json
 import torch
@@ -58,13 +57,13 @@ class Items(Dataset):
 
 def items(): return Items()
 
-def made(number):
+def create(number):
     if number == 11: fail()
     return np.full((3, 6), number, np.float32), np.arange(3) % 4
 
-def on_demand(): return fedcm.ClientsOnDemand(population=13, client=made, size=3, classes=4)
+def on_demand(): return fedcm.ClientsOnDemand(population=13, client=create, size=3, classes=4)
 
-def last_fails(): return fedcm.ClientsOnDemand(population=12, client=made, size=3, classes=4)
+def last_fails(): return fedcm.ClientsOnDemand(population=12, client=create, size=3, classes=4)
 
 def first(number): fail()
 
@@ -90,18 +89,18 @@ class Own(Algorithm[ServerState, Broadcast, Nothing, Report]):
         self.maybe("update", server.params)
         return ServerState(server.params - mean.moved)
 """
-AT = re.compile(r"JSONDecodeError: Expecting property name enclosed in double quotes: .*?\((.*), line (\d+)\)")
 
 
-def line_of(file: Path, mark: str) -> int:
+def find_line(file: Path, mark: str) -> int:
+    """Return the number of the first line that contains the mark."""
     return next(number for number, line in enumerate(file.read_text().splitlines(), 1) if mark in line)
 
 
-def told(err: str, name: str, tmp_path: Path, mark: str = "# here") -> str:
-    """The last line of stderr: one sentence that names the marked line of the user's file."""
+def check_error(err: str, name: str, tmp_path: Path, mark: str = "# here") -> str:
+    """Check that the last line of stderr is one sentence that names the marked line of the user's file; return it."""
     file = tmp_path / f"{name}.py"
     sentence = err.splitlines()[-1]
     assert sentence.startswith("fedcm: ")
     assert "Traceback" not in err
-    assert f"({file}, line {line_of(file, mark)})" in sentence
+    assert f"({file}, line {find_line(file, mark)})" in sentence
     return sentence

@@ -1,0 +1,25 @@
+"""`fedcm compare`: run an experiment once per algorithm and seed."""
+
+from fedcm.cli import options
+from fedcm.cli.sweep_session import run_sweep
+
+
+@options.takes_sweep_options
+def compare(
+    experiment: options.ExperimentPath, algorithms: options.Algorithms = "", *, sweep: options.SweepOptions
+) -> None:
+    """Run an experiment once per algorithm and seed, or a whole grid; then print a table and write curves and a report.
+
+    Finished runs are reused and stopped ones are resumed. Put settings of one algorithm into the experiment's
+    `[for.NAME]` table and a grid into `[grid]` (docs/experiments.md). If there are several cores, runs train in
+    parallel.
+
+    Example: `fedcm compare demo --algorithms fedavg,fedcm --seeds 3`
+    """
+    from fedcm.algorithms import ALGORITHMS
+    from fedcm.config.bundled import holds_grid
+    from fedcm.sweeps.grid import expand_grid, split_names
+
+    names = split_names(algorithms) or ([] if holds_grid(experiment) else list(ALGORITHMS))
+    runs = expand_grid(experiment, sweep.list_overrides(), algorithms=names, seeds=sweep.seeds)
+    run_sweep(runs, experiment.stem, sweep)

@@ -1,0 +1,71 @@
+"""The table of `fedcm runs`."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.markup import escape
+from rich.table import Table
+
+from fedcm.cli.terminal.tables import format_setting, print_table
+from fedcm.reports.metric import ACCURACY, METRICS, describe_divergence, find_divergence_round
+
+_COLOURS = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red", "damaged": "red"}
+_HEADINGS = ("run", "started", "data", "algorithm", "seed", "settings", "state", "rounds", "last", "best")
+
+
+def print_runs(runs: Sequence[dict[str, Any]]) -> None:
+    """Print one row per run, then how to resume the stopped ones.
+
+    Args:
+        runs: The result of `fedcm.runs.overview.describe_runs`.
+    """
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in _HEADINGS:
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("seed", "rounds"))
+    for run in runs:
+        lost = describe_divergence([find_divergence_round(run["state"], run["done"] or 0)])
+        table.add_row(
+            escape(run["name"]),
+            _format_date(run["started"]),
+            escape(_format_source(run["data"])),
+            escape(run["algorithm"] or "–"),
+            "–" if run["seed"] is None else str(run["seed"]),
+            escape("\n".join(_list_settings(run)) or "–"),
+            f"[{_COLOURS.get(run['state'], 'default')}]{lost or run['state']}[/]",
+            "–" if run["done"] is None else f"{run['done']}/{run['rounds']}",
+            *("–" if lost else _format_score(run, which) for which in ("last", "best")),
+        )
+    print_table(table)
+    if any(run["last_accuracy"] is None and run["last_test_loss"] is not None for run in runs):
+        print("last, best: the test accuracy, or the test loss if a run has no accuracy")
+    for run in runs:
+        if run["state"] == "stopped":
+            print(f"resume: fedcm resume {shlex.quote(run['path'])}")
+
+
+def _format_date(started: str | None) -> str:
+    return "–" if started is None else started[:16].replace("T", " ")
+
+
+def _format_source(source: str | None) -> str:
+    """A known name or an import path as it is; of a file only the last part of its path."""
+    return "–" if source is None else Path(source).name
+
+
+def _list_settings(run: Mapping[str, Any]) -> list[str]:
+    """The algorithm's settings, and other settings that differ from runs of the same experiment."""
+    own = [format_setting(name, value) for name, value in (run["settings"] or {}).items()]
+    others = {path: value for path, value in (run["differs"] or {}).items() if not path.startswith("algorithm.")}
+    return [*own, *(format_setting(path, value) for path, value in others.items())]
+
+
+def _format_score(run: Mapping[str, Any], which: str) -> str:
+    """The accuracy, or the test loss if the run has no accuracy."""
+    for metric, key in zip(METRICS, ("accuracy", "test_loss"), strict=True):
+        if (value := run[f"{which}_{key}"]) is not None:
+            text = metric.format(metric.scale * value)
+            return f"{text}%" if metric is ACCURACY else f"loss {text}"
+    return "–"

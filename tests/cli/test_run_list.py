@@ -1,0 +1,50 @@
+"""`fedcm runs` and `fedcm resume` on damaged runs: the others are listed, and the error is one sentence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scenes import Answer
+
+_IN_MEMORY = '[model]\nname = "in-memory:Linear"\n'
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        "x = [",
+        _IN_MEMORY,
+        f'rounds = 2\nseed = 1\ndata = 3\n{_IN_MEMORY}[algorithm]\nname = "fedcm"\n',
+        f'rounds = 2\nseed = 1\nalgorithm = "fedcm"\ndata.source = "in-memory"\n{_IN_MEMORY}',
+    ],
+)
+def test_a_damaged_experiment_does_not_hide_the_other_runs(
+    contents: str, fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    assert fedcm("run", experiment(), "--name", "good", "--runs-dir", runs).code == 0
+    (runs / "bad").mkdir()
+    (runs / "bad" / "experiment.toml").write_text(contents)
+    assert fedcm("runs", "--runs-dir", runs).code == 0
+    listed = json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)
+    assert {one["name"]: one["state"] for one in listed} == {"good": "finished", "bad": "damaged"}
+
+
+def test_scores_that_are_no_numbers_are_left_out(
+    fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    assert fedcm("run", experiment(), "--name", "bad", "--runs-dir", runs).code == 0
+    (runs / "bad" / "metrics.jsonl").write_text('{"round": 0, "test_accuracy": "high"}\n')
+    assert fedcm("runs", "--runs-dir", runs).code == 0
+    assert json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)[0]["last_accuracy"] is None
+
+
+def test_a_resume_of_a_damaged_experiment_is_rejected_by_a_sentence(
+    fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "experiment.toml").write_text("engine = 3\nrounds = 4\n")
+    answer = fedcm("resume", tmp_path / "bad")
+    assert (answer.code, answer.err.strip()) == (2, "fedcm: engine must be a table, got 3")
