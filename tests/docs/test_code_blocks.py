@@ -1,57 +1,77 @@
-"""What the documents show is run: their code, and the commands that need no download."""
+"""Run the code and the commands of the documentation, except those that need a download."""
 
 import dataclasses
 import json
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scenes import small_experiment, write_npz
+from scenes import Answer, small_experiment, write_npz
 from tomli_w import dumps
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.experiment import SECTIONS, load_experiment
+from fedcm.config.experiment import load_experiment
 from fedcm.config.overrides import read_table
+from fedcm.config.sections import SECTIONS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.data.partition import SPLITS
 from fedcm.sweeps.grid import expand_grid
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def blocks(document: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-def in_folder(folder: Path, *command: str) -> str:
+def run_python(folder: Path, *command: str) -> str:
     done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
 
+# Pages with Python code; a test below, or tests/docs/test_notebook.py, runs the code of each.
+PAGES_WITH_PYTHON = {
+    "README.md",
+    "docs/experiments.md",
+    "docs/get-started.md",
+    "docs/guides/own-grid.md",
+    "docs/index.md",
+    "docs/new-algorithm.md",
+    "docs/results.md",
+}
+
+
+def test_all_pages_with_python_are_known() -> None:
+    pages = ["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    assert {page for page in pages if blocks(page, "python")} == PAGES_WITH_PYTHON
+
+
 @pytest.mark.slow
-def test_the_walk_through_of_a_new_algorithm_works_as_written(tmp_path: Path) -> None:
+def test_new_algorithm_page_works_as_written(tmp_path: Path) -> None:
     for code in blocks("docs/new-algorithm.md", "python"):
         name = re.match(r"# (\w+\.py)\n", code)
         assert name
         (tmp_path / name.group(1)).write_text(code)
-    assert "✓" in in_folder(tmp_path, "-m", "fedcm", "check", "my_methods:MimeLite", "--set", "beta=0.9")
-    in_folder(tmp_path, "-m", "pytest", "-q", "test_my_methods.py")
+    assert "✓" in run_python(tmp_path, "-m", "fedcm", "check", "my_methods:MimeLite", "--set", "beta=0.9")
+    run_python(tmp_path, "-m", "pytest", "-q", "test_my_methods.py")
     experiment = tmp_path / "demo.toml"
     (special,) = blocks("docs/new-algorithm.md", "toml")
     experiment.write_text(dumps(small_experiment(write_npz(tmp_path / "made.npz"), rounds=3)) + special)
     names = "fedavg,fedcm,my_methods:MimeLite"
-    out = in_folder(tmp_path, "-m", "fedcm", "compare", "demo.toml", "--algorithms", names, "--runs-dir", "runs")
+    out = run_python(tmp_path, "-m", "fedcm", "compare", "demo.toml", "--algorithms", names, "--runs-dir", "runs")
     assert "my_methods:MimeLite" in out
     resolved = (tmp_path / "runs" / "small-my_methods-mimelite-seed3" / "experiment.toml").read_text()
     assert "beta = 0.8" in resolved
     assert "lr = 0.05" in resolved
 
 
-def own_grid(folder: Path) -> Path:
-    """As the guide has it."""
+def write_own_grid(folder: Path) -> Path:
+    """Write the two files of the guide."""
     for language in ("python", "toml"):
         (text,) = blocks("docs/guides/own-grid.md", language)
         name = re.match(r"# (\w+\.\w+)\n", text)
@@ -60,17 +80,17 @@ def own_grid(folder: Path) -> Path:
     return folder / "wards.toml"
 
 
-def test_the_grid_of_ones_own_has_a_plan_as_written(tmp_path: Path) -> None:
-    own_grid(tmp_path)
-    plan = json.loads(in_folder(tmp_path, "-m", "fedcm", "compare", "wards.toml", "--dry-run", "--json"))
+def test_own_grid_has_a_plan_as_written(tmp_path: Path) -> None:
+    write_own_grid(tmp_path)
+    plan = json.loads(run_python(tmp_path, "-m", "fedcm", "compare", "wards.toml", "--dry-run", "--json"))
     assert len(plan["runs"]) == 12
     assert all(run["rounds"] == 60 for run in plan["runs"])
 
 
 @pytest.mark.slow
-def test_the_grid_of_ones_own_goes_from_toml_to_a_report_as_written(tmp_path: Path) -> None:
-    own_grid(tmp_path)
-    out = in_folder(tmp_path, "-m", "fedcm", "compare", "wards.toml")
+def test_own_grid_runs_and_writes_a_report_as_written(tmp_path: Path) -> None:
+    write_own_grid(tmp_path)
+    out = run_python(tmp_path, "-m", "fedcm", "compare", "wards.toml")
     assert len(list((tmp_path / "runs").glob("wards-*-seed*/summary.json"))) == 12
     assert "runs/wards-report/index.html" in out
     page = (tmp_path / "runs" / "wards-report" / "index.html").read_text()
@@ -78,17 +98,57 @@ def test_the_grid_of_ones_own_goes_from_toml_to_a_report_as_written(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+    "document",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
+    ],
 )
-def test_links_between_documents_lead_somewhere(document: str) -> None:
+def test_links_between_files_exist_in_the_repository(document: str) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / document).read_text()):
         assert ((ROOT / document).parent / target).exists(), target
 
 
-def test_the_readmes_python_runs_as_written(tmp_path: Path) -> None:
-    for number, code in enumerate(blocks("README.md", "python")):
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_python_of_the_front_pages_runs_as_written(tmp_path: Path, page: str) -> None:
+    for number, code in enumerate(blocks(page, "python")):
         (tmp_path / f"example{number}.py").write_text(code)
-        in_folder(tmp_path, f"example{number}.py")
+        run_python(tmp_path, f"example{number}.py")
+
+
+def test_numbers_of_the_last_claim_follow_from_the_digests() -> None:
+    (code,) = blocks("docs/results.md", "python")
+    page = (ROOT / "docs" / "results.md").read_text()
+    lines = run_python(ROOT, "-c", code).splitlines()
+    assert len(lines) == 5
+    for line in lines:
+        number = f"−{abs(float(line.split()[-1])):.1f}"
+        assert number in page, line
+
+
+@pytest.mark.slow
+def test_commands_of_get_started_run_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fedcm: Callable[..., Answer]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiments").symlink_to(ROOT / "experiments")
+    data = [code for code in blocks("docs/get-started.md", "python") if "load_digits" in code or "savez" in code]
+    exec("\n".join(data), {})
+    commands = [
+        shlex.split(line)
+        for block in blocks("docs/get-started.md", "bash")
+        for line in block.replace("\\\n", "").splitlines()
+        if line.startswith("fedcm ")
+    ]
+    assert {words[1] for words in commands} >= {"algorithms", "run", "runs", "compare"}
+    for words in commands:
+        answer = fedcm(*words[1:])
+        assert answer.code == 0, answer
+    assert (tmp_path / "runs" / "first" / "demo.png").exists()
+    assert (tmp_path / "runs" / "first" / "demo-report" / "index.html").exists()
+    assert (tmp_path / "runs" / "mine-fedcm-seed1" / "summary.json").exists()
 
 
 def test_every_setting_of_an_experiment_is_documented() -> None:
@@ -104,27 +164,27 @@ def test_every_setting_of_an_experiment_is_documented() -> None:
                 assert f"`{field.name}`" in row, f"{name}: {field.name}"
 
 
-def test_the_documented_experiment_is_one(tmp_path: Path) -> None:
+def test_documented_experiment_loads(tmp_path: Path) -> None:
     (example,) = blocks("docs/experiments.md", "toml")
     (tmp_path / "demo.toml").write_text(example)
     assert load_experiment(tmp_path / "demo.toml").rounds == 400
     assert load_experiment(tmp_path / "demo.toml", algorithm="fedadam").server.lr == 0.1
 
 
-def test_the_documented_clients_on_demand_run_as_written(tmp_path: Path) -> None:
+def test_documented_clients_on_demand_run_as_written(tmp_path: Path) -> None:
     (experiment,) = blocks("docs/experiments.md", "toml")
     (crowd,) = blocks("docs/experiments.md", "python")
     (tmp_path / "demo.toml").write_text(experiment)
     (tmp_path / "crowd.py").write_text(crowd)
     (words,) = re.findall(r"^    fedcm (run demo.toml .*crowd.*)$", (ROOT / "docs/experiments.md").read_text(), re.M)
-    in_folder(tmp_path, "-m", "fedcm", *words.split(), "--runs-dir", "runs", "--workers", "1")
+    run_python(tmp_path, "-m", "fedcm", *words.split(), "--runs-dir", "runs", "--workers", "1")
     assert (tmp_path / "runs" / "demo-fedcm-seed1" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "experiments").rglob("*.toml")), ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
-def test_every_bundled_experiment_reads(path: Path) -> None:
+def test_every_bundled_experiment_loads(path: Path) -> None:
     if "grid" in read_table(path):
         assert expand_grid(path)
         return
