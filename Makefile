@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo anchors mutants test test-slow test-federation bench bench-peers bench-growth bench-federation check format clean
+.PHONY: help demo anchors mutants test test-slow test-federation bench bench-peers bench-growth bench-federation docs docs-serve check format clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -18,49 +18,58 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# --fresh asks on a terminal; here it just moves the runs of the demo before to the archive
-demo: $(READY)  ## FedCM and its four baselines on real digits: a table and a picture of the curves
+# without a terminal, --fresh does not ask: it moves the runs of an earlier demo to the archive
+demo: $(READY)  ## compare FedCM and its four baselines on real digits: a table, curves and a report
 	$(BIN)/fedcm compare experiments/demo.toml --runs-dir runs/demo --fresh </dev/null
 	@if [ -d runs/demo/archive ]; then du -sh runs/demo/archive | awk '{print "earlier demos are kept in runs/demo/archive (" $$1 ")"}'; fi
 
-test: $(READY)  ## the tests, on every core (minutes)
+test: $(READY)  ## run the tests on all cores (minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not federation"
 
-test-federation: $(READY)  ## whole federations of real processes over mutual TLS: killed, misled, broken into (minutes)
+test-federation: $(READY)  ## tests with whole federations of real processes over mutual TLS, with crashes and attacks (30 minutes)
 	$(BIN)/python -m pytest -n 0 -m federation
 
 test-slow: $(READY)  ## the slow tests: real CIFAR (FEDCM_DATA names a prepared data folder), torch.compile, more failures
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
-anchors: $(READY)  ## record the golden runs anew (tests/anchors), and say what changed
+anchors: $(READY)  ## record the golden runs again (tests/anchors) and print what changed
 	PYTHONPATH=tests:tests/anchors $(BIN)/python tests/anchors/record.py
 
-mutants: $(READY)  ## change one line of the source at a time and see which changes no test notices (an hour or more, resumes; SAMPLE=20 for some)
+mutants: $(READY)  ## mutation tests: list one-line changes of the source that no test catches (an hour or more, resumes; SAMPLE=20 tries 20 per file)
 	PYTHONPATH=tests/mutation $(BIN)/python tests/mutation/run.py --record .mutants-killed $(if $(SAMPLE),--sample $(SAMPLE))
 
-bench: $(READY)  ## this engine against the bare loop, and FedCM's overhead: benchmarks/RESULTS.md (15 minutes)
+bench: $(READY)  ## compare this engine with a bare training loop, and FedCM with FedAvg: benchmarks/RESULTS.md (15 minutes)
 	$(BIN)/python benchmarks/bare_loop.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/step_profile.py
 	$(BIN)/python benchmarks/direction_sum.py
 
-bench-federation: $(READY)  ## what a round over real processes and mutual TLS costs: benchmarks/FEDERATION.md (ten minutes)
+bench-federation: $(READY)  ## measure the cost of a round over real processes and mutual TLS: benchmarks/FEDERATION.md (10 minutes)
 	$(BIN)/python benchmarks/federation_rounds.py
 
-bench-growth: $(READY)  ## how cost grows with clients, states and workers: benchmarks/GROWTH.md (half an hour, 30 GB of disk)
+bench-growth: $(READY)  ## measure how the cost grows with clients, client states and workers: benchmarks/GROWTH.md (30 minutes, 30 GB of disk)
 	$(BIN)/python benchmarks/growth.py
 
-bench-peers: $(READY)  ## this engine against pfl, Flower, FedLab and FedJAX: benchmarks/PEERS.md (25 minutes, 5 GB in .peers)
+bench-peers: $(READY)  ## compare this engine with pfl, Flower, FedLab and FedJAX: benchmarks/PEERS.md (25 minutes, 5 GB in .peers)
 	$(BIN)/python benchmarks/peers/run.py
 
-check: $(READY)  ## ruff, formatting and types
+# without this, the theme prints a notice about its successor in every build
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(READY)  ## build the documentation site in site/; a broken link or reference is an error
+	$(BIN)/mkdocs build --strict
+
+docs-serve: export NO_MKDOCS_2_WARNING = 1
+docs-serve: $(READY)  ## show the documentation at http://127.0.0.1:8000, and rebuild it when a file changes
+	$(BIN)/mkdocs serve
+
+check: $(READY)  ## check lint, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-format: $(READY)  ## let ruff mend and format
+format: $(READY)  ## fix and format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## remove the virtual environment and caches (runs stay)
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .mutants-killed
+	rm -rf $(VENV) site .pytest_cache .ruff_cache .hypothesis .mutants-killed

@@ -1,10 +1,11 @@
-"""How often `fedcm advise` is right: its α and η_l against a whole sweep, on two data sets and two splits.
+"""How often `fedcm advise` is right: its α and η_l compared with a full sweep, on two data sets and two splits.
 
-    FEDCM_DATA=… python benchmarks/advice.py --runs-dir runs/advice          all; --only digits for minutes, not an hour
+    FEDCM_DATA=… python benchmarks/advice.py --runs-dir runs/advice          all (an hour); --only digits: minutes
 
-For each data set, split and seed: a sweep of FedCM over six α and three η_l (`fedcm sweep`, so what is finished is not
-run again), the advice of a probe, and a run with what it advises. Accuracy is the mean of the last ten evaluations. A
-row tells how far the advice is behind the best α at its own η_l, and behind the best of all eighteen pairs.
+For each data set, split and seed, it runs a sweep of FedCM over six α and three η_l (`fedcm sweep`, so finished
+runs are not repeated), a probe, and a run with the advised values. Accuracy is the mean of the last ten
+evaluations. A row shows how far the advice is behind the best α at its own η_l, and behind the best of all eighteen
+pairs.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 ALPHAS = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 RATES = (0.0333, 0.1, 0.3)
-WORKS = {  # file, rounds, rounds of a trial, seeds of each split
+WORKLOADS = {  # file, rounds, rounds of the probes, seeds per split
     "digits": ("demo.toml", 200, (50, 200), {"dirichlet": 3, "iid": 3}),
     "cifar10": ("cifar10-lenet.toml", 150, (12, 40), {"dirichlet": 2, "iid": 1}),
 }
@@ -37,8 +38,8 @@ HEAD = (
 )
 
 
-def fedcm(*words: object) -> str:
-    """What a command prints; 1 is the code of one that had runs that diverged."""
+def run_fedcm(*words: object) -> str:
+    """Run a command and return its output; exit code 1 means that some runs diverged."""
     done = subprocess.run(
         [sys.executable, "-m", "fedcm", *map(str, words)], stdout=subprocess.PIPE, text=True, check=False
     )
@@ -47,66 +48,66 @@ def fedcm(*words: object) -> str:
     return done.stdout
 
 
-def swept(work: str, split: str, runs: Path) -> dict[tuple[int, float, float], Path]:
-    """The runs by seed, α and η_l."""
-    file, rounds, _, seeds = WORKS[work]
-    over = (f"split.kind={split}", f"algorithm.alpha={_list(ALPHAS)}", f"client.lr={_list(RATES)}")
+def run_sweep(work: str, split: str, runs: Path) -> dict[tuple[int, float, float], Path]:
+    """Run the sweep; return the runs by seed, α and η_l."""
+    file, rounds, _, seeds = WORKLOADS[work]
+    over = (f"split.kind={split}", f"algorithm.alpha={_join(ALPHAS)}", f"client.lr={_join(RATES)}")
     words = [word for setting in over for word in ("--over", setting)]
     chosen = ["--algorithms", "fedcm", "--set", f"rounds={rounds}", "--seed", 1, "--seeds", seeds[split]]
-    told = json.loads(fedcm("sweep", EXPERIMENTS / file, *words, *chosen, "--runs-dir", runs / work, "--json"))
-    found = {}
-    for run in (runs / work / summary["name"] for summary in told.values()):
-        made = tomllib.loads((run / "experiment.toml").read_text())
-        found[made["seed"], made["algorithm"]["alpha"], made["client"]["lr"]] = run
-    return found
+    summaries = json.loads(run_fedcm("sweep", EXPERIMENTS / file, *words, *chosen, "--runs-dir", runs / work, "--json"))
+    by_values = {}
+    for run in (runs / work / summary["name"] for summary in summaries.values()):
+        table = tomllib.loads((run / "experiment.toml").read_text())
+        by_values[table["seed"], table["algorithm"]["alpha"], table["client"]["lr"]] = run
+    return by_values
 
 
-def _list(values: tuple[float, ...]) -> str:
+def _join(values: tuple[float, ...]) -> str:
     return ",".join(map(str, values))
 
 
-def accuracy(run: Path) -> float:
-    """0 for a run that diverged."""
+def compute_accuracy(run: Path) -> float:
+    """Return the mean of the last ten evaluations in percent, or 0 for a run that diverged."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     finished = json.loads((run / "summary.json").read_text())["outcome"] == "finished"
     scores = [100 * line["test_accuracy"] for line in lines if "test_accuracy" in line]
     return statistics.mean(scores[-10:]) if finished else 0.0
 
 
-def compared(
+def compare_advice(
     work: str, split: str, seed: int, probe: int, runs: Path, by_values: dict[tuple[int, float, float], Path]
 ) -> list[str]:
-    file, rounds, _, _ = WORKS[work]
+    file, rounds, _, _ = WORKLOADS[work]
     chosen = ["--seed", seed, "--set", f"rounds={rounds}", "--set", f"split.kind={split}"]
-    advice = json.loads(fedcm("advise", EXPERIMENTS / file, *chosen, "--rounds", probe, "--json"))
+    advice = json.loads(run_fedcm("advise", EXPERIMENTS / file, *chosen, "--rounds", probe, "--json"))
     alpha, rate = advice["alpha"], round(advice["client_lr"], 4)
     name = f"advised-{split}-{alpha}-{rate}-seed{seed}"
     values = ["--set", "algorithm.name=fedcm", "--set", f"algorithm.alpha={alpha}", "--set", f"client.lr={rate}"]
     if not (runs / work / name / "summary.json").is_file():
         words = ["--runs-dir", runs / work, "--name", name, "--fresh", "--json"]
-        fedcm("run", EXPERIMENTS / file, *chosen, *values, *words)
-    own = accuracy(runs / work / name)
-    found = {(each, at): accuracy(by_values[seed, each, at]) for each in ALPHAS for at in RATES}
-    there = max(((value, each) for (each, at), value in found.items() if at == rate), default=(math.nan, alpha))
-    best = max((value, pair) for pair, value in found.items())
+        run_fedcm("run", EXPERIMENTS / file, *chosen, *values, *words)
+    own = compute_accuracy(runs / work / name)
+    scores = {(each, at): compute_accuracy(by_values[seed, each, at]) for each in ALPHAS for at in RATES}
+    best_here = max(((value, each) for (each, at), value in scores.items() if at == rate), default=(math.nan, alpha))
+    best = max((value, pair) for pair, value in scores.items())
     cells = [work, split, seed, f"{advice['probe']['rounds']} of {rounds}", f"α {alpha:g}, η_l {rate:g}", f"{own:.2f}"]
-    cells += [f"{there[0]:.2f} (α {there[1]:g})", f"{best[0]:.2f} (α {best[1][0]:g}, η_l {best[1][1]:g})"]
-    cells += [f"{found[1.0, 0.1]:.2f}", f"{there[0] - own:.1f}, {best[0] - own:.1f}"]
+    cells += [f"{best_here[0]:.2f} (α {best_here[1]:g})", f"{best[0]:.2f} (α {best[1][0]:g}, η_l {best[1][1]:g})"]
+    cells += [f"{scores[1.0, 0.1]:.2f}", f"{best_here[0] - own:.1f}, {best[0] - own:.1f}"]
     return [str(cell) for cell in cells]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=WORKS)
+    parser.add_argument("--only", choices=WORKLOADS)
     parser.add_argument("--runs-dir", type=Path, default=Path("runs/advice"))
-    asked = parser.parse_args()
+    options = parser.parse_args()
     print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}", flush=True)
-    for work in [asked.only] if asked.only else WORKS:
-        _, _, probes, seeds = WORKS[work]
-        by_split = {split: swept(work, split, asked.runs_dir) for split in seeds}
+    for work in [options.only] if options.only else WORKLOADS:
+        _, _, probes, seeds = WORKLOADS[work]
+        by_split = {split: run_sweep(work, split, options.runs_dir) for split in seeds}
         cases = [(probe, split, seed + 1) for probe in probes for split in seeds for seed in range(seeds[split])]
         for probe, split, seed in cases:
-            row = compared(work, split, seed, probe, asked.runs_dir, by_split[split])
+            row = compare_advice(work, split, seed, probe, options.runs_dir, by_split[split])
             print(f"| {' | '.join(row)} |", flush=True)
 
 

@@ -1,9 +1,9 @@
-"""Milliseconds a step of 50 images, one thread: images and weights in the usual order or channels_last, and compiled.
+"""Time a step of 50 images on one thread: images and weights in the usual order or channels_last, and compiled.
 
     python benchmarks/layout.py              LeNet, CNN, ResNet-8
     python benchmarks/layout.py resnet8      one of them
 
-The ways take turns; each column is the shortest of its turns.
+The variants take turns; each column is the shortest time in milliseconds.
 """
 
 import argparse
@@ -17,21 +17,23 @@ from torch import nn
 from fedcm.models import build_model
 
 STEPS, TURNS = 10, 5
-WAYS = ("images and weights usual", "images channels_last", "both channels_last", "images channels_last, compiled")
+VARIANTS = ("images and weights usual", "images channels_last", "both channels_last", "images channels_last, compiled")
 
 
-def step_of(name: str, way: str) -> "Step":
+def build_step(name: str, variant: str) -> "Step":
     model = build_model(name, (3, 32, 32), 10, {}, 0)
     x = torch.randn(50, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    if "channels_last" in way:
+    if "channels_last" in variant:
         x = x.contiguous(memory_format=torch.channels_last)
-    if way == "both channels_last":
+    if variant == "both channels_last":
         model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    run = torch.compile(model, dynamic=False) if "compiled" in way else model
+    run = torch.compile(model, dynamic=False) if "compiled" in variant else model
     return Step(model, run, x)
 
 
 class Step:
+    """One SGD step of a model on a fixed batch."""
+
     def __init__(self, model: nn.Module, run: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> None:
         self.parameters, self.run, self.x = list(model.parameters()), run, x
         self.y = torch.arange(50) % 10
@@ -42,7 +44,8 @@ class Step:
             for parameter, gradient in zip(self.parameters, gradients, strict=True):
                 parameter.sub_(gradient, alpha=1e-4)
 
-    def milliseconds(self) -> float:
+    def measure(self) -> float:
+        """Return the milliseconds per step."""
         started = time.perf_counter()
         for _ in range(STEPS):
             self()
@@ -53,13 +56,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=["lenet", "cnn", "resnet8"])
     torch.set_num_threads(1)
-    print(f"| model | {' | '.join(WAYS)} |\n|---|{'---|' * len(WAYS)}")
+    print(f"| model | {' | '.join(VARIANTS)} |\n|---|{'---|' * len(VARIANTS)}")
     for name in parser.parse_args().models:
-        steps = [step_of(name, way) for way in WAYS]
+        steps = [build_step(name, variant) for variant in VARIANTS]
         for step in steps:
-            step()  # compiles
-        turns = [[step.milliseconds() for step in steps] for _ in range(TURNS)]
-        print(f"| {name} | {' | '.join(f'{min(way):.1f}' for way in zip(*turns, strict=True))} |", flush=True)
+            step()  # compile first
+        turns = [[step.measure() for step in steps] for _ in range(TURNS)]
+        print(f"| {name} | {' | '.join(f'{min(times):.1f}' for times in zip(*turns, strict=True))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pages that benchmarks write: a section at a time, the others stay as they were measured."""
+"""Write the result pages of benchmarks, one section at a time; other sections stay unchanged."""
 
 import os
 import platform
@@ -10,20 +10,21 @@ HERE = Path(__file__).parent
 
 RESULTS = """# Measured
 
-Written by `make bench`, a section by the command that it names: the contestants take turns in one run, ratios first."""
+Written by `make bench`; each section names its command. The contestants take turns in one run; ratios come first."""
 
 
 def write_section(name: str, head: str, section: str) -> None:
-    """Into its place in the page, which is known by its title; a new one goes to the end."""
+    """Replace the section with the same title in the page, or append it."""
     path, title = HERE / name, section.split("\n")[0]
     old = path.read_text().split("\n## ")[1:] if path.exists() else []
     sections = {f"## {text}".split("\n")[0]: f"## {text}".strip() for text in old} | {title: section.strip()}
     path.write_text("\n\n".join([head, *sections.values()]) + "\n")
 
 
-def machine() -> str:
-    found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    kind = found.group(1) if found else platform.machine()
+def describe_machine() -> str:
+    """Return one sentence about the CPU, the memory and the versions."""
+    match = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    model = match.group(1) if match else platform.machine()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    cores = f"{kind}, {os.cpu_count()} cores, {memory:.0f} GiB"
-    return f"Machine: {cores}; torch {version('torch')}, Python {platform.python_version()}."
+    hardware = f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB"
+    return f"Machine: {hardware}; torch {version('torch')}, Python {platform.python_version()}."

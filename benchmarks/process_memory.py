@@ -1,40 +1,40 @@
-"""How much memory a process and those that it started take, as the system counts it."""
+"""Measure the memory of a process and its descendants, as the system counts it."""
 
 from pathlib import Path
 
 
-def tree(process: int) -> list[int]:
-    """The process and all that it started, directly or not."""
+def list_descendants(process: int) -> list[int]:
+    """Return the process and all its descendants."""
     parents = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
                 parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:  # it has just ended
+            except OSError:  # the process has just ended
                 continue
-    found = [process]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found
+    processes = [process]
+    for each in processes:  # grows while iterating
+        processes += [child for child, parent in parents.items() if parent == each]
+    return processes
 
 
-def own(process: int) -> int:
-    """Bytes in memory that are no file's, what n processes share counted as a nth; 0 for a process that has ended."""
+def measure_anonymous(process: int) -> int:
+    """Return the bytes of anonymous memory; memory shared by n processes counts as 1/n. 0 if the process has ended."""
     rollup = Path(f"/proc/{process}/smaps_rollup")
-    return _kibibytes(rollup, "Pss_Anon:") + _kibibytes(rollup, "Pss_Shmem:")
+    return _read_kibibytes(rollup, "Pss_Anon:") + _read_kibibytes(rollup, "Pss_Shmem:")
 
 
-def shares(process: int) -> int:
-    """All bytes in memory, what n processes share counted as a nth (PSS): less where others use the same libraries."""
-    return _kibibytes(Path(f"/proc/{process}/smaps_rollup"), "Pss:")
+def measure_pss(process: int) -> int:
+    """Return all bytes in memory; memory shared by n processes counts as 1/n (PSS)."""
+    return _read_kibibytes(Path(f"/proc/{process}/smaps_rollup"), "Pss:")
 
 
-def cached() -> int:
-    """Bytes of the whole system's file cache."""
-    return _kibibytes(Path("/proc/meminfo"), "Cached:")
+def measure_file_cache() -> int:
+    """Return the bytes of the whole system's file cache."""
+    return _read_kibibytes(Path("/proc/meminfo"), "Cached:")
 
 
-def _kibibytes(path: Path, name: str) -> int:
+def _read_kibibytes(path: Path, name: str) -> int:
     try:
         lines = path.read_text().splitlines()
     except OSError:

@@ -1,10 +1,10 @@
-"""What `engine.client_states = "bfloat16"` does to SCAFFOLD and FedDyn: accuracy, and how far the server's vector
-drifts from the mean of what clients keep.
+"""How `engine.client_states = "bfloat16"` affects SCAFFOLD and FedDyn: accuracy, and the drift of the server's vector
+from the mean of the client states.
 
     python benchmarks/rounded_states.py                        digits, five seeds
     python benchmarks/rounded_states.py cifar10 --seeds 1      real CIFAR-10; FEDCM_DATA names a prepared data folder
 
-Both kinds start from the same parameters and see the same cohorts and batches.
+Both kinds have the same initial parameters, cohorts and batches.
 """
 
 import argparse
@@ -19,28 +19,28 @@ import torch
 from safetensors.torch import load_file
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-WORKS = {
+WORKLOADS = {
     "digits": ("demo.toml", ["evaluation.every=10"], 100),
     "cifar10": ("cifar10-lenet.toml", ["rounds=60"], 500),
 }
-TRACKED = {"scaffold": "control", "feddyn": "correction"}  # the server's vector that is the mean of what clients keep
+TRACKED = {"scaffold": "control", "feddyn": "correction"}  # the server's vector that is the mean of the client states
 KINDS = {"exact": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def run(work: str, algorithm: str, kind: str, seed: int, folder: Path) -> tuple[float, float, float]:
-    """Last accuracy and mean over the last ten evaluations, in percent; relative drift."""
-    file, settings, population = WORKS[work]
+def measure_run(work: str, algorithm: str, kind: str, seed: int, folder: Path) -> tuple[float, float, float]:
+    """Return the last accuracy and the mean of the last ten evaluations, in percent, and the relative drift."""
+    file, settings, population = WORKLOADS[work]
     words = ["run", str(EXPERIMENTS / file), "--seed", str(seed), "--runs-dir", str(folder), "--name", "one", "--json"]
     for setting in [*settings, f"algorithm.name={algorithm}", f"engine.client_states={kind}"]:
         words += ["--set", setting]
     subprocess.run([sys.executable, "-m", "fedcm", *words], capture_output=True, text=True, check=True)
     lines = [json.loads(line) for line in (folder / "one" / "metrics.jsonl").read_text().splitlines()]
     scores = [100 * line["test_accuracy"] for line in lines if "test_accuracy" in line]
-    return scores[-1], statistics.mean(scores[-10:]), drift(folder / "one", algorithm, KINDS[kind], population)
+    return scores[-1], statistics.mean(scores[-10:]), measure_drift(folder / "one", algorithm, KINDS[kind], population)
 
 
-def drift(run: Path, algorithm: str, dtype: torch.dtype, population: int) -> float:
-    """‖server's vector − mean of the stored ones‖ / ‖server's vector‖."""
+def measure_drift(run: Path, algorithm: str, dtype: torch.dtype, population: int) -> float:
+    """Return ‖server's vector − mean of the client states‖ / ‖server's vector‖."""
     saved = load_file(sorted((run / "checkpoints").glob("*.safetensors"))[-1])
     server = saved[f"server.{TRACKED[algorithm]}"].double()
     raw = (
@@ -56,23 +56,23 @@ def drift(run: Path, algorithm: str, dtype: torch.dtype, population: int) -> flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", nargs="?", default="digits", choices=WORKS)
+    parser.add_argument("work", nargs="?", default="digits", choices=WORKLOADS)
     parser.add_argument("--seeds", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     print("| data | algorithm | states | last accuracy, % | mean of the last ten evaluations, % | drift |")
     print("|---|---|---|---|---|---|")
     for algorithm in TRACKED:
         for kind in KINDS:
             rows = []
-            for seed in range(1, asked.seeds + 1):
+            for seed in range(1, options.seeds + 1):
                 with tempfile.TemporaryDirectory() as folder:
-                    rows.append(run(asked.work, algorithm, kind, seed, Path(folder)))
+                    rows.append(measure_run(options.work, algorithm, kind, seed, Path(folder)))
             last, ten, drifts = zip(*rows, strict=True)
-            cells = [told(last), told(ten), f"{max(drifts):.1e}"]
-            print(f"| {asked.work} | {algorithm} | {kind} | {' | '.join(cells)} |", flush=True)
+            cells = [format_mean(last), format_mean(ten), f"{max(drifts):.1e}"]
+            print(f"| {options.work} | {algorithm} | {kind} | {' | '.join(cells)} |", flush=True)
 
 
-def told(values: tuple[float, ...]) -> str:
+def format_mean(values: tuple[float, ...]) -> str:
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.2f}{spread}"
 

@@ -1,15 +1,15 @@
-"""Digests of runs that never were, with the accuracies that a test needs."""
+"""Make digests of runs with the accuracies that a test needs, without running anything."""
 
 from typing import Any
 
-from fedcm.reports.digest import Curve, Digest, Mix, Participation
+from fedcm.reports.digest import Curve, Digest, LabelMix, ParticipationCounts
 from fedcm.runs.summary import count_averaged_rounds
 
 SETTINGS = {"I": (100, 0.1), "II": (500, 0.02)}
 
 
-def made(algorithm: str = "fedcm", accuracy: float | None = 0.8, seed: int = 1, **changes: Any) -> Digest:
-    """`accuracy` is the mean of the last rounds; the last is a point higher, the best two."""
+def make_test_digest(algorithm: str = "fedcm", accuracy: float | None = 0.8, seed: int = 1, **changes: Any) -> Digest:
+    """Make a digest; `accuracy` is the mean of the last rounds, the last is one point higher, the best two."""
     setting, split = changes.pop("setting", "I"), changes.pop("split", "dirichlet")
     curve, labels = changes.pop("curve", None), changes.pop("labels", {"setting": setting, "split": split})
     rounds, state = changes.pop("rounds", 40), changes.pop("state", "finished")
@@ -48,28 +48,28 @@ def made(algorithm: str = "fedcm", accuracy: float | None = 0.8, seed: int = 1, 
         },
         versions={"fedcm": "0.1.0", "torch": "2.13.0"},
         started=changes.pop("started", "2026-01-01T00:00:00+00:00"),
-        participation=Participation(population=4, times=[(0, 1), (2, 3)], rounds=rounds, mean_cohort=1.5),
-        mix=Mix(sha256="ab", clients=2, classes=2, shown=[[3, 0], [1, 2]], spread={"mean_classes": 1.5}),
-        curve=curve_of(curve if curve is not None else [accuracy * k / rounds for k in range(1, rounds + 1)])
+        participation=ParticipationCounts(population=4, times=[(0, 1), (2, 3)], rounds=rounds, mean_cohort=1.5),
+        mix=LabelMix(sha256="ab", clients=2, classes=2, shown=[[3, 0], [1, 2]], spread={"mean_classes": 1.5}),
+        curve=make_curve(curve if curve is not None else [accuracy * k / rounds for k in range(1, rounds + 1)])
         if accuracy is not None
         else Curve(),
         **changes,
     )
 
 
-def made_with_loss(algorithm: str = "fedcm", loss: float = 0.5, seed: int = 1, **changes: Any) -> Digest:
-    """Of a regression: `loss` is the mean test loss of the last rounds, the last is 0.01 lower, the best 0.02."""
-    run = made(algorithm, None, seed, **changes)
+def make_loss_digest(algorithm: str = "fedcm", loss: float = 0.5, seed: int = 1, **changes: Any) -> Digest:
+    """Make a digest of a regression; `loss` is the mean of the last rounds, the last is 0.01 lower, the best 0.02."""
+    run = make_test_digest(algorithm, None, seed, **changes)
     rounds = run.summary["rounds"]
     falling = [loss * rounds / k for k in range(1, rounds + 1)]
-    curve = curve_of(falling).model_copy(update={"test_accuracy": [None] * rounds, "test_loss": falling})
+    curve = make_curve(falling).model_copy(update={"test_accuracy": [None] * rounds, "test_loss": falling})
     figures = {"mean_last": loss, "mean_last_rounds": count_averaged_rounds(rounds)}
     losses = figures | {"last": round(loss - 0.01, 6), "best": round(loss - 0.02, 6)}
     summary = run.summary | {"test_loss": losses["last"], "test_losses": losses}
     return run.model_copy(update={"summary": summary, "curve": curve, "mix": None})
 
 
-def curve_of(accuracies: list[float]) -> Curve:
+def make_curve(accuracies: list[float]) -> Curve:
     count = range(1, len(accuracies) + 1)
     return Curve(
         round=list(count),
@@ -92,15 +92,15 @@ PAPER = {  # CIFAR-10 in the FedCM paper, in the order of ALGORITHMS
 PAPER_BY_ALPHA = {0.01: 85.93, 0.03: 86.55, 0.05: 87.50, 0.1: 87.61, 0.3: 85.90, 1.0: 82.14}
 
 
-def paper_grid(shift: float = 0.0, **changes: Any) -> list[Digest]:
-    """The paper's own figures as if they were runs: its claims hold in them. `shift` moves all, as a seed may."""
+def make_paper_grid(shift: float = 0.0, **changes: Any) -> list[Digest]:
+    """Make runs with the paper's own accuracies, in which its claims hold; `shift` moves all, as a seed might."""
     return [
-        made(
+        make_test_digest(
             algorithm,
             figure / 100 + shift,
             setting=setting,
             split=split,
-            curve=wavering(figure / 100, 0.02 if algorithm == "fedadam" else 0.001),
+            curve=make_oscillating_curve(figure / 100, 0.02 if algorithm == "fedadam" else 0.001),
             name=f"{algorithm}-{setting}-{split}",
             **changes,
         )
@@ -109,10 +109,12 @@ def paper_grid(shift: float = 0.0, **changes: Any) -> list[Digest]:
     ]
 
 
-def paper_sweep(shift: float = 0.0, **changes: Any) -> list[Digest]:
+def make_paper_sweep(shift: float = 0.0, **changes: Any) -> list[Digest]:
     by_alpha = PAPER_BY_ALPHA.items()
-    return [made(accuracy=value / 100 + shift, options={"alpha": alpha}, **changes) for alpha, value in by_alpha]
+    return [
+        make_test_digest(accuracy=value / 100 + shift, options={"alpha": alpha}, **changes) for alpha, value in by_alpha
+    ]
 
 
-def wavering(accuracy: float, width: float, rounds: int = 40) -> list[float]:
+def make_oscillating_curve(accuracy: float, width: float, rounds: int = 40) -> list[float]:
     return [round(accuracy * min(1, k / 10) - width * (k % 2), 6) for k in range(1, rounds + 1)]

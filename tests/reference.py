@@ -1,8 +1,8 @@
-"""The papers' pseudocode, transcribed line by line: slow, plain, and without a line of the library's rules in it.
+"""The papers' pseudocode, transcribed line by line: slow, literal, and independent of the library.
 
-Only the draws come from outside: `world.cohort(t)` and `world.minibatches(t, i)`, the same that the simulator sees.
-Every function yields the server's variables after each round, under the paper's letters; `world.clients` holds what the
-clients keep. Where a paper's symbol is a difference y − x the sign stays as the paper has it.
+Only the random choices come from outside: `world.cohort(t)` and `world.minibatches(t, i)`, the same that the library
+uses. Every function yields the server's variables after each round, under the paper's letters. `world.clients` holds
+the client states. Where a paper's symbol is a difference y − x, the sign is the paper's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,22 +25,20 @@ class Shape(NamedTuple):
 
 @dataclass
 class World:
-    """What the pseudocode takes for granted: data, chance, learning rates, and a loss with its gradient."""
+    """The pseudocode's surroundings: data, random choices, learning rates, and a loss with its gradient."""
 
     shape: Shape
     population: int  # N
     cohort: Callable[[int], list[int]]  # round -> S_t
-    minibatches: Callable[[int, int], Sequence[Batch]]  # round, client -> one batch a local step
-    all_data: Callable[[int], Batch]  # client -> everything it holds
+    minibatches: Callable[[int, int], Sequence[Batch]]  # round, client -> one batch per local step
+    all_data: Callable[[int], Batch]  # client -> all its data
     client_lr: Callable[[int], float]  # round -> η_l
     server_lr: float = 1.0  # 1 = plain averaging
     weight_decay: float = 0.0  # in the loss
-    step_decay: float = 0.0  # added to the step instead, outside the papers
-    clip: float | None = None  # of a client's own gradient, outside the papers
-    weight: Callable[[int], float] = lambda client: 1.0  # in the mean, for algorithms whose clients keep nothing
-    clients: dict[int, Tensor] = field(
-        default_factory=dict
-    )  # what each client keeps, for algorithms that keep anything
+    step_decay: float = 0.0  # added to the step instead; not in the papers
+    clip: float | None = None  # limits the norm of a client's gradient; not in the papers
+    weight: Callable[[int], float] = lambda client: 1.0  # in the mean, for algorithms without client state
+    clients: dict[int, Tensor] = field(default_factory=dict)  # client states, if the algorithm has any
 
     def loss(self, theta: Tensor, batch: Batch) -> Tensor:
         inputs, hidden, classes = self.shape
@@ -122,7 +120,7 @@ def fedadam(
 
 
 def scaffold(world: World, x: Tensor, rounds: int, option: str) -> Iterator[dict[str, Tensor]]:
-    """Karimireddy et al. 2020, Algorithm 1; option I takes the gradient over all the client's data."""
+    """Karimireddy et al. 2020, Algorithm 1; option I uses the gradient over all of the client's data."""
     c = torch.zeros_like(x)
     world.clients = {i: torch.zeros_like(x) for i in range(world.population)}
     for t in range(rounds):
@@ -145,10 +143,10 @@ def scaffold(world: World, x: Tensor, rounds: int, option: str) -> Iterator[dict
 
 
 def feddyn(world: World, x: Tensor, rounds: int, alpha: float) -> Iterator[dict[str, Tensor]]:
-    """Acar et al. 2021, Algorithm 1; the local minimisation is the given minibatch steps on
+    """Acar et al. 2021, Algorithm 1, with minibatch steps as the local minimisation of
 
-    L_i(θ) − ⟨∇L_i(θ_i), θ⟩ + α/2 ‖θ − x‖², where ∇L_i(θ_i) is what the client keeps. The paper has no server rate: 1 is
-    the paper, s goes that part of the way from x.
+    L_i(θ) − ⟨∇L_i(θ_i), θ⟩ + α/2 ‖θ − x‖², where ∇L_i(θ_i) is the client state. The paper has no server learning rate:
+    1 is the paper, s moves that fraction of the way from x.
     """
     h = torch.zeros_like(x)
     world.clients = {i: torch.zeros_like(x) for i in range(world.population)}
@@ -157,11 +155,11 @@ def feddyn(world: World, x: Tensor, rounds: int, alpha: float) -> Iterator[dict[
         if cohort:
             total_theta, total_change = torch.zeros_like(x), torch.zeros_like(x)
             for i in cohort:
-                theta, kept = x, world.clients[i]
+                theta, state = x, world.clients[i]
                 for batch in world.minibatches(t, i):
-                    g = world.gradient(theta, batch) - kept + alpha * (theta - x)
+                    g = world.gradient(theta, batch) - state + alpha * (theta - x)
                     theta = theta - eta * (g + world.step_decay * theta)
-                world.clients[i] = kept - alpha * (theta - x)
+                world.clients[i] = state - alpha * (theta - x)
                 total_theta = total_theta + theta
                 total_change = total_change + (theta - x)
             h = h - alpha / world.population * total_change

@@ -78,6 +78,14 @@ def test_a_command_imports_no_other_command() -> None:
         assert not used & commands, path
 
 
+def test_a_command_of_federation_imports_no_other_command() -> None:
+    folder = SOURCE / "cli" / "federation"
+    files = [path for path in folder.glob("*.py") if path.stem not in {"__init__", "app", "options", "following"}]
+    commands = {f"fedcm.cli.federation.{path.stem}" for path in files}
+    for path in files:
+        assert not commands & set(imports(path)), path
+
+
 def command_files() -> list[Path]:
     shared = {"__init__", "main", "options", "session", "sweep_session", "archive_question", "output"}
     return [path for path in (SOURCE / "cli").glob("*.py") if path.stem not in shared]
@@ -99,7 +107,8 @@ def test_the_roles_of_a_federation_do_not_import_each_other(role: str) -> None:
 
 
 def test_no_folder_has_more_than_about_a_dozen_modules() -> None:
-    for folder in {path.parent for _, path in modules()} - {SOURCE / "cli"}:  # one module for each command
+    a_module_per_command = {SOURCE / "cli", SOURCE / "cli" / "federation"}
+    for folder in {path.parent for _, path in modules()} - a_module_per_command:
         count = len([path for path in folder.glob("*.py") if path.stem != "__init__"])
         assert count <= 15, f"{folder.relative_to(SOURCE)} has {count} modules"
 

@@ -1,6 +1,6 @@
-"""What every adapter is asked and tells: the work and its data on the command line, one line of JSON at the end.
+"""The interface of every adapter: the workload and its data on the command line, one line of JSON at the end.
 
-The data are mapped from their files, so that a peer's processes share the pages.
+The data are memory-mapped, so that a peer's processes share the pages.
 """
 
 import json
@@ -10,20 +10,22 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from works import WORKS, Work
+from workloads import WORKLOADS, Workload
 
 
 @dataclass(frozen=True)
-class Asked:
-    name: str  # of the work
+class PeerTask:
+    """A workload and how to run it."""
+
+    name: str  # of the workload
     folder: Path  # with x.npy and y.npy
     rounds: int
     processes: int
-    threads: int  # a process
+    threads: int  # per process
 
     @property
-    def work(self) -> Work:
-        return WORKS[self.name]
+    def work(self) -> Workload:
+        return WORKLOADS[self.name]
 
     @cached_property
     def clients(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -32,12 +34,13 @@ class Asked:
         return [(x[start : start + self.work.examples], y[start : start + self.work.examples]) for start in ends]
 
 
-def asked(words: list[str]) -> Asked:
+def parse_task(words: list[str]) -> PeerTask:
+    """Parse the command line arguments of an adapter."""
     name, folder, *numbers = words
-    return Asked(name, Path(folder), *map(int, numbers))
+    return PeerTask(name, Path(folder), *map(int, numbers))
 
 
-def tell(moments: list[float]) -> None:
-    """When each round began, and when the last one ended (time.time())."""
+def print_times(moments: list[float]) -> None:
+    """Print the result; `moments` are the starts of all rounds and the end of the last (time.time())."""
     seconds = [after - before for before, after in pairwise(moments)]
     print(json.dumps({"ready": moments[0], "rounds": seconds}), flush=True)

@@ -1,17 +1,17 @@
-"""Rounds of FedJAX on softmax regression: its federated averaging, one client after another through jax.jit.
+"""Run FedJAX on softmax regression: its federated averaging, one client after another through jax.jit.
 
-FedJAX calls jax.tree_map, which newer JAX has under another name only. Its other backend, jax.pmap, needs
-device_put_replicated, which newer JAX has no more; with jax 0.4.30 and a CPU device a core it was slower than jax.jit.
+FedJAX calls jax.tree_map, which newer JAX has only under another name. Its other backend, jax.pmap, needs
+device_put_replicated, which newer JAX lacks; with jax 0.4.30 and one CPU device per core it was slower than jax.jit.
 """
 
 import os
 import sys
 import time
 
-from adapter import asked, tell
+from adapter import parse_task, print_times
 
-ASKED = asked(sys.argv[1:])
-if ASKED.threads == 1:
+TASK = parse_task(sys.argv[1:])
+if TASK.threads == 1:
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
 import fedjax  # noqa: E402
@@ -28,10 +28,10 @@ def loss(params: dict[str, jax.Array], batch: dict[str, jax.Array], rng: jax.Arr
 
 
 def main() -> None:
-    work, moments = ASKED.work, []
+    work, moments = TASK.work, []
     fedjax.set_for_each_client_backend("jit")
     data = fedjax.InMemoryFederatedData(
-        {client: {"x": x, "y": y.astype("int32")} for client, (x, y) in enumerate(ASKED.clients)}
+        {client: {"x": x, "y": y.astype("int32")} for client, (x, y) in enumerate(TASK.clients)}
     )
     sampler = fedjax.client_samplers.UniformGetClientSampler(data, work.cohort, seed=0)
     algorithm = fed_avg.federated_averaging(
@@ -41,11 +41,11 @@ def main() -> None:
         fedjax.ShuffleRepeatBatchHParams(batch_size=work.batch, num_epochs=work.epochs),
     )
     state = algorithm.init({"weight": jnp.zeros((*work.shape, 10)), "bias": jnp.zeros(10)})
-    for _ in range(ASKED.rounds):
+    for _ in range(TASK.rounds):
         moments.append(time.time())
         state, _ = algorithm.apply(state, sampler.sample())
         jax.block_until_ready(state.params)
-    tell([*moments, time.time()])
+    print_times([*moments, time.time()])
 
 
 if __name__ == "__main__":

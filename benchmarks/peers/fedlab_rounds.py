@@ -1,7 +1,7 @@
-"""Rounds of FedLab: its standalone pipeline in one process, or its server and so many serial trainers, a process each.
+"""Run FedLab: its standalone pipeline in one process, or its server and several serial trainers in a process each.
 
-FedLab imports torchvision for its ready-made data sets, which this work does not touch; PyPI's builds of torchvision do
-not load beside a CPU build of torch, so an empty module stands in for it.
+FedLab imports torchvision for its data sets, which are not used here. PyPI's builds of torchvision do not load with a
+CPU build of torch, so an empty module replaces it.
 """
 
 import logging
@@ -12,7 +12,7 @@ import sys
 import time
 import types
 
-from adapter import Asked, asked, tell
+from adapter import PeerTask, parse_task, print_times
 
 torchvision = types.ModuleType("torchvision")
 torchvision.transforms = types.ModuleType("torchvision.transforms")
@@ -25,14 +25,14 @@ from fedlab.core.client.manager import PassiveClientManager  # noqa: E402
 from fedlab.core.network import DistNetwork  # noqa: E402
 from fedlab.core.server.manager import SynchronousServerManager  # noqa: E402
 from fedlab.core.standalone import StandalonePipeline  # noqa: E402
+from plain_models import build_plain_model  # noqa: E402
 from torch_client import Batches  # noqa: E402
-from usual_models import usual_model  # noqa: E402
 
 
-class Data(FedDataset):
+class ClientData(FedDataset):
     """The clients of one process, numbered from 0."""
 
-    def __init__(self, work: Asked, share: range) -> None:
+    def __init__(self, work: PeerTask, share: range) -> None:
         super().__init__()
         self.clients = [work.clients[client] for client in share]
 
@@ -40,12 +40,12 @@ class Data(FedDataset):
         return Batches(*self.clients[id], batch_size)
 
 
-class Handler(FedAvgServerHandler):
-    """The server, with a watch; it asks as many clients of each process, so that none waits for another."""
+class TimedHandler(FedAvgServerHandler):
+    """The server with timing; it samples equally many clients per process, so that none waits for another."""
 
-    def __init__(self, work: Asked) -> None:
-        super().__init__(usual_model(work.name), work.rounds, work.work.cohort / work.work.clients)
-        self.shares, self.moments = shares(work), []
+    def __init__(self, work: PeerTask) -> None:
+        super().__init__(build_plain_model(work.name), work.rounds, work.work.cohort / work.work.clients)
+        self.shares, self.moments = split_clients(work), []
 
     def sample_clients(self) -> list[int]:
         self.moments.append(time.time())
@@ -58,46 +58,48 @@ class Handler(FedAvgServerHandler):
 
 
 class Pipeline(StandalonePipeline):
+    """The standalone pipeline without evaluation."""
+
     def evaluate(self) -> None:
-        """Nothing: rounds alone are timed."""
+        """Do nothing; only rounds are timed."""
 
 
-def shares(work: Asked) -> list[range]:
+def split_clients(work: PeerTask) -> list[range]:
     each = work.work.clients // work.processes
     return [range(first, first + each) for first in range(0, work.work.clients, each)]
 
 
-def trainer(work: Asked, share: range) -> FedAvgSerialClientTrainer:
-    made = FedAvgSerialClientTrainer(usual_model(work.name), len(share))
-    made.setup_dataset(Data(work, share))
-    made.setup_optim(work.work.epochs, work.work.batch, work.work.lr)
-    return made
+def build_trainer(work: PeerTask, share: range) -> FedAvgSerialClientTrainer:
+    trainer = FedAvgSerialClientTrainer(build_plain_model(work.name), len(share))
+    trainer.setup_dataset(ClientData(work, share))
+    trainer.setup_optim(work.work.epochs, work.work.batch, work.work.lr)
+    return trainer
 
 
-def serve_clients(work: Asked, rank: int, port: int) -> None:
+def serve_clients(work: PeerTask, rank: int, port: int) -> None:
     torch.set_num_threads(work.threads)
     logging.getLogger().setLevel(logging.WARNING)
     network = DistNetwork(("127.0.0.1", port), work.processes + 1, rank)
-    PassiveClientManager(network, trainer(work, shares(work)[rank - 1])).run()
+    PassiveClientManager(network, build_trainer(work, split_clients(work)[rank - 1])).run()
 
 
 def main() -> None:
-    work = asked(sys.argv[1:])
+    work = parse_task(sys.argv[1:])
     torch.set_num_threads(work.threads)
-    handler = Handler(work)
+    handler = TimedHandler(work)
     if work.processes == 1:
-        Pipeline(handler, trainer(work, shares(work)[0])).main()
+        Pipeline(handler, build_trainer(work, split_clients(work)[0])).main()
     else:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         context = multiprocessing.get_context("spawn")
-        crew = [context.Process(target=serve_clients, args=(work, rank + 1, port)) for rank in range(work.processes)]
-        for process in crew:
+        workers = [context.Process(target=serve_clients, args=(work, rank + 1, port)) for rank in range(work.processes)]
+        for process in workers:
             process.start()
         SynchronousServerManager(DistNetwork(("127.0.0.1", port), work.processes + 1, 0), handler).run()
-        for process in crew:
+        for process in workers:
             process.join()
-    tell([*handler.moments, handler.ended])
+    print_times([*handler.moments, handler.ended])
 
 
 if __name__ == "__main__":

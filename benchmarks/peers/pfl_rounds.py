@@ -1,6 +1,6 @@
-"""Rounds of pfl: its simulated backend on in-memory tensors, in one process or in several that reduce their sums.
+"""Run pfl: its simulated backend on in-memory tensors, in one process or in several that add up their sums.
 
-Its tensor dataset cuts a client's batches once and gives the same ones every epoch: that is its fastest, so be it. Its
+Its tensor dataset makes a client's batches once and repeats them in every epoch, which is its fastest option. Its
 use_torch_compile would change nothing: torch compiles a module's forward, and pfl calls its loss.
 """
 
@@ -10,24 +10,24 @@ import subprocess
 import sys
 import time
 
-from adapter import asked, tell
+from adapter import parse_task, print_times
 
-ASKED = asked(sys.argv[1:])
+TASK = parse_task(sys.argv[1:])
 
 
-def start_others() -> None:
-    """The first process sets the addresses of all and starts the others, before pfl is imported: it joins them then."""
-    if ASKED.processes == 1 or "PFL_WORKER_RANK" in os.environ:
+def start_workers() -> None:
+    """In rank 0, set the addresses and start the other workers; importing pfl then connects them."""
+    if TASK.processes == 1 or "PFL_WORKER_RANK" in os.environ:
         return
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    os.environ["PFL_WORKER_ADDRESSES"] = ",".join(f"127.0.0.1:{port + rank}" for rank in range(ASKED.processes))
-    for rank in range(1, ASKED.processes):
+    os.environ["PFL_WORKER_ADDRESSES"] = ",".join(f"127.0.0.1:{port + rank}" for rank in range(TASK.processes))
+    for rank in range(1, TASK.processes):
         subprocess.Popen([sys.executable, *sys.argv], env=os.environ | {"PFL_WORKER_RANK": str(rank)})
     os.environ["PFL_WORKER_RANK"] = "0"
 
 
-start_others()
+start_workers()
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -42,23 +42,27 @@ from pfl.data.sampling import get_user_sampler  # noqa: E402
 from pfl.hyperparam import NNTrainHyperParams  # noqa: E402
 from pfl.metrics import Metrics, Weighted  # noqa: E402
 from pfl.model.pytorch import PyTorchModel  # noqa: E402
-from usual_models import usual_model  # noqa: E402
+from plain_models import build_plain_model  # noqa: E402
 
 
 class Model(torch.nn.Module):
+    """The model with the loss that pfl calls."""
+
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.inner = usual_model(name)
+        self.inner = build_plain_model(name)
 
     def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(self.inner(x), y)
 
     @torch.no_grad()
     def metrics(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Weighted]:
-        return {"loss": Weighted(self.loss(x, y).item() * len(y), len(y))}  # asked for in the first round alone
+        return {"loss": Weighted(self.loss(x, y).item() * len(y), len(y))}  # only used in the first round
 
 
-class Watch(TrainingProcessCallback):
+class RoundTimer(TrainingProcessCallback):
+    """Records when each round starts and ends."""
+
     def __init__(self) -> None:
         self.moments: list[float] = []
 
@@ -74,15 +78,15 @@ class Watch(TrainingProcessCallback):
 
 
 def main() -> None:
-    torch.set_num_threads(ASKED.threads)
-    np.random.seed(0)  # noqa: NPY002 pfl's samplers of all processes draw from it alike
-    work, watch = ASKED.work, Watch()
-    users = [PyTorchTensorDataset((torch.from_numpy(x), torch.from_numpy(y))) for x, y in ASKED.clients]
+    torch.set_num_threads(TASK.threads)
+    np.random.seed(0)  # noqa: NPY002 pfl's samplers in all processes use this generator
+    work, timer = TASK.work, RoundTimer()
+    users = [PyTorchTensorDataset((torch.from_numpy(x), torch.from_numpy(y))) for x, y in TASK.clients]
     data = FederatedDataset(users.__getitem__, get_user_sampler("random", range(work.clients)))
-    model = Model(ASKED.name)
+    model = Model(TASK.name)
     FederatedAveraging().run(
         algorithm_params=NNAlgorithmParams(
-            central_num_iterations=ASKED.rounds,
+            central_num_iterations=TASK.rounds,
             evaluation_frequency=10**6,
             train_cohort_size=work.cohort,
             val_cohort_size=0,
@@ -92,11 +96,11 @@ def main() -> None:
         model_train_params=NNTrainHyperParams(
             local_num_epochs=work.epochs, local_learning_rate=work.lr, local_batch_size=work.batch
         ),
-        callbacks=[watch],
+        callbacks=[timer],
         send_metrics_to_platform=False,
     )
     if os.environ.get("PFL_WORKER_RANK", "0") == "0":
-        tell(watch.moments)
+        print_times(timer.moments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A client's batches as tensors, drawn anew every epoch: one gather a batch, no copying of single examples."""
+"""A client's batches as tensors, shuffled every epoch: one gather per batch, no copying of single examples."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,8 @@ import torch
 
 
 class Batches:
+    """Shuffled batches of one client's examples."""
+
     def __init__(self, x: np.ndarray, y: np.ndarray, size: int) -> None:
         self.x, self.y, self.size = torch.from_numpy(x), torch.from_numpy(y), size
 

@@ -1,7 +1,7 @@
-"""A dozen small runs whose results are on record: any change of a random stream or of the arithmetic shows.
+"""Fifteen small runs with recorded results: any change of a random stream or of the arithmetic is visible.
 
-Each run goes through the command line. `bits` are the sha256 of its parameters in float32: they hold on one kind of CPU
-and one version of torch. `numbers` are of the same run in float64: they hold to 1e-6 on every machine.
+Each run uses the command line. `bits` is the sha256 of its parameters in float32, which is the same on one kind of CPU
+and one version of torch. `numbers` are metrics of the same run in float64; they agree to 1e-6 on every machine.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fedcm.system.processor import describe_cpu
+from fedcm.system.hardware import describe_cpu
 
 RECORD = Path(__file__).with_name("golden.json")
 TOLERANCE = 1e-6  # relative, of numbers in float64
@@ -21,11 +21,11 @@ NUMBERS = ("loss", "update_norm", "momentum_norm", "control_norm", "correction_n
 
 @dataclass(frozen=True)
 class GoldenRun:
-    """One run: `tables` are put over the small experiment."""
+    """One run; `tables` replace parts of the small experiment."""
 
     tables: dict[str, Any]
     workers: int = 1
-    stop_after: int | None = None  # rounds, after which it is stopped and resumed
+    stop_after: int | None = None  # stop after this many rounds, then resume
     portable: bool = True  # whether it can run in float64
     source: str = "made"  # or "images"
 
@@ -70,20 +70,22 @@ RUNS: dict[str, GoldenRun] = {
 
 @dataclass
 class Result:
-    """What is recorded of a run."""
+    """The recorded results of a run."""
 
     bits: str | None = None
     numbers: dict[str, float] = field(default_factory=dict)
 
 
-def machine_kind() -> str:
-    """What the last bits depend on."""
-    found = describe_cpu()
-    cache = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("cache size")), "unknown cache")
-    return f"{found['model']}, {cache}, {found['capability']}, torch {torch.__version__}"
+def describe_machine() -> str:
+    """Describe everything that the last bits depend on."""
+    cpu = describe_cpu()
+    cache = next(
+        (line.split(":")[1].strip() for line in _read_cpuinfo() if line.startswith("cache size")), "unknown cache"
+    )
+    return f"{cpu['model']}, {cache}, {cpu['capability']}, torch {torch.__version__}"
 
 
-def _cpuinfo() -> list[str]:
+def _read_cpuinfo() -> list[str]:
     try:
         return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -91,15 +93,15 @@ def _cpuinfo() -> list[str]:
 
 
 def read_bits(folder: Path) -> str:
-    """The sha256 of the parameters, and of what clients keep where they keep something."""
+    """Return a sha256 of the parameters and of the client states, if there are any."""
     summary = json.loads((folder / "summary.json").read_text())
     states = folder / "clients" / "states.bin"
-    kept = hashlib.sha256(states.read_bytes()).hexdigest() if states.exists() else ""
-    return hashlib.sha256(f"{summary['params_sha256']} {kept}".encode()).hexdigest()[:32]
+    states_sha256 = hashlib.sha256(states.read_bytes()).hexdigest() if states.exists() else ""
+    return hashlib.sha256(f"{summary['params_sha256']} {states_sha256}".encode()).hexdigest()[:32]
 
 
 def read_numbers(folder: Path) -> dict[str, float]:
-    """Metrics of the last round that had a cohort, and the cohorts themselves as one number."""
+    """Read the metrics of the last round with a nonempty cohort, and all cohorts as one number."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in lines if line["cohort"]][-1] | {"test_loss": lines[-1]["test_loss"]}
     cohorts = sum((k + 1) * client for k, line in enumerate(lines) for client in line["clients"])
@@ -107,5 +109,5 @@ def read_numbers(folder: Path) -> dict[str, float]:
 
 
 def read_record() -> dict[str, dict[str, Any]]:
-    """name -> {"bits": {machine kind: hash}, "numbers": {metric: value}}."""
+    """Read the record: name -> {"bits": {machine kind: hash}, "numbers": {metric: value}}."""
     return json.loads(RECORD.read_text()) if RECORD.exists() else {}

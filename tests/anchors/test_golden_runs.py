@@ -1,6 +1,6 @@
-"""Every golden run gives the numbers on record, and on a kind of CPU that is on record, the same bits.
+"""Every golden run reproduces its recorded numbers and, on a recorded kind of CPU, its bits.
 
-If a change of the arithmetic or of a random stream is intended, `make anchors` records the new results and says what
+If you change the arithmetic or a random stream on purpose, `make anchors` records the new results and prints what
 changed.
 """
 
@@ -9,38 +9,40 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from golden_runs import RUNS, TOLERANCE, Result, machine_kind, read_record
-from play import play
+from golden_runs import RUNS, TOLERANCE, Result, describe_machine, read_record
+from play import run_golden
 
 RECORDED = read_record()
 
 
 @cache
-def played(name: str) -> Result:
+def run_once(name: str) -> Result:
     with TemporaryDirectory(prefix="golden-") as folder:
-        return play(RUNS[name], Path(folder))
+        return run_golden(RUNS[name], Path(folder))
 
 
-def test_the_record_has_every_golden_run_and_no_other() -> None:
+def test_record_has_exactly_the_golden_runs() -> None:
     assert set(RECORDED) == set(RUNS)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_golden_run_gives_what_is_on_record(name: str) -> None:
-    found, recorded = played(name), RECORDED[name]
-    assert set(found.numbers) == set(recorded["numbers"])
-    for metric, value in found.numbers.items():
+def test_golden_run_matches_its_record(name: str) -> None:
+    result, recorded = run_once(name), RECORDED[name]
+    assert set(result.numbers) == set(recorded["numbers"])
+    for metric, value in result.numbers.items():
         assert value == pytest.approx(recorded["numbers"][metric], rel=TOLERANCE, abs=1e-12), metric
-    assert found.bits == recorded["bits"].get(machine_kind(), found.bits)
+    assert result.bits == recorded["bits"].get(describe_machine(), result.bits)
 
 
-def test_this_kind_of_cpu_is_on_record() -> None:
-    if not all(machine_kind() in recorded["bits"] for recorded in RECORDED.values()):
-        pytest.skip(f"no bits on record for {machine_kind()}: only numbers were compared; `make anchors` adds them")
+def test_this_kind_of_cpu_is_recorded() -> None:
+    if not all(describe_machine() in recorded["bits"] for recorded in RECORDED.values()):
+        pytest.skip(
+            f"no bits are recorded for {describe_machine()}; only numbers were compared; `make anchors` adds the bits"
+        )
 
 
 @pytest.mark.parametrize(
     ("name", "twin"), [("scaffold, resumed", "scaffold-II"), ("fedcm, two workers", "fedcm")], ids=["resume", "workers"]
 )
-def test_two_ways_to_one_result_have_the_same_bits_on_any_machine(name: str, twin: str) -> None:
-    assert played(name).bits == played(twin).bits
+def test_resume_and_workers_give_the_same_bits(name: str, twin: str) -> None:
+    assert run_once(name).bits == run_once(twin).bits

@@ -1,7 +1,7 @@
-"""One-line mutants of a source file: every small change of an operator, a constant or a statement that can be made.
+"""One-line mutants of a source file: every small change of an operator, a constant or a statement.
 
-Left alone are docstrings, annotations, type variables, imports, decorators, what stands inside `raise` (messages are
-not behaviour) and `strict=True` of zip (an assertion).
+Not mutated: docstrings, annotations, type variables, imports, decorators, the inside of `raise` (messages are not
+behaviour) and `strict=True` of zip (an assertion).
 """
 
 import ast
@@ -44,7 +44,7 @@ Change = Callable[[ast.AST], ast.AST | None]
 @final
 @dataclass(frozen=True)
 class Mutant:
-    """A changed source; `label` says where and what."""
+    """A changed source; `label` says what changed and where."""
 
     label: str
     source: str
@@ -60,16 +60,16 @@ def mutate(source: str) -> Iterator[Mutant]:
     skipped = _find_skipped(tree)
     for place, node in enumerate(ast.walk(tree)):
         if place not in skipped:
-            for what, change in _changes(node):
+            for what, change in _list_changes(node):
                 changed = copy.deepcopy(tree)
-                target = next(found for k, found in enumerate(ast.walk(changed)) if k == place)
+                target = next(other for k, other in enumerate(ast.walk(changed)) if k == place)
                 if _replace(changed, target, change(target)):
                     label = f"{getattr(node, 'lineno', 0)}: {what}"
                     yield Mutant(label, ast.unparse(ast.fix_missing_locations(changed)))
 
 
 def _find_skipped(tree: ast.AST) -> set[int]:
-    """The places, in the order of `ast.walk`, of what is left alone."""
+    """Return the positions, in the order of `ast.walk`, of nodes that are not mutated."""
     roots: list[ast.AST] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr):
@@ -93,7 +93,7 @@ def _find_skipped(tree: ast.AST) -> set[int]:
 
 
 def _replace(tree: ast.AST, old: ast.AST, new: ast.AST | None) -> bool:
-    """Put `new` where `old` is; a node that was changed in place needs nothing more."""
+    """Replace `old` by `new`; return whether there is a mutant. A node changed in place needs nothing more."""
     if new is old:
         return True
     if new is None:
@@ -109,7 +109,7 @@ def _replace(tree: ast.AST, old: ast.AST, new: ast.AST | None) -> bool:
     return False
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
+def _list_changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
     match node:
         case ast.Compare(ops=operators):
             for k, operator in enumerate(operators):
@@ -125,7 +125,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
         case ast.UnaryOp(op=ast.Not() | ast.USub()):
             yield f"{ast.unparse(node)} → {ast.unparse(node.operand)}", lambda n: getattr(n, "operand", None)
         case ast.Constant(value=value):
-            yield from _constants(value)
+            yield from _change_constant(value)
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
             what = f"if {ast.unparse(test)} → if not"
             yield what, _negate
@@ -142,7 +142,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
         yield f"{ast.unparse(node)} → first two arguments swapped", _swap
 
 
-def _constants(value: object) -> Iterator[tuple[str, Change]]:
+def _change_constant(value: object) -> Iterator[tuple[str, Change]]:
     if isinstance(value, bool):
         yield f"{value} → {not value}", lambda _: ast.Constant(not value)
     elif isinstance(value, int):

@@ -1,12 +1,12 @@
-"""Mutation testing: change one line of the source at a time, and see whether a test fails.
+"""Mutation testing: change one line of the source at a time and check that a test fails.
 
     make mutants                                    everything in tests/mutation/targets.py
     python tests/mutation/run.py --group algorithms
-    python tests/mutation/run.py --sample 50        so many mutants of each source, always the same ones
-    python tests/mutation/run.py --record FILE      remember what was killed there; only the rest is tried next time
+    python tests/mutation/run.py --sample 50        50 mutants per source, always the same ones
+    python tests/mutation/run.py --record FILE      remember killed mutants in FILE; next time only the rest is tried
 
-Each mutant runs in a fork of a process that has imported torch, on a copy of the source, so that a quick one takes
-about a second. A mutant that outlasts three times its tests' usual time, and ten seconds, counts as killed.
+Each mutant runs on a copy of the source, in a fork of a process that has already imported torch, so a fast one takes
+about a second. A mutant counts as killed if it takes longer than ten seconds plus three times the usual time.
 
 mutmut puts all mutants of a function into one file behind a switch, which breaks dataclasses with class-level defaults
 and functions whose signature is read; cosmic-ray starts a new Python for every mutant, and importing torch takes longer
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "fedcm"
 
 Outcome = Literal["passed", "failed", "too long"]
-_SAID = {"passed": "survived", "too long": "killed, as it took too long"}
+_OUTCOMES = {"passed": "survived", "too long": "killed because it took too long"}
 
 
 @final
@@ -50,12 +50,12 @@ class Job:
 
     @property
     def key(self) -> str:
-        """The same as long as the source is."""
+        """Identifies the mutant as long as the source is the same."""
         return f"{self.source} {hashlib.sha256(self.mutant.source.encode()).hexdigest()[:16]}"
 
 
 class Workbench:
-    """A copy of the source, in which one file at a time is changed; one for each process."""
+    """A copy of the source in which one file at a time is changed; one per process."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="mutants-"))
@@ -70,12 +70,12 @@ class Workbench:
         torch.set_num_threads(1)
 
     def test(self, tests: Iterable[str], seconds: float) -> Outcome:
-        """Run the tests on the source as it is now, until the first that fails."""
+        """Run the tests on the current source, up to the first failure."""
         child = os.fork()
         if child == 0:
-            os.setsid()  # so that whatever the tests start can be ended with them
-            signal.alarm(int(seconds) + 10)  # ends it even if the process that waits for it was killed
-            self._test(tests)
+            os.setsid()  # so that processes started by the tests can be killed with them
+            signal.alarm(int(seconds) + 10)  # ends it even if the waiting process was killed
+            self._test_in_fork(tests)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -86,7 +86,7 @@ class Workbench:
         os.waitpid(child, 0)
         return "too long"
 
-    def _test(self, tests: Iterable[str]) -> None:
+    def _test_in_fork(self, tests: Iterable[str]) -> None:
         code = 1
         try:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -96,7 +96,7 @@ class Workbench:
             import pytest
 
             words = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow and not federation"]
-            for each in tests:  # one after another: conftest files of two folders share a name
+            for each in tests:  # one at a time, since conftest files of two folders share a name
                 code = int(pytest.main([*words, each]))
                 if code:
                     break
@@ -107,60 +107,61 @@ class Workbench:
 
     def try_out(self, job: Job) -> Outcome:
         path = self.folder / "fedcm" / job.source
-        whole = path.read_text()
+        original = path.read_text()
         path.write_text(job.mutant.source)
         try:
             return self.test(job.target.tests, job.seconds)
         finally:
-            path.write_text(whole)
+            path.write_text(original)
 
 
 _bench: Workbench | None = None
 
 
-def bench() -> Workbench:
+def get_bench() -> Workbench:
+    """Return this process's workbench."""
     global _bench
     _bench = _bench or Workbench()
     return _bench
 
 
 def try_out(job: Job) -> Outcome:
-    return bench().try_out(job)
+    return get_bench().try_out(job)
 
 
 def time_tests(target: Target) -> float:
-    """The usual time of a target's tests; they must pass on the source as it is."""
+    """Return the usual time of a target's tests, which must pass on the unchanged source."""
     began = time.monotonic()
-    if bench().test(target.tests, 900) != "passed":
-        sys.exit(f"the tests of {', '.join(target.sources)} must pass before mutants are made, and do not")
+    if get_bench().test(target.tests, 900) != "passed":
+        sys.exit(f"the tests of {', '.join(target.sources)} must pass before mutants are made, but they fail")
     return time.monotonic() - began
 
 
-def jobs(targets: Iterable[Target], sample: int | None, pool: ProcessPoolExecutor) -> list[Job]:
-    targets, found = list(targets), []
+def list_jobs(targets: Iterable[Target], sample: int | None, pool: ProcessPoolExecutor) -> list[Job]:
+    targets, jobs = list(targets), []
     for target, seconds in zip(targets, pool.map(time_tests, targets), strict=True):
         for source in target.sources:
             mutants = list(mutate((SOURCE / source).read_text()))
             if sample is not None and len(mutants) > sample:
                 mutants = random.Random(source).sample(mutants, sample)
-            found += [Job(target, source, mutant, 10 + 3 * seconds) for mutant in mutants]
-    return found
+            jobs += [Job(target, source, mutant, 10 + 3 * seconds) for mutant in mutants]
+    return jobs
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", help=f"one of {', '.join(dict.fromkeys(target.group for target in TARGETS))}")
-    parser.add_argument("--source", help="one source, such as algorithms/fedcm.py")
-    parser.add_argument("--sample", type=int, help="at most so many mutants of each source")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="remember there which mutants were killed")
-    asked = parser.parse_args()
-    targets = [target for target in TARGETS if asked.group in (None, target.group)]
-    if asked.source:
-        targets = [Target(t.group, (asked.source,), t.tests) for t in targets if asked.source in t.sources]
+    parser.add_argument("--source", help="one source, e.g. algorithms/fedcm.py")
+    parser.add_argument("--sample", type=int, help="at most this many mutants per source")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="remember killed mutants in FILE")
+    options = parser.parse_args()
+    targets = [target for target in TARGETS if options.group in (None, target.group)]
+    if options.source:
+        targets = [Target(t.group, (options.source,), t.tests) for t in targets if options.source in t.sources]
     tried, killed = defaultdict(int), defaultdict(int)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        work = jobs(targets, asked.sample, pool)
-        dead = set(asked.record.read_text().splitlines()) if asked.record and asked.record.exists() else set()
+        work = list_jobs(targets, options.sample, pool)
+        dead = set(options.record.read_text().splitlines()) if options.record and options.record.exists() else set()
         for job in work:
             tried[job.target.group, job.source] += 1
             killed[job.target.group, job.source] += job.key in dead
@@ -168,9 +169,9 @@ def main() -> None:
         for k, (job, outcome) in enumerate(zip(rest, pool.map(try_out, rest), strict=True)):
             killed[job.target.group, job.source] += outcome != "passed"
             if outcome != "failed":
-                print(f"{_SAID[outcome]}: {job.source}:{job.mutant.label}", flush=True)
-            if outcome != "passed" and asked.record:
-                with asked.record.open("a") as file:
+                print(f"{_OUTCOMES[outcome]}: {job.source}:{job.mutant.label}", flush=True)
+            if outcome != "passed" and options.record:
+                with options.record.open("a") as file:
                     file.write(job.key + "\n")
             if sys.stderr.isatty():
                 print(f"\r{k + 1} of {len(rest)}", end="", file=sys.stderr, flush=True)
@@ -178,7 +179,7 @@ def main() -> None:
 
 
 def print_table(tried: dict[tuple[str, str], int], killed: dict[tuple[str, str], int]) -> None:
-    """Markdown, for docs/testing.md."""
+    """Print the results as Markdown, for docs/testing.md."""
     print("\n| group | source | mutants | killed | |\n|---|---|---|---|---|")
     for group, source in tried:
         made, dead = tried[group, source], killed[group, source]

@@ -1,12 +1,12 @@
-"""Models as they are usually written, on torch alone: the bare loop and the peers train these."""
+"""The models in plain torch, as they are usually written; the bare loop and the peers train them."""
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 
-class UsualCNN(nn.Module):
-    """Two convolutions as they are usually written: ReLU before the pool."""
+class PlainCNN(nn.Module):
+    """Two convolutions as they are usually written, with ReLU before the pool."""
 
     def __init__(self, channels: tuple[int, int], hidden: tuple[int, int]) -> None:
         super().__init__()
@@ -22,13 +22,14 @@ class UsualCNN(nn.Module):
         return self.last(x)
 
 
-def usual_model(name: str) -> nn.Module:
+def build_plain_model(name: str) -> nn.Module:
+    """Build lenet, cnn or linear."""
     match name:
         case "lenet":
-            return UsualCNN((6, 16), (120, 84))
+            return PlainCNN((6, 16), (120, 84))
         case "cnn":
-            return UsualCNN((64, 64), (384, 192))
+            return PlainCNN((64, 64), (384, 192))
         case "linear":
             return nn.Linear(784, 10)
         case _:
-            raise ValueError(f"the usual models are lenet, cnn and linear, got {name!r}")
+            raise ValueError(f"the model must be lenet, cnn or linear, got {name!r}")

@@ -1,7 +1,7 @@
-"""A command run to its end and watched meanwhile: the peak of the memory of all its processes together.
+"""Run a command to its end and measure the peak memory of all its processes together.
 
-Memory is PSS: a page that n processes share counts 1/n in each. Processes that leave their parent count too. Looking
-takes time from the watched, a tenth where much is mapped, so a command that is timed is not looked at.
+Memory is PSS: a page shared by n processes counts 1/n in each. Processes that leave their parent count too. Sampling
+slows the command down, by a tenth if much is mapped, so memory and time are measured in separate runs.
 """
 
 import ctypes
@@ -14,26 +14,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-_ADOPT = 36  # PR_SET_CHILD_SUBREAPER: orphans among our descendants become our children
+_ADOPT = 36  # PR_SET_CHILD_SUBREAPER: orphaned descendants become children of this process
 _TICK = 0.01
 
 
 @dataclass(frozen=True)
-class Watched:
+class MonitoredRun:
+    """The output and the measurements of a command."""
+
     began: float  # time.time()
     output: str
     peak: int  # bytes
-    noticed: float | None  # when `notice` first held
+    noticed: float | None  # when `notice` first returned True
 
 
-def watched(
+def run_monitored(
     words: list[str],
     env: dict[str, str],
     notice: Callable[[], bool] = lambda: False,
     *,
     memory: bool,
     limit: float = 1800,
-) -> Watched:
+) -> MonitoredRun:
+    """Run a command; sample its memory if `memory` is set, and kill it after `limit` seconds."""
     ctypes.CDLL(None).prctl(_ADOPT, 1, 0, 0, 0)
     peak, due, noticed = 0, 0.0, None
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -42,35 +45,35 @@ def watched(
         while process.poll() is None:
             if noticed is None and notice():
                 noticed = time.time()
-            if memory and (look := time.time()) >= due:
-                peak = max(peak, sum(map(shared_out_memory, descendants())))
-                due = time.time() + max(5 * _TICK, 50 * (time.time() - look))
+            if memory and (sampled := time.time()) >= due:
+                peak = max(peak, sum(map(measure_pss, list_descendants())))
+                due = time.time() + max(5 * _TICK, 50 * (time.time() - sampled))
             if time.time() - began > limit:
                 process.kill()
             time.sleep(_TICK)
-        end_the_rest()
+        end_descendants()
         output.seek(0)
         errors.seek(0)
         if process.returncode:
             raise SystemExit(f"{' '.join(words)} ended with {process.returncode}:\n{errors.read()[-3000:]}")
-        return Watched(began, output.read(), peak, noticed)
+        return MonitoredRun(began, output.read(), peak, noticed)
 
 
-def descendants() -> list[int]:
+def list_descendants() -> list[int]:
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(path.read_text().rpartition(")")[2].split()[1])
         except (OSError, IndexError):
-            continue  # it has just ended
+            continue  # the process has just ended
         children.setdefault(parent, []).append(int(path.parent.name))
-    found = children.get(os.getpid(), [])
-    for process in found:  # grows meanwhile
-        found.extend(children.get(process, []))
-    return found
+    processes = children.get(os.getpid(), [])
+    for process in processes:  # grows while iterating
+        processes.extend(children.get(process, []))
+    return processes
 
 
-def shared_out_memory(process: int) -> int:
+def measure_pss(process: int) -> int:
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -78,10 +81,10 @@ def shared_out_memory(process: int) -> int:
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
-def end_the_rest(patience: float = 10) -> None:
-    """What the command left behind gets a while to end by itself."""
+def end_descendants(patience: float = 10) -> None:
+    """Wait for processes that the command left behind, and kill them after `patience` seconds."""
     until = time.time() + patience
-    while left := descendants():
+    while left := list_descendants():
         if time.time() > until:
             for process in left:
                 os.kill(process, signal.SIGKILL)
