@@ -191,5 +191,5 @@ def test_other_data_on_another_machine_are_refused(tmp_path: Path) -> None:
 def test_states_of_clients_need_a_folder_that_all_machines_share(tmp_path: Path) -> None:
     one, _ = on_two_machines(tmp_path, "scaffold")
     assert one.code != 0
-    assert "give a --runs-dir on a file system that all machines have" in one.said
+    assert "give a --runs-dir that all machines share" in one.said
     assert not list((tmp_path / "first" / "runs").iterdir())
