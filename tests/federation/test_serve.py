@@ -1,5 +1,6 @@
 """The supervisor stops and restarts the engine and leaves no process behind; a script stands in for the engine."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -129,7 +130,12 @@ def starts(served: Served) -> int:
 
 
 def alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    running = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may end between two looks
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                running.append(pid)
+    return running
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
