@@ -1,7 +1,7 @@
 """The exceptions that fedcm raises on purpose.
 
-`UserError` is for input that cannot work. The command line prints its sentence and exits with code 2. The others end a
-run: they say whether it diverged, was stopped, or failed in a worker or on the disk.
+`UserError` is for input that cannot work. The command line prints its message and exits with code 2. The other
+exceptions end a run: it diverged, was stopped, or failed in a worker or on the disk.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,11 @@ class Stopped(Exception):  # noqa: N818
     """The user asked to stop. All rounds before this one are complete."""
 
 
-class WorkerFailed(RuntimeError):  # noqa: N818
-    """A worker raised an error or died.
+class TrainingFailed(RuntimeError):  # noqa: N818
+    """Your own code or a worker failed during training.
+
+    Runs always raise it. `fedcm.train` and `fedcm.rounds` raise it only with several workers; with one worker, the
+    exception of your own code is raised as it is.
 
     The first line of the message is one sentence. A traceback follows it if the user asked for tracebacks.
 

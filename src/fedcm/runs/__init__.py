@@ -1,9 +1,16 @@
 """A run: its folder, its checkpoints, its session and its workers.
 
-session          Session: start or resume a run; owns lock, workers, process group and rounds
-build            from an experiment to the objects that train
-smoke_test       one step before a folder exists; autotune: the fastest engine settings
-folder           the files of a run; archive, checkpoint, summary, overview
-worker           the other side of a session; worker_pool, torchrun, handshake
-progress         the progress line
+session       Session: start or resume a run; owns lock, workers, process group and rounds
+build         from an experiment to the objects that train
+smoke_test    one step before a folder exists
+autotune      the fastest engine settings, by timing
+timing        the shortest time of a function, for autotune and estimates
+identity      name, hash of settings and provenance: what a resume must not change
+folder        the files of a run
+recorder      write checkpoints, the summary and the model
+checkpoint    the files of a checkpoint
+summary       the scores of a run
+overview      what `fedcm runs` lists
+archive       where `--fresh` moves runs
+workers/      the processes that share a run
 """

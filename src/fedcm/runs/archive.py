@@ -4,13 +4,14 @@ It is the folder `archive/` beside the runs, with one subfolder per time. Runs a
 the archive only if it is named.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 
-from fedcm.system.files import fsync_folder, write_text
+from fedcm.system.files import find_free_path, fsync_folder, write_text
+from fedcm.system.formatting import number_names
 
 _FOLDER = "archive"
 _NOTE = "ARCHIVE.txt"  # distinguishes the archive from another folder of this name
@@ -23,8 +24,17 @@ They are complete: `fedcm runs --runs-dir FOLDER` lists them, `fedcm report FOLD
 
 def make_archive_path(runs_dir: Path) -> Path:
     """Return a new archive folder; it is created when the first run is moved to it."""
-    root = next(folder for folder in _number_paths(runs_dir / _FOLDER) if not folder.exists() or is_archive(folder))
-    return next(folder for folder in _number_paths(root / f"{datetime.now():%Y%m%d-%H%M%S}") if not folder.exists())
+    roots = (runs_dir / name for name in number_names(_FOLDER))
+    root = next(folder for folder in roots if not os.path.lexists(folder) or is_archive(folder))
+    return find_free_path(root / f"{datetime.now():%Y%m%d-%H%M%S}")
+
+
+def describe_existing_runs(runs_dir: Path, names: Sequence[str]) -> str:
+    """Describe the runs of these names that exist and would be moved; empty if none does."""
+    existing = [runs_dir / name for name in names if (runs_dir / name / "experiment.toml").is_file()]
+    if len(existing) > 1:
+        return f"the {len(existing)} runs of these names in {runs_dir}"
+    return "".join(map(str, existing))
 
 
 def move_to_archive(run: Path, archive: Path) -> Path:
@@ -32,7 +42,7 @@ def move_to_archive(run: Path, archive: Path) -> Path:
     archive.mkdir(parents=True, exist_ok=True)
     if not is_archive(archive.parent):
         write_text(archive.parent / _NOTE, _TEXT)
-    place = next(folder for folder in _number_paths(archive / run.name) if not folder.exists())
+    place = find_free_path(archive / run.name)
     run.rename(place)
     try:
         fsync_folder(archive)
@@ -54,8 +64,3 @@ def remove_if_empty(archive: Path) -> None:
 def is_archive(folder: Path) -> bool:
     """Return whether the folder is an archive of runs."""
     return (folder / _NOTE).is_file()
-
-
-def _number_paths(path: Path) -> Iterator[Path]:
-    """Yield the path, then the path with `-2`, `-3`, … appended."""
-    return (path if k == 1 else path.with_name(f"{path.name}-{k}") for k in count(1))

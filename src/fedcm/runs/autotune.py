@@ -5,8 +5,7 @@ experiment: a resume and any number of workers use it. The usual option stays un
 that noise in the timings rarely decides.
 """
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,20 +19,24 @@ from fedcm.data.batches import LocalWork, select_rows
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import UserError
+from fedcm.runs.timing import measure_shortest_time
 from fedcm.system.error_messages import format_location
 from fedcm.system.hardware import count_default_workers, use_one_thread
 
 _WORTHWHILE = 0.9  # another option must take at most this share of the usual option's time
 _TRIALS, _SECONDS = 7, 0.3  # how often, or how long, an option is timed
-_TINY = 0.003  # seconds per step on a CPU; above it one client keeps a core busy
+_TINY_STEP = 0.003  # seconds per step on a CPU; above it one client keeps a core busy
 _STACKS = (4, 16, 64, 256)
-_LONG = 1200.0  # seconds of steps per process; above it a minute of compiling can be worthwhile
+# the settings that autotune chooses: the usual value, and how the timings of other values are called
+_TUNED = {"stack": (1, "stack of "), "layout": ("channels_last", "contiguous"), "compile": ("off", "compiled")}
+_LONG_RUN = 1200.0  # seconds of steps per process; above it a minute of compiling can be worthwhile
 
 
 class AutotuneResult(NamedTuple):
-    """The chosen engine, and the timings: milliseconds per step of one client, by option."""
+    """The chosen engine, the settings that were chosen, and the timings: milliseconds per step of one client."""
 
     engine: EngineSection
+    tuned_settings: tuple[str, ...]
     step_milliseconds: dict[str, float]
 
 
@@ -42,15 +45,47 @@ def tune_engine(
 ) -> AutotuneResult:
     """Replace every "auto" of an engine by the fastest option."""
     timings: dict[str, float] = {}
-    if "auto" in (engine.layout, engine.stack, engine.compile):
+    tuned_settings = tuple(key for key in _TUNED if getattr(engine, key) == "auto")
+    if tuned_settings:
         with use_one_thread(), torch.random.fork_rng(devices=[]):
-            engine = _choose(engine, problem, data, local_work, plan, timings)
+            engine = _choose_engine(engine, problem, data, local_work, plan, timings)
     if engine.stack != 1 and engine.compile == "on":
         raise UserError(f'engine.compile = "on" needs engine.stack = 1, got {engine.stack}')
-    return AutotuneResult(engine, timings)
+    return AutotuneResult(engine, tuned_settings, timings)
 
 
-def _choose(
+def list_tuned_settings(engine: Mapping[str, Any], provenance: Mapping[str, Any]) -> list[str]:
+    """Return the settings of a run's engine that autotune chose.
+
+    Runs of older versions do not record them. For these, the timings show what was chosen; a setting with its usual
+    value counts as chosen if autotune ran, because the timings do not always show it.
+
+    Args:
+        engine: The engine of the run's experiment.
+        provenance: The run's provenance.
+
+    >>> list_tuned_settings({"stack": 16, "layout": "channels_last"}, {"tuned": ["stack"]})
+    ['stack']
+    >>> timings = {"one client": 0.4, "stack of 16": 0.1}
+    >>> list_tuned_settings({"stack": 16, "layout": "channels_last"}, {"milliseconds_a_step": timings})
+    ['stack', 'layout']
+    >>> list_tuned_settings({"stack": 4, "compile": "on"}, {"milliseconds_a_step": {"one client": 0.4}})
+    []
+    """
+    if isinstance(recorded := provenance.get("tuned"), list):
+        return recorded
+    step_milliseconds = provenance.get("milliseconds_a_step")
+    if not step_milliseconds:
+        return []
+    tuned = []
+    for key, (usual, timing) in _TUNED.items():
+        timed = any(option.startswith(timing) for option in step_milliseconds)
+        if key in engine and (timed or engine[key] == usual):
+            tuned.append(key)
+    return tuned
+
+
+def _choose_engine(
     engine: EngineSection,
     problem: Problem,
     data: FederatedData,
@@ -63,7 +98,7 @@ def _choose(
         engine = engine.model_copy(update={"layout": _choose_layout(problem, data, local_work, timings)})
     first = data.prepare_for(problem.dtype, problem.device, engine.layout).client(0)
     batch = _take_first_batch(first, local_work)
-    alone = _time(lambda: problem.gradient(batch)(problem.initial_params))
+    alone = _measure_step(lambda: problem.gradient(batch)(problem.initial_params))
     timings["one client"] = _to_milliseconds(alone)
     if engine.stack == "auto":
         most = (
@@ -72,7 +107,7 @@ def _choose(
         engine = engine.model_copy(update={"stack": _choose_stack(problem, first, batch, alone, most, timings)})
     if engine.compile == "auto":
         seconds = alone * plan.rounds * cohort * local_work.count_steps(int(data.sizes(np.array([0]))[0])) / processes
-        on = engine.stack == 1 and seconds > _LONG and _is_compiling_worthwhile(problem, batch, alone, timings)
+        on = engine.stack == 1 and seconds > _LONG_RUN and _is_compiling_worthwhile(problem, batch, alone, timings)
         engine = engine.model_copy(update={"compile": "on" if on else "off"})
     return engine
 
@@ -87,7 +122,7 @@ def _choose_layout(problem: Problem, data: FederatedData, local_work: LocalWork,
     times = {}
     for layout in ("channels_last", "contiguous"):
         batch = _take_first_batch(data.prepare_for(problem.dtype, problem.device, layout).client(0), local_work)
-        times[layout] = _time(lambda: problem.gradient(batch)(problem.initial_params))  # noqa: B023
+        times[layout] = _measure_step(lambda: problem.gradient(batch)(problem.initial_params))  # noqa: B023
         timings[layout] = _to_milliseconds(times[layout])
     return "contiguous" if times["contiguous"] < _WORTHWHILE * times["channels_last"] else "channels_last"
 
@@ -95,7 +130,7 @@ def _choose_layout(problem: Problem, data: FederatedData, local_work: LocalWork,
 def _choose_stack(
     problem: Problem, first: Examples, batch: Examples, alone: float, most: int, timings: dict[str, float]
 ) -> int:
-    if most < 2 or (alone > _TINY and problem.device.type == "cpu"):
+    if most < 2 or (alone > _TINY_STEP and problem.device.type == "cpu"):
         return 1
     try:
         reject_batch_dependent_model(problem, first)
@@ -105,7 +140,7 @@ def _choose_stack(
             examples = Examples(*[part.expand(size, *part.shape).contiguous() for part in batch])
             weights = problem.initial_params.new_full((size, batch.size), 1 / batch.size)
             params = problem.initial_params.expand(size, -1).contiguous()
-            each = _time(lambda: stacked.compute_gradient(params, examples, weights)) / size  # noqa: B023
+            each = _measure_step(lambda: stacked.compute_gradient(params, examples, weights)) / size  # noqa: B023
             timings[f"stack of {size}"] = _to_milliseconds(each)
             if each < shortest:
                 best, shortest = size, _WORTHWHILE * each
@@ -117,7 +152,7 @@ def _choose_stack(
 def _is_compiling_worthwhile(problem: Problem, batch: Examples, alone: float, timings: dict[str, float]) -> bool:
     try:
         problem.compile_for(batch.size)
-        compiled = _time(lambda: problem.gradient(batch)(problem.initial_params))
+        compiled = _measure_step(lambda: problem.gradient(batch)(problem.initial_params))
     except Exception:  # there is no compiler, or it cannot handle the model
         return False
     finally:
@@ -130,7 +165,7 @@ def compile_model(problem: Problem, batch_size: int, data: Examples) -> None:
     """Compile the model now, so that no round waits for the compiler. Too few examples are repeated to a full batch.
 
     Raises:
-        UserError: torch.compile cannot handle the model.
+        UserError: If torch.compile cannot handle the model.
     """
     index = torch.arange(batch_size, device=data.labels.device) % data.size
     try:
@@ -150,19 +185,8 @@ def _take_first_batch(data: Examples, local_work: LocalWork) -> Examples:
     return Examples(*[part[: local_work.batch_size] for part in data])
 
 
-def _time(step: Callable[[], Any]) -> float:
-    """Return the shortest time of some trials, because disturbances only add time."""
-    step()
-    shortest, began = float("inf"), time.perf_counter()
-    for _ in range(_TRIALS):
-        start = time.perf_counter()
-        step()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        shortest = min(shortest, time.perf_counter() - start)
-        if time.perf_counter() - began > _SECONDS:
-            break
-    return shortest
+def _measure_step(step: Callable[[], Any]) -> float:
+    return measure_shortest_time(step, _TRIALS, _SECONDS)
 
 
 def _to_milliseconds(seconds: float) -> float:

@@ -25,7 +25,7 @@ from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
-from fedcm.data.partition import IID, Natural, Parts, split_by_owner
+from fedcm.data.partition import IID, Natural, Parts, Split, split_by_owner
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
@@ -55,6 +55,7 @@ class TrainingSetup:
         runner: Runs the local steps of clients.
         plan: Rounds, participation and learning rates.
         step_milliseconds: The timings behind the engine's choices: milliseconds per step of one client.
+        tuned_settings: The settings of the engine that autotune chose.
     """
 
     experiment: Experiment
@@ -63,11 +64,16 @@ class TrainingSetup:
     runner: ClientRunner
     plan: TrainingPlan
     step_milliseconds: dict[str, float]
+    tuned_settings: tuple[str, ...]
 
     @cached_property
     def checksums(self) -> dict[str, str]:
         """Checksums of the data and of their split over clients."""
         return self.runner.data.checksums()
+
+    def init_server(self) -> Any:
+        """Return the algorithm's server state before round 0."""
+        return self.algorithm.init_server(self.problem.initial_params)
 
     def open_client_states(self, path: Path) -> ClientStatesInFile:
         """Open the file of client states of a run, which all its workers share."""
@@ -95,12 +101,12 @@ def build(
         loss: The loss; by default cross-entropy, or squared error if the labels are floats.
 
     Raises:
-        UserError: the parts do not fit together.
+        UserError: If the parts do not fit together.
     """
     if data is None:
         data = load_source(experiment.data.source, data_dir)
     if isinstance(data, Dataset | ClientsOnDemand):
-        data = distribute(experiment, data)
+        data = make_federated_data(experiment, data)
     if model is None:
         seed = make_torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
         name, options = experiment.model.name, experiment.model.options
@@ -110,8 +116,8 @@ def build(
     plan = _build_plan(experiment, data)
     client = experiment.client
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
-    first = _try_out(experiment, problem, data, local_work, loss)
-    engine, timings = tune_engine(experiment.engine, problem, data, local_work, plan)
+    first = _check_user_code(experiment, problem, data, local_work, loss)
+    engine, tuned_settings, timings = tune_engine(experiment.engine, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
     if engine.stack > 1:
         reject_batch_dependent_model(problem, first)
@@ -128,7 +134,7 @@ def build(
         stack=engine.stack,
     )
     tuned = experiment.model_copy(update={"engine": engine})
-    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings)
+    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings)
 
 
 def count_outputs(data: FederatedData) -> int:
@@ -136,10 +142,10 @@ def count_outputs(data: FederatedData) -> int:
     return data.classes if data.classes is not None else data.client(0).labels[0].numel()
 
 
-def distribute(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:
+def make_federated_data(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:
     """Distribute a dataset over clients as the experiment says. Clients on demand bring their own split."""
     if not isinstance(source, ClientsOnDemand):
-        return ArrayData(source, split(experiment, source))
+        return ArrayData(source, draw_split(experiment.split, source, experiment.seed))
     if not isinstance(experiment.split, Natural):
         raise UserError(
             "clients on demand bring their own split, so split.kind must be 'natural', got "
@@ -148,26 +154,33 @@ def distribute(experiment: Experiment, source: Dataset | ClientsOnDemand) -> Fed
     return OnDemandData(source, experiment.data.source)
 
 
-def split(experiment: Experiment, dataset: Dataset) -> Parts:
-    """Return the indices of the training examples of each client."""
-    if isinstance(experiment.split, Natural) and dataset.owners is not None:
+def draw_split(split: Split, dataset: Dataset, seed: int) -> Parts:
+    """Return the indices of the training examples of each client.
+
+    Args:
+        split: How the examples are split.
+        dataset: The dataset.
+        seed: The seed of the experiment.
+
+    Raises:
+        UserError: If the labels do not allow this split, or there are too few examples.
+    """
+    if isinstance(split, Natural) and dataset.owners is not None:
         return split_by_owner(dataset.owners)
     labels = dataset.train.labels.numpy()
     hint = "; for one-hot labels give their argmax" if is_one_hot(dataset.train.labels) else ""
     if dataset.classes is None:
-        if not isinstance(experiment.split, IID | Natural):
+        if not isinstance(split, IID | Natural):
             raise UserError(
                 "float labels can only be split 'iid' or 'natural'; if they are classes, make them integers" + hint
             )
         labels = np.zeros(len(labels), np.int64)
-    if labels.size > len(labels) and not isinstance(experiment.split, IID | Natural):
+    if labels.size > len(labels) and not isinstance(split, IID | Natural):
         raise UserError(
             "a split by label needs one label per example, got labels of shape "
             f"{tuple(dataset.train.labels.shape)}; use split.kind = 'iid' or 'natural'{hint}"
         )
-    return experiment.split.partition(
-        labels.reshape(len(labels), -1)[:, 0], make_generator(experiment.seed, Purpose.SPLIT)
-    )
+    return split.partition(labels.reshape(len(labels), -1)[:, 0], make_generator(seed, Purpose.SPLIT))
 
 
 def _build_problem(experiment: Experiment, model: nn.Module, loss: Loss | None, data: FederatedData) -> Problem:
@@ -197,7 +210,7 @@ def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
     return TrainingPlan(experiment.rounds, data.population, participation, schedule, experiment.seed, every)
 
 
-def _try_out(
+def _check_user_code(
     experiment: Experiment, problem: Problem, data: FederatedData, local_work: LocalWork, loss: Loss | None
 ) -> Examples:
     """Run every user-provided part once, so that what fails is rejected before the run begins.

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from fedcm.system.callbacks import Notify
 from fedcm.system.files import atomic_write, write_text
+from fedcm.system.formatting import format_count
+from fedcm.system.tensor_files import save_tensors
 
 FORMAT = 1
 
@@ -26,11 +28,11 @@ class Checkpoint(NamedTuple):
     client_states: dict[str, Tensor]
 
 
-class DamagedError(Exception):
+class DamagedCheckpointError(Exception):
     """A checkpoint is not what was written."""
 
 
-def write(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     """Write a checkpoint, then delete all but the newest `keep`."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {
@@ -48,57 +50,59 @@ def write(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
         old.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write tensors as safetensors; raise an OSError if the disk is full."""
-    apart: dict[str, Tensor] = {}
-    memories: set[int] = set()
-    for name, tensor in tensors.items():  # the format does not allow two names for the same memory
-        memory = tensor.untyped_storage().data_ptr()
-        apart[name] = tensor.detach().clone() if memory in memories else tensor.detach().cpu().contiguous()
-        memories.add(memory)
-    try:
-        save_file(apart, path, metadata)
-    except SafetensorError as error:
-        raise OSError(f"{path.parent} cannot be written: {error}") from None
-
-
-def read_newest(
-    folder: Path, template: Any, take: Callable[[dict[str, Tensor]], str | None], notify: Callable[[str], None]
+def read_newest_checkpoint(
+    folder: Path, template: Any, accept_client_states: Callable[[dict[str, Tensor]], str | None], notify: Notify
 ) -> Checkpoint | None:
     """Return the newest complete checkpoint; None if there is none.
 
     Args:
         folder: The folder of checkpoints.
         template: A server state of the algorithm, with the required fields and shapes.
-        take: Accepts the client states, or returns what is wrong with them.
+        accept_client_states: Accepts the client states, or returns what is wrong with them.
         notify: Called with one sentence about each damaged checkpoint that is skipped.
     """
     for note in _list_notes(folder):
         try:
-            checkpoint = _read(note, template)
-            if wrong := take(checkpoint.client_states):
-                raise DamagedError(wrong)
+            checkpoint = _read_checkpoint(note, template)
+            if wrong := accept_client_states(checkpoint.client_states):
+                raise DamagedCheckpointError(wrong)
             return checkpoint
-        except DamagedError as damage:
+        except DamagedCheckpointError as damage:
             notify(f"checkpoint {note.stem} is damaged ({damage}); the one before it is used")
     return None
 
 
-def exists(folder: Path) -> bool:
+def has_checkpoint(folder: Path) -> bool:
     """Return whether there is a checkpoint, complete or damaged."""
     return bool(_list_notes(folder))
 
 
-def clear_after(folder: Path, next_round: int) -> None:
+def clear_checkpoints_after(folder: Path, next_round: int) -> None:
     """Delete newer checkpoints, which are damaged, and files that a killed process was writing or deleting."""
     for note in _list_notes(folder):
         if _read_round(note) > next_round:
             note.unlink()
-    for half in folder.glob(".round-*"):
-        half.unlink()
+    for unfinished in folder.glob(".round-*"):
+        unfinished.unlink()
     for tensors in folder.glob("round-*.safetensors"):
         if not tensors.with_suffix(".json").exists():
             tensors.unlink()
+
+
+def rebuild_state(fields: Mapping[str, Tensor], template: Any) -> Any | None:
+    """Return a state with these fields, in the dtype and on the device of the template's.
+
+    Args:
+        fields: The tensors of a server state or a client state, by field.
+        template: A state of the same kind.
+
+    Returns:
+        The state; None if the template has other fields or shapes.
+    """
+    expected = {name: field.shape for name, field in zip(template._fields, template, strict=True)}
+    if {name: field.shape for name, field in fields.items()} != expected:
+        return None
+    return type(template)(**{name: fields[name].to(getattr(template, name)) for name in template._fields})
 
 
 def hash_file(path: Path) -> str:
@@ -107,37 +111,36 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(note: Path, template: Any) -> Checkpoint:
+def _read_checkpoint(note: Path, template: Any) -> Checkpoint:
     tensors_path = note.with_suffix(".safetensors")
     try:
         table = json.loads(note.read_text(encoding="utf-8"))
         version, digest = table["format"], table["sha256"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise DamagedError("its JSON cannot be read") from None
+        raise DamagedCheckpointError("its JSON cannot be read") from None
     if version != FORMAT:
-        raise DamagedError(f"its format is {version!r}, this version reads {FORMAT}")
+        raise DamagedCheckpointError(f"its format is {version!r}, this version reads {FORMAT}")
     try:
         if hash_file(tensors_path) != digest:
-            raise DamagedError("its checksum does not match")
+            raise DamagedCheckpointError("its checksum does not match")
         with safe_open(tensors_path, "pt") as file:
             next_round = int(file.metadata()["next_round"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is not a dict
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise DamagedError(f"its tensors cannot be read: {error}") from None
+        raise DamagedCheckpointError(f"its tensors cannot be read: {error}") from None
     if next_round != _read_round(note):
-        raise DamagedError(f"it holds the state after {next_round} rounds")
-    return Checkpoint(next_round, _read_server(tensors, template), _with_prefix(tensors, "client."))
+        raise DamagedCheckpointError(f"it holds the state after {format_count(next_round, 'round')}")
+    return Checkpoint(next_round, _read_server(tensors, template), _select_by_prefix(tensors, "client."))
 
 
 def _read_server(tensors: dict[str, Tensor], template: Any) -> Any:
-    fields = _with_prefix(tensors, "server.")
-    expected = {name: field.shape for name, field in zip(template._fields, template, strict=True)}
-    if {name: field.shape for name, field in fields.items()} != expected:
-        raise DamagedError("its tensors are not those of this experiment")
-    return type(template)(**{name: fields[name].to(getattr(template, name)) for name in template._fields})
+    server = rebuild_state(_select_by_prefix(tensors, "server."), template)
+    if server is None:
+        raise DamagedCheckpointError("its tensors are not those of this experiment")
+    return server
 
 
-def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _select_by_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 

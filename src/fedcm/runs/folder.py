@@ -11,39 +11,36 @@ model.safetensors  the trained model, by parameter name
 
 import errno
 import fcntl
-import itertools
 import json
 import os
-import platform
 import shlex
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
+from fedcm.config.overrides import read_table
 from fedcm.errors import UserError, suggest
 from fedcm.runs.archive import move_to_archive, remove_if_empty
-from fedcm.runs.checkpoint import save_tensors
 from fedcm.system.files import atomic_write, fsync_file, fsync_folder, is_locked, write_text
-from fedcm.system.hardware import describe_cpu
-
-_LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
+from fedcm.system.tensor_files import save_tensors
 
 
 class RunExistsError(UserError):
     """A run, or another file or folder, has this name already."""
 
     def __init__(self, path: Path) -> None:
-        advice = f"resume it with `fedcm resume {shlex.quote(str(path))}`, or give another --name"
+        advice = (
+            f"resume it with `fedcm resume {shlex.quote(str(path))}`, choose another name, or use `fresh` to replace it"
+        )
         if RunFolder(path).experiment.is_file():
             super().__init__(f"the run {str(path)!r} exists already; {advice}")
         else:
-            super().__init__(f"{str(path)!r} exists already and is not a run; give another --name or --runs-dir")
+            super().__init__(
+                f"{str(path)!r} exists already and is not a run; choose another name, or another folder of runs"
+            )
 
 
 @final
@@ -75,7 +72,7 @@ class RunFolder:
             archive: Folder that an existing run at `path` is moved to.
 
         Raises:
-            RunExistsError: `path` exists, and it is not a run that `archive` takes.
+            RunExistsError: If `path` exists, and it is not a run that `archive` takes.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
@@ -87,7 +84,7 @@ class RunFolder:
             temporary.chmod(0o755)
             folder.lock()
             if archive is not None and RunFolder(path).experiment.is_file():
-                with RunFolder(path).locked():
+                with RunFolder(path).hold_lock():
                     archived = move_to_archive(path, archive)
             temporary.rename(path)  # fails if a folder with files is there
             placed = True
@@ -134,7 +131,7 @@ class RunFolder:
             self._lock = None
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Hold the lock in a `with` block."""
         self.lock()
         try:
@@ -145,6 +142,13 @@ class RunFolder:
     def is_locked(self) -> bool:
         """Return whether any process holds the lock."""
         return is_locked(self.path / ".lock")
+
+    def read_outcome(self) -> Literal["finished", "diverged", "running", "stopped"]:
+        """Return how the run ended, or whether it is in progress."""
+        running = self.is_locked()  # before the summary, which a run writes before it unlocks its folder
+        if (summary := self.read_summary()) is not None:
+            return summary["outcome"]
+        return "running" if running else "stopped"
 
     def read_metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
         """Return the metrics of the first `rounds` rounds, or of all. An incomplete last line is skipped."""
@@ -217,12 +221,15 @@ class RunFolder:
         with atomic_write(self.model) as temporary:
             save_tensors(tensors, temporary)
 
+    def read_device(self) -> str:
+        """Return where the run computes: "cpu" or "cuda"; "cpu" if its experiment does not say it."""
+        engine = read_table(self.experiment).get("engine")
+        device = engine.get("device") if isinstance(engine, dict) else None
+        return device if isinstance(device, str) else "cpu"
+
     def was_started_by(self, job: str) -> bool:
         """Return whether this torchrun job started the run, perhaps before a restart."""
-        try:
-            return json.loads(self.provenance.read_text(encoding="utf-8")).get("job") == job
-        except (OSError, ValueError, AttributeError):
-            return False
+        return self.try_read_provenance().get("job") == job
 
     def read_provenance(self) -> dict[str, Any]:
         """Return the contents of provenance.json."""
@@ -233,6 +240,14 @@ class RunFolder:
             return provenance
         except (OSError, ValueError) as error:
             raise UserError(f"{str(self.provenance)!r} cannot be read ({error}); {self._advice}") from None
+
+    def try_read_provenance(self) -> dict[str, Any]:
+        """Return the contents of provenance.json; empty if it cannot be read."""
+        try:
+            provenance = json.loads(self.provenance.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return provenance if isinstance(provenance, dict) else {}
 
 
 def list_runs(folder: Path, *, nested: bool = False) -> list[RunFolder]:
@@ -254,49 +269,27 @@ def folder_exists(path: Path) -> bool:
         return False
 
 
-def find_free_name(folder: Path, name: str) -> str:
-    """Return `name`, or the first of `name-2`, `name-3`, … that does not exist in the folder."""
-    names = (name if k == 1 else f"{name}-{k}" for k in itertools.count(1))
-    return next(candidate for candidate in names if not (folder / candidate).exists())
+def find_run(run: Path, runs_dir: Path) -> RunFolder:
+    """Open a run, given its folder or its name in the folder of runs.
+
+    Raises:
+        UserError: If there is no such run.
+    """
+    is_name = folder_exists(runs_dir / run) and not folder_exists(run)
+    return RunFolder.open(runs_dir / run if is_name else run)
+
+
+def reject_file_as_folder(folder: Path) -> None:
+    """Raise a UserError if a folder of runs cannot be created, because it or a folder around it is a file."""
+    with suppress(OSError):  # a name that is too long, for example; creating the folder reports it
+        existing = next((path for path in (folder, *folder.parents) if path.exists()), None)
+        if existing is not None and not existing.is_dir():
+            raise UserError(f"runs_dir must be a folder, and {str(existing)!r} is a file; give another folder")
 
 
 def find_run_of_job(job: str, folder: Path) -> RunFolder | None:
     """Return the run in `folder` that a torchrun job started before a restart; None if there is none."""
     return next((run for run in list_runs(folder) if run.was_started_by(job)), None)
-
-
-def make_provenance(
-    checksums: dict[str, str],
-    experiment_sha256: str,
-    step_milliseconds: dict[str, float],
-    job: str | None = None,
-    constants_sha256: str | None = None,
-) -> dict[str, Any]:
-    """Return the contents of provenance.json: where the run comes from."""
-    return {
-        "versions": read_versions(),
-        "platform": platform.platform(),
-        "cpu": describe_cpu(),
-        "experiment_sha256": experiment_sha256,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(Path(part).name if k == 0 else part for k, part in enumerate(sys.argv)),
-        "data_sha256": checksums,
-        "milliseconds_a_step": step_milliseconds,
-        **({"constants_sha256": constants_sha256} if constants_sha256 is not None else {}),
-        **({"job": job} if job is not None else {}),
-    }
-
-
-def read_versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that can change results."""
-    return {"python": platform.python_version(), **{name: _read_version(name) for name in _LIBRARIES}}
-
-
-def _read_version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _to_line(metrics: dict[str, Any]) -> str:

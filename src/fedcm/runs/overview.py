@@ -4,25 +4,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcm.config.experiment import read_experiment, to_table
-from fedcm.config.overrides import read_table
-from fedcm.config.sections import IN_MEMORY
 from fedcm.errors import UserError
+from fedcm.runs.autotune import list_tuned_settings
 from fedcm.runs.folder import RunFolder
+from fedcm.runs.identity import read_settings
+from fedcm.system.formatting import flatten_table
 
 _OWN_COLUMNS = ("name", "seed", "data.source", "algorithm.name", "rounds")  # settings that have a column of their own
 _IGNORED = ("cell", "checkpoints", "federation")
 
 
-def describe_runs(folders: Sequence[RunFolder], runs_dir: Path) -> list[dict[str, Any]]:
+def make_overview(folders: Sequence[RunFolder], runs_dir: Path) -> list[dict[str, Any]]:
     """Describe each run in a few values, for a table or JSON.
 
     Returns:
-        One dict per run: name, started, data, seed, algorithm, its settings, the settings that differ between runs of
-        the same experiment, state, rounds, and the last and best scores. A damaged run has only name, path and state.
+        One dict per run: name, started, data, seed, algorithm, its settings, state, rounds, the last and best scores,
+        and the settings that differ between runs of the same experiment. Settings that autotune chose are left out.
+        A damaged run has only name, path and state.
     """
     tables: dict[Path, dict[str, Any]] = {}
-    described = [_describe(folder, runs_dir, tables) for folder in folders]
+    described = [_describe_run(folder, runs_dir, tables) for folder in folders]
     for run, folder in zip(described, folders, strict=True):
         if folder.path in tables:
             own = tables[folder.path]
@@ -35,30 +36,38 @@ def describe_runs(folders: Sequence[RunFolder], runs_dir: Path) -> list[dict[str
     return described
 
 
-def _describe(folder: RunFolder, runs_dir: Path, tables: dict[Path, dict[str, Any]]) -> dict[str, Any]:
+def _describe_run(folder: RunFolder, runs_dir: Path, tables: dict[Path, dict[str, Any]]) -> dict[str, Any]:
     scores = [f"{which}_{metric}" for metric in ("accuracy", "test_loss") for which in ("last", "best")]
     keys = ("started", "data", "seed", "algorithm", "settings", "differs", "done", "rounds", *scores)
     run: dict[str, Any] = dict.fromkeys(keys)
     run |= {"name": str(folder.path.relative_to(runs_dir)), "state": "damaged", "path": str(folder.path)}
     try:
-        table = _read_settings(folder)
+        table = read_settings(folder)
+        chosen = _list_chosen_settings(folder, table)
         run |= _read_values(folder, table)
     except (UserError, OSError, KeyError, TypeError, AttributeError):  # the last three: tables and values are mixed up
         return run
-    tables[folder.path] = dict(_flatten({key: value for key, value in table.items() if key not in _IGNORED}))
+    tables[folder.path] = chosen
     return run
 
 
+def _list_chosen_settings(folder: RunFolder, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings by their paths, without those that autotune chose."""
+    tuned = list_tuned_settings(table.get("engine", {}), folder.try_read_provenance())
+    flat = flatten_table({key: value for key, value in table.items() if key not in _IGNORED})
+    return {path: value for path, value in flat.items() if path not in {f"engine.{key}" for key in tuned}}
+
+
 def _read_values(folder: RunFolder, table: Mapping[str, Any]) -> dict[str, Any]:
-    metrics, summary = folder.read_metrics(), folder.read_summary() or {}
+    metrics = folder.read_metrics()
     accuracies, losses = _read_scores(metrics, "test_accuracy"), _read_scores(metrics, "test_loss")
     return {
-        "started": _read_start(folder),
+        "started": folder.try_read_provenance().get("started"),
         "data": table["data"]["source"],
         "seed": table["seed"],
         "algorithm": table["algorithm"]["name"],
         "settings": {name: value for name, value in table["algorithm"].items() if name != "name"},
-        "state": summary.get("outcome") or ("running" if folder.is_locked() else "stopped"),
+        "state": folder.read_outcome(),
         "done": len(metrics),
         "rounds": table["rounds"],
         "last_accuracy": accuracies[-1] if accuracies else None,
@@ -70,32 +79,3 @@ def _read_values(folder: RunFolder, table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_scores(metrics: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [float(line[name]) for line in metrics if isinstance(line.get(name), int | float)]
-
-
-def _read_settings(folder: RunFolder) -> dict[str, Any]:
-    """Return the settings of a run, every default filled in.
-
-    A run of Python objects cannot be read as an experiment; its file has every setting anyway.
-    """
-    table = read_table(folder.experiment)
-    model = table.get("model")
-    if isinstance(model, Mapping) and str(model.get("name")).startswith(f"{IN_MEMORY}:"):
-        return table
-    return to_table(read_experiment(table))
-
-
-def _read_start(folder: RunFolder) -> str | None:
-    try:
-        return folder.read_provenance().get("started")
-    except UserError:
-        return None
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            pairs += _flatten(value, f"{prefix}{key}.")
-        else:
-            pairs.append((f"{prefix}{key}", value))
-    return pairs

@@ -19,6 +19,7 @@ from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error, describe_failure
+from fedcm.system.formatting import format_count
 
 _CHECKED_CLIENTS = 10_000  # clients whose sizes are read at most
 
@@ -32,16 +33,16 @@ def smoke_test(problem: Problem, data: Examples, classes: int | None) -> None:
         classes: The number of classes; None for a regression or a user's own loss.
 
     Raises:
-        UserError: the model, the loss or the backward pass failed.
+        UserError: If the model, the loss or the backward pass failed.
     """
     name = type(problem.model).__name__
-    some = Examples(data.features[:2], data.labels[:2])
+    sample = Examples(data.features[:2], data.labels[:2])
     before = {key: buffer.clone() for key, buffer in problem.model.named_buffers()}
     with torch.random.fork_rng(devices=[]):
-        outputs = _try_model(problem, some)
-        _try_loss(problem, outputs, some, classes)
-        _try_gradient(problem, some)
-        _try_evaluation(problem, some)
+        outputs = _try_model(problem, sample)
+        _try_loss(problem, outputs, sample, classes)
+        _try_gradient(problem, sample)
+        _try_evaluation(problem, sample)
     if classes is not None and isinstance(outputs, Tensor) and outputs.dim() > 1 and outputs.shape[1] < classes:
         raise UserError(f"the model {name} must give {classes} outputs, one per class, and gives {outputs.shape[1]}")
     for key, buffer in problem.model.named_buffers():
@@ -107,9 +108,9 @@ def reject_lone_examples(problem: Problem, first: Examples, data: FederatedData,
             sizes = data.sizes(np.arange(min(data.population, _CHECKED_CLIENTS)))
             if len(alone := np.flatnonzero(_has_batch_of_one(sizes, local_work))):
                 raise UserError(
-                    f"the model {name} must take a batch of one example, because client {alone[0]} has "
-                    f"{sizes[alone[0]]} and client.batch_size is {local_work.batch_size}, and failed on it; choose "
-                    f"another batch size ({describe_error(error)})"
+                    f"the model {name} failed on a batch of one example; client {alone[0]} has such a batch, with "
+                    f"{format_count(int(sizes[alone[0]]), 'example')} and client.batch_size = {local_work.batch_size}; "
+                    f"choose another batch size ({describe_error(error)})"
                 ) from error
         if data.test_size % PIECE == 1:
             try:
@@ -117,9 +118,9 @@ def reject_lone_examples(problem: Problem, first: Examples, data: FederatedData,
                     model(one.features)
             except Exception as error:
                 raise UserError(
-                    f"the model {name} must take a single example in evaluation, because the {data.test_size} test "
-                    f"examples are evaluated {PIECE} at a time, and failed on it; leave one out "
-                    f"({describe_error(error)})"
+                    f"the model {name} failed in evaluation on a batch of one example; the last batch of the test set "
+                    f"has one, because its {data.test_size} examples are evaluated {PIECE} at a time; leave one "
+                    f"example out ({describe_error(error)})"
                 ) from error
 
 
@@ -129,40 +130,40 @@ def _has_batch_of_one(sizes: np.ndarray, local_work: LocalWork) -> np.ndarray:
     return (sizes - (in_a_pass - 1) * local_work.batch_size == 1) & (steps >= in_a_pass) | (local_work.batch_size == 1)
 
 
-def _try_model(problem: Problem, some: Examples) -> Any:
+def _try_model(problem: Problem, sample: Examples) -> Any:
     try:
         with torch.enable_grad(), problem.autocast():
-            return problem.bind(problem.initial_params)(some.features)
+            return problem.bind(problem.initial_params)(sample.features)
     except Exception as error:
-        kind = f"{tuple(some.features.shape[1:])} {str(some.features.dtype).removeprefix('torch.')}"
-        hint = "" if some.features.is_floating_point() else " (integers are token ids: give amounts as floats)"
+        kind = f"{tuple(sample.features.shape[1:])} {str(sample.features.dtype).removeprefix('torch.')}"
+        hint = "" if sample.features.is_floating_point() else " (integers are token ids: give amounts as floats)"
         name = type(problem.model).__name__
         raise UserError(
-            f"the model {name} must take examples of {kind}{hint}, and failed on {_count_examples(some)}: "
+            f"the model {name} must take examples of {kind}{hint}, and failed on {_count_examples(sample)}: "
             f"{describe_error(error)}"
         ) from error
 
 
-def _try_loss(problem: Problem, outputs: Any, some: Examples, classes: int | None) -> None:
+def _try_loss(problem: Problem, outputs: Any, sample: Examples, classes: int | None) -> None:
     loss = problem.loss
     name = getattr(loss, "__qualname__", type(loss).__name__)
     try:
         with torch.enable_grad(), problem.autocast():
-            found = loss(outputs, some.labels)
+            value = loss(outputs, sample.labels)
     except Exception as error:
         if find_example_loss(loss) is not None:  # a default loss fails because of its arguments
-            needed = _describe_needed_outputs(classes, some.labels)
+            needed = _describe_needed_outputs(classes, sample.labels)
             raise UserError(
                 f"the model {type(problem.model).__name__} must give {needed}, and gave {_describe(outputs)} for "
-                f"{_count_examples(some)}, on which {name} failed: {describe_error(error)}"
+                f"{_count_examples(sample)}, on which {name} failed: {describe_error(error)}"
             ) from error
         raise UserError(
-            f"the loss {name} failed on {_count_examples(some)} (outputs: {_describe(outputs)}; labels: "
-            f"{_describe(some.labels)}): {describe_error(error)}"
+            f"the loss {name} failed on {_count_examples(sample)} (outputs: {_describe(outputs)}; labels: "
+            f"{_describe(sample.labels)}): {describe_error(error)}"
         ) from error
-    if not (isinstance(found, Tensor) and found.numel() == 1):
-        raise UserError(f"the loss {name} must give one number, a tensor of one element, got {_describe(found)}")
-    _reject_broadcast(problem, name, outputs, some.labels)
+    if not (isinstance(value, Tensor) and value.numel() == 1):
+        raise UserError(f"the loss {name} must give one number, a tensor of one element, got {_describe(value)}")
+    _reject_broadcast(problem, name, outputs, sample.labels)
 
 
 def _describe_needed_outputs(classes: int | None, labels: Tensor) -> str:
@@ -182,47 +183,50 @@ def _reject_broadcast(problem: Problem, name: str, outputs: Any, labels: Tensor)
     """
     if not isinstance(outputs, Tensor) or outputs.shape == labels.shape or outputs.numel() != labels.numel():
         return
-    chance, count = torch.Generator().manual_seed(0), 4
-    made = torch.rand(count, *outputs.shape[1:], generator=chance).to(outputs)
+    generator, count = torch.Generator().manual_seed(0), 4
+    predictions = torch.rand(count, *outputs.shape[1:], generator=generator).to(outputs)
     if labels.is_floating_point():
-        wanted = torch.rand(count, *labels.shape[1:], generator=chance).to(labels)
+        targets = torch.rand(count, *labels.shape[1:], generator=generator).to(labels)
     else:
-        wanted = (torch.arange(count * labels[0].numel()) % 2).reshape(count, *labels.shape[1:]).to(labels)
+        targets = (torch.arange(count * labels[0].numel()) % 2).reshape(count, *labels.shape[1:]).to(labels)
     try:
         with problem.autocast():
-            found, alike = problem.loss(made, wanted), problem.loss(made.reshape(wanted.shape), wanted)
+            value, expected = (
+                problem.loss(predictions, targets),
+                problem.loss(predictions.reshape(targets.shape), targets),
+            )
     except Exception:  # the loss requires these shapes, or other values
         return
-    if not torch.allclose(alike, found, rtol=1e-3):
+    if not torch.allclose(expected, value, rtol=1e-3):
         raise UserError(
-            f"the loss {name} gives {found.item():.6g} for outputs {tuple(made.shape)} and labels "
-            f"{tuple(wanted.shape)}, and {alike.item():.6g} if both have the labels' shape: it broadcasts one over the "
-            "other; give outputs and labels of one shape"
+            f"the loss {name} gives {value.item():.6g} for outputs {tuple(predictions.shape)} and labels "
+            f"{tuple(targets.shape)}, and {expected.item():.6g} if both have the labels' shape: it broadcasts one "
+            "over the other; give outputs and labels of one shape"
         )
 
 
-def _try_gradient(problem: Problem, some: Examples) -> None:
+def _try_gradient(problem: Problem, sample: Examples) -> None:
     try:
-        problem.gradient(some)(problem.initial_params)
+        problem.gradient(sample)(problem.initial_params)
     except Exception as error:
         raise UserError(
             "the loss must have a gradient with respect to the parameters of the model "
-            f"{type(problem.model).__name__}, and the backward pass failed on {_count_examples(some)}: "
+            f"{type(problem.model).__name__}, and the backward pass failed on {_count_examples(sample)}: "
             f"{describe_error(error)}"
         ) from error
 
 
-def _try_evaluation(problem: Problem, some: Examples) -> None:
+def _try_evaluation(problem: Problem, sample: Examples) -> None:
     try:
         with evaluation_mode(problem, problem.initial_params) as model:
-            tally_examples(problem, model, some)
+            tally_examples(problem, model, sample)
     except Exception as error:
-        raise UserError(describe_failure(error, f"the evaluation failed on {_count_examples(some)}")) from error
+        raise UserError(describe_failure(error, f"the evaluation failed on {_count_examples(sample)}")) from error
 
 
 def _describe(value: Any) -> str:
     return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
-def _count_examples(some: Examples) -> str:
-    return "one example" if some.size == 1 else f"{some.size} examples"
+def _count_examples(sample: Examples) -> str:
+    return "one example" if sample.size == 1 else f"{sample.size} examples"

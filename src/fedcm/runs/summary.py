@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fedcm.runs.folder import RunFolder
+
 Points = Sequence[tuple[int, float]]  # (round from 0, value) of every evaluation, in order
 
 _LAST = 100  # rounds whose evaluations are averaged in a long run
-_LONG = 5 * _LAST  # rounds of a long run; the last 100 of fewer rounds would include too much of the climb
+_LONG_RUN = 5 * _LAST  # rounds of a long run; the last 100 of fewer rounds would include too much of the climb
 
 
 def count_averaged_rounds(rounds: int) -> int:
@@ -20,7 +22,7 @@ def count_averaged_rounds(rounds: int) -> int:
     >>> [count_averaged_rounds(rounds) for rounds in (4000, 500, 499, 400, 30, 12, 1)]
     [100, 100, 50, 40, 3, 2, 1]
     """
-    return _LAST if rounds >= _LONG else max(1, math.ceil(rounds / 10))
+    return _LAST if rounds >= _LONG_RUN else max(1, math.ceil(rounds / 10))
 
 
 def summarise(metrics: Sequence[dict[str, Any]], targets: Sequence[float]) -> dict[str, Any]:
@@ -38,9 +40,9 @@ def summarise(metrics: Sequence[dict[str, Any]], targets: Sequence[float]) -> di
     return {
         "rounds": len(metrics),
         "empty_rounds": sum(line["cohort"] == 0 for line in metrics),
-        "accuracy": describe(read_points(metrics, "test_accuracy"), len(metrics)),
+        "accuracy": summarise_points(read_points(metrics, "test_accuracy"), len(metrics)),
         "test_loss": losses[-1][1] if losses else None,
-        "test_losses": describe(losses, len(metrics), lower_is_better=True),
+        "test_losses": summarise_points(losses, len(metrics), lower_is_better=True),
         "train_loss": trained[-1]["loss"] if trained else None,
         "rounds_to_accuracy": {str(target): count_rounds_to(evaluated, target) for target in targets}
         if evaluated
@@ -56,7 +58,7 @@ def read_points(metrics: Sequence[dict[str, Any]], key: str) -> list[tuple[int, 
     return [(line["round"], line[key]) for line in metrics if line.get(key) is not None]
 
 
-def describe(points: Points, rounds: int, *, lower_is_better: bool = False) -> dict[str, Any] | None:
+def summarise_points(points: Points, rounds: int, *, lower_is_better: bool = False) -> dict[str, Any] | None:
     """Describe a curve in a few numbers; None without an evaluation.
 
     `mean_last` averages the last `mean_last_rounds` rounds: those of `count_averaged_rounds`, or more if none of these
@@ -75,6 +77,20 @@ def describe(points: Points, rounds: int, *, lower_is_better: bool = False) -> d
         "best": best[1],
         "rounds_to_best": best[0] + 1,
     }
+
+
+def read_current_summary(folder: "RunFolder", metrics: Sequence[dict[str, Any]] | None = None) -> dict[str, Any] | None:
+    """Read the summary of a run and convert it to the keys of this version; None if there is none.
+
+    Args:
+        folder: The run's folder.
+        metrics: The metrics of the run, if they were read already.
+    """
+    summary = folder.read_summary()
+    if summary is None or is_up_to_date(summary):
+        return summary
+    lines = folder.read_metrics() if metrics is None else metrics
+    return bring_up_to_date(summary, read_points(lines, "test_accuracy"), read_points(lines, "test_loss"))
 
 
 def is_up_to_date(summary: dict[str, Any]) -> bool:
@@ -100,10 +116,10 @@ def bring_up_to_date(summary: dict[str, Any], accuracies: Points, losses: Points
             "mean_last_rounds": _LAST,
             "mean_last_evaluations": accuracy.get("evaluations_in_last_100"),
         }
-        fresh = None if rounds >= _LONG else describe(accuracies, rounds)
+        fresh = None if rounds >= _LONG_RUN else summarise_points(accuracies, rounds)
         kept = {key: value for key, value in accuracy.items() if key in ("last", "best", "rounds_to_best")}
         changed["accuracy"] = (fresh or old) | kept
-    if summary.get("test_losses") is None and (found := describe(losses, rounds, lower_is_better=True)):
+    if summary.get("test_losses") is None and (found := summarise_points(losses, rounds, lower_is_better=True)):
         changed["test_losses"] = found
     return summary | changed
 

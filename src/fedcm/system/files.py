@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedcm.system.formatting import number_names
+
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
@@ -37,6 +39,12 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Write bytes atomically; missing folders are created."""
     with atomic_write(path) as temporary:
         temporary.write_bytes(data)
+
+
+def find_free_path(path: Path) -> Path:
+    """Return `path`, or the first of `path-2`, `path-3`, … that does not exist; a dangling link exists."""
+    candidates = (path.with_name(name) for name in number_names(path.name))
+    return next(candidate for candidate in candidates if not os.path.lexists(candidate))
 
 
 def write_text(path: Path, text: str) -> None:

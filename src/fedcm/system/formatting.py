@@ -1,7 +1,10 @@
-"""Format numbers for people, and make file names from text. Every package uses these functions."""
+"""Format numbers for people, split lists of names, flatten tables, and make file names from text."""
 
 import re
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from itertools import count
+from typing import Any
 
 
 def format_bytes(count: float) -> str:
@@ -46,13 +49,13 @@ def format_estimate(seconds: float | None) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def format_count(count: int, noun: str) -> str:
-    """Format a count with its noun, in the plural where needed.
+def format_count(count: int, noun: str, plural: str | None = None) -> str:
+    """Format a count with its noun, in the plural where needed; by default the plural ends in s.
 
-    >>> format_count(1, "run"), format_count(3, "run")
-    ('1 run', '3 runs')
+    >>> format_count(1, "run"), format_count(3, "run"), format_count(2, "process", "processes")
+    ('1 run', '3 runs', '2 processes')
     """
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def format_signed(number: float) -> str:
@@ -77,10 +80,45 @@ def slugify(text: str, allowed: str = r"\w.+=-") -> str:
     """Replace each run of characters that a file name may not have by one hyphen.
 
     Args:
-        text: any text.
-        allowed: the characters to keep, as the inside of a regular expression's `[...]`.
+        text: Any text.
+        allowed: The characters to keep, as the inside of a regular expression's `[...]`.
 
     >>> slugify("data/my set: fedcm"), slugify("digits, mlp", allowed="a-z0-9.")
     ('data-my-set-fedcm', 'digits-mlp')
     """
     return re.sub(rf"[^{allowed}]+", "-", text)
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names of a comma list.
+
+    >>> split_names("fedavg, fedcm,")
+    ['fedavg', 'fedcm']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def number_names(name: str) -> Iterator[str]:
+    """Yield `name`, `name-2`, `name-3`, …, to choose the first free one.
+
+    >>> names = number_names("run")
+    >>> next(names), next(names), next(names)
+    ('run', 'run-2', 'run-3')
+    """
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
+
+
+def flatten_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of a nested table by their dotted paths.
+
+    >>> flatten_table({"rounds": 3, "client": {"lr": 0.1, "clip": None}})
+    {'rounds': 3, 'client.lr': 0.1, 'client.clip': None}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flat |= flatten_table(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

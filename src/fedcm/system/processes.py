@@ -1,6 +1,7 @@
-"""Detect that the parent process is gone, so that a child process does not outlive it."""
+"""Detect that the parent process is gone, so that a child process does not outlive it; describe how a process ended."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ def make_child_environment() -> dict[str, str]:
 def call_on_parent_exit(action: Callable[[], object]) -> None:
     """Call `action` in a thread when the fedcm process that started this one is gone, however it ended.
 
-    Does nothing if this process was started by something else, such as a shell.
+    It does nothing if another program started this process, such as a shell.
     """
     parent = os.environ.pop(_PARENT, None)  # children of this process have another parent
     if parent is not None:
@@ -38,3 +39,18 @@ def watch_parent(parent: int, action: Callable[[], object]) -> None:
         action()
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def describe_exit(code: int) -> str:
+    """Describe how a process ended.
+
+    Args:
+        code: The exit code; a negative number -n means signal n, as in `subprocess`.
+
+    >>> describe_exit(3), describe_exit(-9)
+    ('exited with code 3', 'was killed by SIGKILL')
+    """
+    if code >= 0:
+        return f"exited with code {code}"
+    names = {int(number): number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"

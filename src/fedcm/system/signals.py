@@ -1,12 +1,15 @@
-"""Stop cleanly: the first signal stops at the next client, with everything saved; the second one stops at once."""
+"""Stop cleanly: the first signal stops at the next client and saves everything; the second one stops at once."""
 
 import contextlib
 import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import final
+
+from fedcm.system.callbacks import StopRequested
 
 _STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -34,7 +37,7 @@ class StopSignals:
         self.quiet = quiet
         self.interactive = interactive
 
-    def __enter__(self) -> Callable[[], bool]:
+    def __enter__(self) -> StopRequested:
         self.requested = False
         self.process = os.getpid()
         self.previous = {}
@@ -62,6 +65,15 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         for number, handler in self.previous.items():
             signal.signal(number, handler)
+
+
+def handle_ctrl_c(stop_requested: Callable[[], bool] | None) -> AbstractContextManager[Callable[[], bool]]:
+    """Return a context manager that yields the function by which a function of the API sees a stop request.
+
+    Args:
+        stop_requested: The caller's own function. If it is None, Ctrl-C requests the stop as long as the block lasts.
+    """
+    return StopSignals(interactive=True) if stop_requested is None else nullcontext(stop_requested)
 
 
 def ignore_ctrl_c_in_fork() -> None:

@@ -19,7 +19,7 @@ class FedcmWarning(UserWarning):
 
 
 class RandomDataWarning(FedcmWarning):
-    """A dataset returns other values each time it is read, but fedcm reads it once."""
+    """A dataset returns different values each time it is read, but fedcm reads it only once."""
 
 
 class EvalModeWarning(FedcmWarning):

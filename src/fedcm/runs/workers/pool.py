@@ -1,6 +1,7 @@
 """The workers of a run on this machine: rank 0 starts them, they share every round, and they end with it."""
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -18,9 +19,10 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 
 from fedcm.data.dataset import Dataset
 from fedcm.data.shared_memory import Descriptors, close_descriptors, open_shared_dataset
-from fedcm.errors import Stopped, WorkerFailed
+from fedcm.errors import Stopped, TrainingFailed
 from fedcm.executors.process_group import ALARM, ProcessGroup, reject_second_group
-from fedcm.system.processes import call_on_parent_exit, make_child_environment, watch_parent
+from fedcm.system.callbacks import StopRequested
+from fedcm.system.processes import call_on_parent_exit, describe_exit, make_child_environment, watch_parent
 
 _PORT, _RANK, _SIZE = "FEDCM_PORT", "FEDCM_RANK", "FEDCM_SIZE"
 _DATA = "FEDCM_SHARED_DATA"
@@ -29,15 +31,25 @@ _WAKE = signal.SIGUSR1
 
 
 class WorkerProcess(Protocol):
-    """The part of `subprocess.Popen` that a pool uses."""
+    """A started worker: the part of `subprocess.Popen` that a pool uses, which forked workers have too.
+
+    Attributes:
+        returncode: The exit code; None as long as the process runs, and negative after a signal.
+    """
 
     returncode: int | None
 
-    def poll(self) -> int | None: ...
+    def poll(self) -> int | None:
+        """Return the exit code; None if the process still runs."""
+        ...
 
-    def wait(self, timeout: float | None = None) -> int: ...
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process and return its exit code."""
+        ...
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        """Kill the process with SIGKILL."""
+        ...
 
 
 @final
@@ -64,11 +76,11 @@ class WorkerPool:
             data: Descriptors of the data in shared memory. The workers inherit them; they are closed here.
 
         Raises:
-            UserError: this process is in a group already.
+            UserError: If this process is in a group already.
         """
         reject_second_group()
         store = _make_store(size)
-        command = [sys.executable, "-m", "fedcm", "follow", str(run)]
+        command = [sys.executable, "-m", "fedcm", "worker", str(run)]
         command += [] if data_dir is None else ["--data-dir", str(data_dir)]
         workers = {
             rank: subprocess.Popen(
@@ -93,7 +105,7 @@ class WorkerPool:
             work: Does a worker's part of the run, given its process group.
 
         Raises:
-            UserError: this process is in a group already.
+            UserError: If this process is in a group already.
         """
         reject_second_group()
         store = _make_store(size)
@@ -105,18 +117,18 @@ class WorkerPool:
         workers = {rank: _ForkedProcess(lambda rank=rank: connect_and_work(rank)) for rank in range(1, size)}
         return cls(run, size, store, workers)
 
-    def connect(self, stop_requested: Callable[[], bool] = lambda: False) -> ProcessGroup:
+    def connect(self, stop_requested: StopRequested = lambda: False) -> ProcessGroup:
         """Wait for all workers and return the process group.
 
         Raises:
-            Stopped: the user asked to stop before all workers were connected.
-            WorkerFailed: a worker died before it was connected.
+            Stopped: If the user asked to stop before all workers were connected.
+            TrainingFailed: If a worker died before it was connected.
         """
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         while self._store.add("here", 0) < self.size - 1:
             for rank, worker in self._workers.items():
                 if (code := worker.poll()) is not None:
-                    raise WorkerFailed(f"worker {rank} {_describe_exit(code)} before the first round")
+                    raise TrainingFailed(f"worker {rank} {describe_exit(code)} before the first round")
             if stop_requested():
                 raise Stopped
             time.sleep(0.01)
@@ -126,17 +138,17 @@ class WorkerPool:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Raise WorkerFailed in the block within a second after a worker fails, also between two clients of rank 0."""
+        """Raise TrainingFailed in the block within a second after a worker fails, even in the middle of a round."""
         if threading.current_thread() is not threading.main_thread():
             yield  # signals reach the main thread only; the end of the round notices the failure too
             return
-        before, over = signal.signal(_WAKE, self._raise), threading.Event()
-        watcher = threading.Thread(target=self._watch_workers, args=(over,), daemon=True)
+        before, stopped = signal.signal(_WAKE, self._raise), threading.Event()
+        watcher = threading.Thread(target=self._watch_workers, args=(stopped,), daemon=True)
         watcher.start()
         try:
             yield
         finally:
-            over.set()
+            stopped.set()
             try:
                 watcher.join()  # the signal may arrive here
             finally:
@@ -147,7 +159,7 @@ class WorkerPool:
         deadline, ended = time.monotonic() + 5, False
         while not self._cause and not ended and time.monotonic() < deadline:
             ended = all(worker.poll() is not None for worker in self._workers.values())
-            self._cause = self._read_alarm() or self._describe_dead()
+            self._cause = self._read_alarm() or self._describe_dead_worker()
             time.sleep(0.02)
         return self._cause or default
 
@@ -164,26 +176,26 @@ class WorkerPool:
                 worker.wait()
         for rank in self._workers:
             with contextlib.suppress(OSError):
-                _progress_file(self.run, rank).unlink()
+                _get_progress_file(self.run, rank).unlink()
 
-    def _watch_workers(self, over: threading.Event) -> None:
-        while not over.wait(0.2):
-            self._cause = self._read_alarm() or self._describe_dead()
+    def _watch_workers(self, stopped: threading.Event) -> None:
+        while not stopped.wait(0.2):
+            self._cause = self._read_alarm() or self._describe_dead_worker()
             if self._cause:
                 break
-        if self._cause and not over.is_set():
+        if self._cause and not stopped.is_set():
             signal.pthread_kill(threading.main_thread().ident or 0, _WAKE)
-            if not over.wait(3):  # rank 0 waits for the others in a sum, which ends when they do
+            if not stopped.wait(3):  # rank 0 waits for the others in a sum, which ends when they do
                 for worker in self._workers.values():
                     worker.kill()
 
     def _raise(self, *_: object) -> None:
-        raise WorkerFailed(self._cause)
+        raise TrainingFailed(self._cause)
 
-    def _describe_dead(self) -> str:
+    def _describe_dead_worker(self) -> str:
         for rank, worker in self._workers.items():
             if (code := worker.poll()) not in (None, 0):
-                return f"worker {rank} {_describe_exit(code)}{_describe_progress(self.run, rank)}"
+                return f"worker {rank} {describe_exit(code)}{_describe_progress(self.run, rank)}"
         return ""
 
     def _read_alarm(self) -> str:
@@ -208,7 +220,7 @@ def open_shared_data() -> Dataset | None:
 
 def record_progress(run: Path, rank: int) -> Callable[[int, int], None]:
     """Return a function that writes which client a worker trains, for the error message if the worker dies."""
-    file = os.open(_progress_file(run, rank), os.O_WRONLY | os.O_CREAT, 0o644)
+    file = os.open(_get_progress_file(run, rank), os.O_WRONLY | os.O_CREAT, 0o644)
 
     def record(round: int, client: int) -> None:
         os.pwrite(file, f"client {client} in round {round}".ljust(64).encode(), 0)  # one write, never half of it
@@ -225,7 +237,13 @@ class _ForkedProcess:
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
-        self.pid = os.fork()
+        # a fork must not collect garbage of this process: an old process group would wait for threads that do not exist
+        gc.freeze()
+        try:
+            self.pid = os.fork()
+        finally:
+            if os.getpid() == parent:
+                gc.unfreeze()
         if self.pid == 0:
             watch_parent(parent, lambda: os._exit(1))
             _run_and_exit(work)
@@ -276,18 +294,14 @@ def _connect(rank: int, size: int, port: int) -> ProcessGroup:
 
 def _describe_progress(run: Path, rank: int) -> str:
     try:
-        client = _progress_file(run, rank).read_text().strip()
+        client = _get_progress_file(run, rank).read_text().strip()
     except OSError:
         return ""
     return f" while it trained {client}" if client else ""
 
 
-def _progress_file(run: Path, rank: int) -> Path:
+def _get_progress_file(run: Path, rank: int) -> Path:
     return run / f".worker-{rank}"
-
-
-def _describe_exit(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
 
 
 def _make_environment(rank: int, size: int, port: int) -> dict[str, str]:

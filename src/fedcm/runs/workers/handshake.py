@@ -24,11 +24,11 @@ from fedcm.core.algorithm import has_client_state
 from fedcm.errors import UserError
 from fedcm.executors.process_group import ProcessGroup, WorkerStatus
 from fedcm.runs.build import TrainingSetup
-from fedcm.runs.folder import read_versions
+from fedcm.runs.identity import read_versions
 from fedcm.system.error_messages import describe_failure_with_traceback
 
 _LIBRARIES = ("fedcm", "torch", "numpy")  # their versions can change the bits
-_VISIBLE_WITHIN = 5.0  # seconds: a network file system may show a new file late
+_VISIBILITY_TIMEOUT = 5.0  # seconds: a network file system may show a new file late
 
 
 class StartState(NamedTuple):
@@ -42,7 +42,7 @@ class StartState(NamedTuple):
 
 def propose_run(group: ProcessGroup, setup: TrainingSetup, folder: Path) -> None:
     """On rank 0: propose a run to the workers. `folder` is the one that the run's own folder is in, or will be."""
-    with _marker_file(folder, needed=has_client_state(setup.algorithm)) as marker:
+    with _create_marker(folder, needed=has_client_state(setup.algorithm)) as marker:
         terms = {"experiment": to_toml(setup.experiment), "marker": marker, **_list_requirements(setup)}
         group.agree()
         group.broadcast_text(json.dumps(terms))
@@ -63,20 +63,20 @@ def accept_run(group: ProcessGroup, build_setup: Callable[[str], TrainingSetup])
     text = group.broadcast_text("")
     if not text:
         return None
-    terms, here = json.loads(text), f"worker {group.rank} on {socket.gethostname()}"
-    trouble, message, setup = WorkerStatus.OK, "", None
+    terms, this_worker = json.loads(text), f"worker {group.rank} on {socket.gethostname()}"
+    status, message, setup = WorkerStatus.OK, "", None
     try:
         setup = build_setup(terms["experiment"])
         _reject_differences(terms, _list_requirements(setup))
         _reject_invisible(terms["marker"])
     except (UserError, OSError) as error:
-        trouble, message = WorkerStatus.REJECTED, f"{here}: {error}"
+        status, message = WorkerStatus.REJECTED, f"{this_worker}: {error}"
     except Exception as error:  # in the user's own model, data or algorithm
-        trouble, message = (
+        status, message = (
             WorkerStatus.FAILED,
-            describe_failure_with_traceback(error, f"{here} failed before the first round"),
+            describe_failure_with_traceback(error, f"{this_worker} failed before the first round"),
         )
-    group.agree(trouble, message)
+    group.agree(status, message)
     return setup
 
 
@@ -95,7 +95,7 @@ def receive_start(group: ProcessGroup, setup: TrainingSetup) -> StartState:
     group.agree()
     path = Path(group.broadcast_text(""))
     first_round = int(group.broadcast(torch.tensor(0)))
-    template = setup.algorithm.init_server(setup.problem.initial_params)
+    template = setup.init_server()
     server = type(template)(*[group.broadcast(field) for field in template])
     return StartState(path, first_round, server, group.broadcast_tensors(None))
 
@@ -148,7 +148,7 @@ def _reject_differences(required: dict[str, Any], own: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _marker_file(folder: Path, *, needed: bool) -> Iterator[str]:
+def _create_marker(folder: Path, *, needed: bool) -> Iterator[str]:
     """A file that every rank on a shared file system can see; empty if no client state must be shared."""
     if not needed:
         yield ""
@@ -163,7 +163,7 @@ def _marker_file(folder: Path, *, needed: bool) -> Iterator[str]:
 
 
 def _reject_invisible(marker: str) -> None:
-    deadline = time.monotonic() + _VISIBLE_WITHIN
+    deadline = time.monotonic() + _VISIBILITY_TIMEOUT
     while marker and not Path(marker).exists():
         if time.monotonic() > deadline:
             raise UserError(

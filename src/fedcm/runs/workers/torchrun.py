@@ -1,9 +1,9 @@
 """Connect the processes that torchrun started, on one machine or many, also after torchrun restarted them.
 
-torchrun keeps one store for all attempts of a job, and entries of an attempt that died stay there. So rank 0 gives
-every attempt a new name, under which its processes meet. The job has one name in the store as long as torchrun runs;
-by it, rank 0 finds the run that it started before a restart. Counting restarts does not work: counts differ between
-machines.
+torchrun keeps one store for all attempts of a job. Entries of an attempt that died stay in the store, so rank 0 gives
+every attempt a random name, and the processes of the attempt meet under this name. The number of restarts cannot be the
+name, because machines can count differently. The job has a random name too, which is the same in all attempts. After a
+restart, rank 0 finds the run that it started before by the name of the job.
 """
 
 import os
@@ -16,13 +16,12 @@ from typing import Any, final
 
 from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from fedcm.errors import Stopped, WorkerFailed
+from fedcm.errors import Stopped, TrainingFailed
 from fedcm.executors.process_group import ProcessGroup
+from fedcm.system.callbacks import StopRequested
 
 _VARIABLES = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _CONNECT_TIMEOUT = timedelta(minutes=5)
-
-StopRequested = Callable[[], bool]
 
 
 @final
@@ -53,8 +52,8 @@ def join_launch(stop_requested: StopRequested) -> Launch:
     """Connect to the other processes of this torchrun attempt.
 
     Raises:
-        Stopped: the user asked to stop before all processes were connected.
-        WorkerFailed: the store cannot be reached, or some processes did not connect in time.
+        Stopped: If the user asked to stop before all processes were connected.
+        TrainingFailed: If the store cannot be reached, or some processes did not connect in time.
     """
     rank, size = _read_number("RANK"), _read_number("WORLD_SIZE")
     if size == _read_number("LOCAL_WORLD_SIZE"):
@@ -67,9 +66,9 @@ def join_launch(stop_requested: StopRequested) -> Launch:
         else:
             attempt = _find_attempt(store, rank, stop_requested)
     except RuntimeError as error:
-        if isinstance(error, WorkerFailed):
+        if isinstance(error, TrainingFailed):
             raise
-        raise WorkerFailed(f"torchrun's store cannot be reached ({str(error).splitlines()[0]})") from None
+        raise TrainingFailed(f"torchrun's store cannot be reached ({str(error).splitlines()[0]})") from None
     return Launch(ProcessGroup(rank, size, PrefixStore(attempt, store)), job)
 
 
@@ -95,8 +94,8 @@ def _wait_for_workers(store: Any, size: int, stop_requested: StopRequested) -> s
         for rank in list(missing):
             if store.check([f"{attempt}/here/{rank}"]):
                 missing.remove(rank)
-            elif store.check([_question_key(rank)]):
-                store.set(_answer_key(store.get(_question_key(rank)).decode()), attempt)
+            elif store.check([_make_question_key(rank)]):
+                store.set(_make_answer_key(store.get(_make_question_key(rank)).decode()), attempt)
         return not missing
 
     _wait_until(are_all_connected, stop_requested)
@@ -106,18 +105,18 @@ def _wait_for_workers(store: Any, size: int, stop_requested: StopRequested) -> s
 def _find_attempt(store: Any, rank: int, stop_requested: StopRequested) -> str:
     """On a worker: ask under a new name; only an attempt that is alive answers."""
     question = secrets.token_hex(16)
-    store.set(_question_key(rank), question)
-    _wait_until(lambda: store.check([_answer_key(question)]), stop_requested)
-    attempt = store.get(_answer_key(question)).decode()
+    store.set(_make_question_key(rank), question)
+    _wait_until(lambda: store.check([_make_answer_key(question)]), stop_requested)
+    attempt = store.get(_make_answer_key(question)).decode()
     store.set(f"{attempt}/here/{rank}", "")
     return attempt
 
 
-def _question_key(rank: int) -> str:
+def _make_question_key(rank: int) -> str:
     return f"fedcm/asks/{rank}"
 
 
-def _answer_key(question: str) -> str:
+def _make_answer_key(question: str) -> str:
     return f"fedcm/answer/{question}"
 
 
@@ -127,7 +126,7 @@ def _wait_until(condition: Callable[[], bool], stop_requested: StopRequested) ->
         if stop_requested():
             raise Stopped
         if time.monotonic() > deadline:
-            raise WorkerFailed(f"not all of torchrun's processes connected within {_CONNECT_TIMEOUT}")
+            raise TrainingFailed(f"not all of torchrun's processes connected within {_CONNECT_TIMEOUT}")
         time.sleep(0.02)
 
 

@@ -10,19 +10,19 @@ from pathlib import Path
 from fedcm.config.experiment import read_experiment
 from fedcm.core.round_loop import run_rounds
 from fedcm.data.dataset import Dataset
-from fedcm.errors import Diverged, Stopped, UserError, WorkerFailed, WriteFailed
+from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.executors.distributed import DistributedExecutor
-from fedcm.executors.process_group import ProcessGroup, to_worker_failure
-from fedcm.runs import handshake
+from fedcm.executors.process_group import ProcessGroup, to_training_failure
 from fedcm.runs.build import TrainingSetup, build
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.torchrun import Launch, is_launched, is_worker, join_launch
-from fedcm.runs.worker_pool import join_pool, open_shared_data, record_progress
+from fedcm.runs.workers import handshake
+from fedcm.runs.workers.pool import join_pool, open_shared_data, record_progress
+from fedcm.runs.workers.torchrun import Launch, is_launched, is_worker, join_launch
+from fedcm.system.callbacks import StopRequested
 from fedcm.system.memory import keep_freed_memory
 from fedcm.system.signals import ignore_ctrl_c_in_fork
 from fedcm.system.user_warnings import silence_warnings
 
-StopRequested = Callable[[], bool]
 OnClient = Callable[[int, int], None]
 
 _REPORT_TIME = 5.0  # seconds: torchrun ends all processes once one has left, and rank 0 must print its error before
@@ -45,7 +45,7 @@ def connect_torchrun(data_dir: Path | None, stop_requested: StopRequested) -> It
         yield launch
         handshake.send_end(launch.group)
     except (UserError, OSError) as error:
-        with suppress(UserError, WorkerFailed):  # an error that came from a worker is known there already
+        with suppress(UserError, TrainingFailed):  # an error that came from a worker is known there already
             handshake.send_error(launch.group, str(error))
         raise
     finally:
@@ -60,8 +60,8 @@ def run_pool_worker(run: Path, data_dir: Path | None, stop_requested: StopReques
     try:
         group = join_pool()
         on_client = record_progress(run, group.rank)
-        _work_on_run(group, _build_from(data_dir, open_shared_data()), stop_requested, on_client)
-    except (UserError, WriteFailed, WorkerFailed):
+        _work_on_run(group, _make_builder(data_dir, open_shared_data()), stop_requested, on_client)
+    except (UserError, WriteFailed, TrainingFailed):
         pass
     finally:
         if group is not None:
@@ -74,7 +74,7 @@ def run_forked_worker(group: ProcessGroup, setup: TrainingSetup, run: Path, stop
     silence_warnings()
     try:
         _work_on_run(group, lambda toml: setup, stop_requested, record_progress(run, group.rank))
-    except (UserError, WriteFailed, WorkerFailed):
+    except (UserError, WriteFailed, TrainingFailed):
         pass
     finally:
         group.close()
@@ -95,21 +95,21 @@ def _work_until_end(data_dir: Path | None, stop_requested: StopRequested) -> int
     try:
         with redirect_stdout(sys.stderr):  # what a user's own code prints
             group = join_launch(stop_requested).group
-            while _work_on_run(group, _build_from(data_dir), stop_requested):
+            while _work_on_run(group, _make_builder(data_dir), stop_requested):
                 pass
         return 0
     except UserError:
         return 2
     except Stopped:
         return 130
-    except (WriteFailed, WorkerFailed):
+    except (WriteFailed, TrainingFailed):
         return 1
     finally:
         if group is not None:
             group.close()
 
 
-def _build_from(data_dir: Path | None, dataset: Dataset | None = None) -> Callable[[str], TrainingSetup]:
+def _make_builder(data_dir: Path | None, dataset: Dataset | None = None) -> Callable[[str], TrainingSetup]:
     return lambda toml: build(read_experiment(tomllib.loads(toml)), data_dir, data=dataset)
 
 
@@ -131,10 +131,10 @@ def _work_on_run(
         with closing(states), suppress(Stopped, Diverged):  # rank 0 reports it
             for _ in run_rounds(setup.algorithm, executor, setup.plan, start.server, start.first_round):
                 pass
-    except (UserError, WriteFailed, WorkerFailed):
+    except (UserError, WriteFailed, TrainingFailed):
         raise
     except Exception as error:  # in the user's own algorithm, for example, on this rank alone
-        failure = to_worker_failure(error, "the run failed")
+        failure = to_training_failure(error, "the run failed")
         group.raise_alarm(f"worker {group.rank}: {failure}")
         raise failure from error
     return True

@@ -1,0 +1,100 @@
+"""Write the results of a run to its folder: checkpoints, the summary, the trained model."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from torch import Tensor
+
+from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.errors import UserError
+from fedcm.executors.client_state_file import ClientStatesInFile
+from fedcm.runs.build import TrainingSetup
+from fedcm.runs.checkpoint import (
+    Checkpoint,
+    clear_checkpoints_after,
+    has_checkpoint,
+    read_newest_checkpoint,
+    write_checkpoint,
+)
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.summary import hash_params, summarise
+from fedcm.system.callbacks import Notify
+
+
+@final
+@dataclass(frozen=True)
+class RunRecorder:
+    """Writes the results of one run, and reads its newest checkpoint for a resume.
+
+    Attributes:
+        folder: The run's folder.
+        setup: The objects that train.
+        states: The client states.
+    """
+
+    folder: RunFolder
+    setup: TrainingSetup
+    states: ClientStatesInFile
+
+    def load_checkpoint(self, notify: Notify) -> Checkpoint | None:
+        """Read the newest complete checkpoint and restore the client states.
+
+        Args:
+            notify: Called with one sentence about each damaged checkpoint that is skipped.
+
+        Returns:
+            The checkpoint; None if the run has none.
+
+        Raises:
+            UserError: If all checkpoints are damaged, or the run has more rounds than the experiment.
+        """
+        template = self.setup.init_server()
+        saved = read_newest_checkpoint(self.folder.checkpoints, template, self.states.try_restore, notify)
+        if saved is None and has_checkpoint(self.folder.checkpoints):
+            raise UserError(
+                f"no checkpoint of {str(self.folder.path)!r} is complete; start a new run with "
+                f"`fedcm run {self.folder.experiment}`"
+            )
+        if saved is not None and saved.next_round > self.setup.plan.rounds:
+            raise UserError(
+                f"rounds must be at least {saved.next_round}, the number that the run {self.folder.name!r} has "
+                f"finished, got {self.setup.plan.rounds}"
+            )
+        return saved
+
+    def clear_leftovers(self, next_round: int) -> None:
+        """Remove what an earlier, interrupted session wrote after the checkpoint before `next_round`."""
+        self.folder.summary.unlink(missing_ok=True)
+        self.folder.clear_leftovers()
+        clear_checkpoints_after(self.folder.checkpoints, next_round)
+        self.folder.truncate_metrics(next_round)
+        self.folder.model.unlink(missing_ok=True)  # of a shorter run
+
+    def save(self, next_round: int, server: Any) -> None:
+        """Write a checkpoint, after all metrics are on the disk."""
+        self.folder.flush_metrics()
+        state = Checkpoint(next_round, server, self.states.save())
+        write_checkpoint(self.folder.checkpoints, state, self.setup.experiment.checkpoints.keep)
+
+    def finish(self, server: Any) -> None:
+        """Write the model and the summary of a finished run."""
+        model = self.setup.problem.bind(server.params)
+        tensors = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+        self.folder.write_model({name: tensor.detach().clone() for name, tensor in tensors.items()})
+        self.folder.write_summary(self._summarise("finished", server))
+
+    def record_divergence(self, server: Any, reason: str) -> None:
+        """Write the summary of a run that diverged."""
+        self.folder.write_summary(self._summarise("diverged", server) | {"reason": reason})
+
+    def _summarise(self, outcome: str, server: Any) -> dict[str, Any]:
+        experiment = self.setup.experiment
+        return {
+            "name": self.folder.name,
+            "outcome": outcome,
+            "algorithm": get_algorithm_name(experiment.algorithm),
+            "seed": experiment.seed,
+            "parameters": self.setup.problem.size,
+            **summarise(self.folder.read_metrics(), experiment.evaluation.targets),
+            "params_sha256": hash_params(server.params),
+        }
