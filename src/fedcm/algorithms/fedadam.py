@@ -20,23 +20,23 @@ from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, 
 
 
 class ServerState(NamedTuple):
-    params: Vector
-    momentum: Vector
-    second_moment: Vector
+    params: Vector  # x
+    momentum: Vector  # m
+    second_moment: Vector  # v
 
 
 class Broadcast(NamedTuple):
-    params: Vector
+    params: Vector  # x, where the clients start
 
 
 class Report(NamedTuple):
-    moved: Vector
+    moved: Vector  # x − y, from the start to the end of the local steps
 
 
 @final
 @dataclass(frozen=True)
 class FedAdam(Algorithm[ServerState, Broadcast, Nothing, Report]):
-    """FedAdam; see the module's docstring."""
+    """FedAdam: Adam on the server; the module's docstring has the formulas."""
 
     beta1: float = 0.9  # decay of the momentum, in [0, 1); the FedCM paper's α is 1 − β1
     beta2: float = 0.99  # decay of the second moment, in [0, 1)

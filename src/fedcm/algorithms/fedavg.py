@@ -15,21 +15,21 @@ from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, 
 
 
 class ServerState(NamedTuple):
-    params: Vector
+    params: Vector  # x
 
 
 class Broadcast(NamedTuple):
-    params: Vector
+    params: Vector  # x, where the clients start
 
 
 class Report(NamedTuple):
-    moved: Vector
+    moved: Vector  # x − y, from the start to the end of the local steps
 
 
 @final
 @dataclass(frozen=True)
 class FedAvg(Algorithm[ServerState, Broadcast, Nothing, Report]):
-    """FedAvg; see the module's docstring. It has no hyperparameters."""
+    """FedAvg, without hyperparameters; the module's docstring has the formulas."""
 
     paper = "McMahan et al., AISTATS 2017"
 

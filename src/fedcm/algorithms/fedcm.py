@@ -19,23 +19,23 @@ from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, 
 
 
 class ServerState(NamedTuple):
-    params: Vector
-    momentum: Vector
+    params: Vector  # x
+    momentum: Vector  # Δ
 
 
 class Broadcast(NamedTuple):
-    params: Vector
-    momentum: Vector
+    params: Vector  # x, where the clients start
+    momentum: Vector  # Δ
 
 
 class Report(NamedTuple):
-    direction: Vector
+    direction: Vector  # mean of the local steps' v
 
 
 @final
 @dataclass(frozen=True)
 class FedCM(Algorithm[ServerState, Broadcast, Nothing, Report]):
-    """FedCM; see the module's docstring."""
+    """FedCM: global momentum in every local step; the module's docstring has the formulas."""
 
     alpha: float = 0.1  # weight of the client's gradient, in (0, 1]; Δ averages over about 1/α rounds
 

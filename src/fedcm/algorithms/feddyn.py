@@ -19,26 +19,26 @@ from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
 
 
 class ServerState(NamedTuple):
-    params: Vector
-    correction: Vector
+    params: Vector  # x
+    correction: Vector  # h
 
 
 class Broadcast(NamedTuple):
-    params: Vector
+    params: Vector  # x, where the clients start
 
 
 class ClientState(NamedTuple):
-    correction: Vector
+    correction: Vector  # h_i
 
 
 class Report(NamedTuple):
-    moved: Vector
+    moved: Vector  # x − y, from the start to the end of the local steps
 
 
 @final
 @dataclass(frozen=True)
 class FedDyn(Algorithm[ServerState, Broadcast, ClientState, Report]):
-    """FedDyn; see the module's docstring."""
+    """FedDyn: dynamic regularisation; the module's docstring has the formulas."""
 
     alpha: float = 0.01  # strength of the proximal term, above 0
 
@@ -64,6 +64,6 @@ class FedDyn(Algorithm[ServerState, Broadcast, ClientState, Report]):
         return Report(run.moved), ClientState(kept.correction + self.alpha * run.moved)
 
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
-        correction = server.correction + self.alpha * round.cohort / round.population * mean.moved
+        correction = server.correction + self.alpha * round.cohort_size / round.population * mean.moved
         params = server.params - round.server_lr * (mean.moved + correction / self.alpha)
         return ServerState(params, correction)

@@ -13,7 +13,7 @@ def find_algorithm(name: str) -> type[Algorithm[Any, Any, Any, Any]]:
     """Return the class of an algorithm, by its bundled name or by `package.module:Class`.
 
     Raises:
-        UserError: there is no such algorithm, or the class does not follow the contract.
+        UserError: If there is no such algorithm, or the class does not follow the contract.
     """
     if name in ALGORITHMS:
         return ALGORITHMS[name]

@@ -21,28 +21,28 @@ from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
 
 
 class ServerState(NamedTuple):
-    params: Vector
-    control: Vector
+    params: Vector  # x
+    control: Vector  # c
 
 
 class Broadcast(NamedTuple):
-    params: Vector
-    control: Vector
+    params: Vector  # x, where the clients start
+    control: Vector  # c
 
 
 class ClientState(NamedTuple):
-    control: Vector
+    control: Vector  # c_i
 
 
 class Report(NamedTuple):
-    moved: Vector
-    control_change: Vector
+    moved: Vector  # x − y, from the start to the end of the local steps
+    control_change: Vector  # c_i⁺ − c_i
 
 
 @final
 @dataclass(frozen=True)
 class Scaffold(Algorithm[ServerState, Broadcast, ClientState, Report]):
-    """SCAFFOLD; see the module's docstring."""
+    """SCAFFOLD: control variates; the module's docstring has the formulas."""
 
     option: Literal["I", "II"] = "II"  # update of c_i: I costs a pass over the data, II reuses the steps
 
@@ -70,6 +70,6 @@ class Scaffold(Algorithm[ServerState, Broadcast, ClientState, Report]):
         return Report(run.moved, control - kept.control), ClientState(control)
 
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
-        share = round.cohort / round.population
+        share = round.cohort_size / round.population
         control = server.control + share * mean.control_change
         return ServerState(server.params - round.server_lr * mean.moved, control)

@@ -7,7 +7,7 @@ losses          the default losses, per batch and per example
 model_mode      training and eval mode of a model's modules
 local_steps     the local SGD loop of one client
 stacked         the same loop for several clients at once
-recorded        records and replays the operations of a function of tensors
+traced_function traces a function of tensors and runs the trace instead
 participation   which clients form the cohort of a round
 schedule        the learning rates of a round
 executor        the interface between the round loop and whatever runs the clients

@@ -20,12 +20,12 @@ Gradient = Callable[[Vector], Vector]  # parameters -> gradient of this minibatc
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Facts about one round that both the server and the clients know."""
+    """The index, rates and sizes of one round, which the server and the clients know."""
 
     index: int
     client_lr: float  # constant within the round
     server_lr: float  # 1.0 = plain averaging
-    cohort: int  # S, the number of clients in the mean
+    cohort_size: int  # S, the number of clients in the mean
     population: int  # N, the number of all clients
     steps: float  # mean local steps of the clients in the mean; nan until they have reported
 
@@ -43,7 +43,10 @@ class LocalRun:
 
     @property
     def moved(self) -> Vector:
-        """start − end, without the rounding of `end`, which dominates the difference at a small client_lr."""
+        """The movement start − end = client_lr · direction_sum, without the rounding of `end`.
+
+        At a small client_lr, that rounding would dominate the difference.
+        """
         return self.client_lr * self.direction_sum
 
     @property
@@ -94,22 +97,41 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
 
     @abstractmethod
     def direction(self, gradient: Gradient, params: Vector, sent: Broadcast, kept: ClientState) -> Vector:
-        """Return the direction of one local step: params ← params − client_lr · direction."""
+        """Return the direction of one local step: params ← params − client_lr · direction.
+
+        Args:
+            gradient: The gradient of this minibatch as a function of the parameters; it may be called more than once.
+            params: The client's parameters before the step.
+            sent: The broadcast of this round.
+            kept: The client's state after its last round.
+        """
 
     @abstractmethod
     def report(self, run: LocalRun, sent: Broadcast, kept: ClientState) -> tuple[Report, ClientState]:
-        """Return what a client reports after its local steps, and its new state."""
+        """Return what a client reports after its local steps, and its new state.
+
+        Args:
+            run: The local steps.
+            sent: The broadcast of this round.
+            kept: The client's state after its last round.
+        """
 
     @abstractmethod
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
-        """Return the new server state; each field of `mean` is the mean of that field over the cohort's reports."""
+        """Return the new server state.
+
+        Args:
+            server: The server state before the round.
+            mean: The mean report: each field is the mean of that field over the reports of the cohort.
+            round: The rates and sizes of the round.
+        """
 
 
 def get_message_types(algorithm: type[Algorithm]) -> MessageTypes:
     """Return the message types that a class names in `Algorithm[ServerState, Broadcast, ClientState, Report]`.
 
     Raises:
-        TypeError: the class does not name four NamedTuples.
+        TypeError: If the class does not name four NamedTuples.
     """
     for base in getattr(algorithm, "__orig_bases__", ()):
         types = get_args(base)

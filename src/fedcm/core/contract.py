@@ -21,7 +21,7 @@ from fedcm.core.algorithm import Algorithm, LocalRun, Round, get_message_types
 from fedcm.system.error_messages import describe_error
 
 _P, _CLIENTS, _STEPS, _LR = 7, 3, (2, 5, 3), 0.1
-_ROUND = Round(index=3, client_lr=_LR, server_lr=0.9, cohort=_CLIENTS, population=11, steps=10 / 3)
+_ROUND = Round(index=3, client_lr=_LR, server_lr=0.9, cohort_size=_CLIENTS, population=11, steps=10 / 3)
 
 
 def find_violations(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]:
@@ -141,8 +141,8 @@ class _ExampleRound:
         first = algorithm.init_server(self.params)
         self.server = type(first)(*[field + 0.1 * draw(_P).square() for field in first])
         self.sent = algorithm.broadcast(self.server)
-        unseen = algorithm.init_client(self.params)
-        self.kept = [type(unseen)(*[field + draw(_P) for field in unseen]) for _ in range(_CLIENTS)]
+        initial = algorithm.init_client(self.params)
+        self.kept = [type(initial)(*[field + draw(_P) for field in initial]) for _ in range(_CLIENTS)]
 
     def direction(self, k: int) -> Tensor:
         return self.algorithm.direction(self._gradient(k), self.points[k], self.sent, self.kept[k])

@@ -33,7 +33,7 @@ class OutOfRange(ArithmeticError):  # noqa: N818
 
     def __init__(self, client: int, field: str, largest: float) -> None:
         self.client = client
-        problem = "has a nan" if math.isnan(largest) else f"reaches {largest:.3g} and must stay below {LIMIT:.3g}"
+        problem = "has a nan" if math.isnan(largest) else f"must stay below {LIMIT:.3g}, but reaches {largest:.3g}"
         super().__init__(f"the {field!r} that client {client} reported {problem}")
 
 
@@ -42,25 +42,25 @@ class ExactMean(Generic[Report]):
     """Adds reports in any order and computes their mean.
 
     >>> from fedcm.algorithms.fedavg import Report
-    >>> mean = ExactMean(Report(torch.zeros(2)), cohort=2)
+    >>> mean = ExactMean(Report(torch.zeros(2)), cohort_size=2)
     >>> mean.add(7, Report(torch.tensor([1.0, 3.0])))
     >>> mean.add(3, Report(torch.tensor([2.0, 4e9])))
     >>> mean.compute(total_weight=2.0)
     Report(moved=tensor([1.5000e+00, 2.0000e+09]))
     """
 
-    def __init__(self, template: Report, cohort: int) -> None:
+    def __init__(self, template: Report, cohort_size: int) -> None:
         """Start an empty mean.
 
         Args:
-            template: a report that gives the fields, their sizes and dtypes.
-            cohort: the largest number of reports, on all workers together.
+            template: A report that gives the fields, their sizes and dtypes.
+            cohort_size: The largest number of reports, on all workers together.
         """
-        cohort_bits = max(cohort - 1, 0).bit_length()
+        cohort_bits = max(cohort_size - 1, 0).bit_length()
         self.template = template
         self._limb_bits = min(_LIMB_BITS, _SUM_BITS + 1 - cohort_bits)  # a digit is at most 2^bits / 2
-        self._one = 2.0**FRACTION_BITS
-        self._whole = 2.0 ** (_SUM_BITS - FRACTION_BITS - cohort_bits)  # entries below it fit into one limb
+        self._scale = 2.0**FRACTION_BITS
+        self._one_limb_limit = 2.0 ** (_SUM_BITS - FRACTION_BITS - cohort_bits)  # entries below it fit into one limb
         self._sums = [_LimbSum(field, self._limb_bits) for field in template]
 
     @property
@@ -73,10 +73,10 @@ class ExactMean(Generic[Report]):
         """The number of higher limbs that the largest entry so far needed; usually 0."""
         return max((len(total.higher) for total in self._sums), default=0)
 
-    def widen(self, limbs: int) -> list[Tensor]:
+    def allocate_high_limbs(self, limbs: int) -> list[Tensor]:
         """Allocate this number of higher limbs and return them, in the same order on every worker."""
         for total in self._sums:
-            total.widen(limbs)
+            total.allocate_high_limbs(limbs)
         return [limb for total in self._sums for limb in total.higher]
 
     def add(self, client: int, report: Report, weight: float = 1.0) -> None:
@@ -90,24 +90,24 @@ class ExactMean(Generic[Report]):
         """Add one row of each field for each client. On an error, nothing is added.
 
         Raises:
-            OutOfRange: an entry is not finite or too large.
+            OutOfRange: If an entry is not finite or too large.
         """
         names: Sequence[str] = getattr(report, "_fields", ())
         rows = [field.view(len(clients), -1) for field in report]
         largest = [_find_largest(clients, name, field) for name, field in zip(names, rows, strict=True)]
         for field, maximum, total in zip(rows, largest, self._sums, strict=True):
-            scales = torch.tensor(weights, dtype=torch.float64, device=field.device)[:, None] * self._one
-            total.add(field, scales, 0 if maximum < self._whole else self._count_high_limbs(maximum))
+            scales = torch.tensor(weights, dtype=torch.float64, device=field.device)[:, None] * self._scale
+            total.add(field, scales, 0 if maximum < self._one_limb_limit else self._count_high_limbs(maximum))
 
     def _count_high_limbs(self, largest: float) -> int:
-        limbs, limit = 0, 2.0 ** (self._limb_bits - 1) / self._one
+        limbs, limit = 0, 2.0 ** (self._limb_bits - 1) / self._scale
         while largest >= limit:
             limbs, limit = limbs + 1, limit * 2.0**self._limb_bits
         return limbs
 
     def compute(self, total_weight: float) -> Report:
         """Return the mean, given the sum of all weights. The same set of reports gives the same bits."""
-        means = [total.compute().mul_(1.0 / self._one).div_(total_weight) for total in self._sums]
+        means = [total.compute().mul_(1.0 / self._scale).div_(total_weight) for total in self._sums]
         return type(self.template)(*[mean.to(like.dtype) for mean, like in zip(means, self.template, strict=True)])
 
 
@@ -125,12 +125,13 @@ class _LimbSum:
     def _zeros(self, like: Tensor) -> Tensor:
         return torch.zeros(like.numel(), dtype=torch.int64, device=like.device)
 
-    def widen(self, limbs: int) -> None:
+    def allocate_high_limbs(self, limbs: int) -> None:
+        """Allocate higher limbs up to this number."""
         self.higher += [self._zeros(self.lower[0]) for _ in range(limbs - len(self.higher))]
 
     def add(self, rows: Tensor, scales: Tensor, higher: int) -> None:
         """Add each row times its scale; the entries need `higher` higher limbs."""
-        self.widen(higher)
+        self.allocate_high_limbs(higher)
         width = _BLOCK if rows.device.type == "cpu" else rows.numel()
         height = max(width // rows.shape[1], 1)
         for block, scale in zip(rows.split(height), scales.split(height), strict=True):

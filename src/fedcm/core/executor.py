@@ -14,7 +14,7 @@ class RoundResult(NamedTuple):
     """What the cohort of a round reported."""
 
     mean: Any  # the algorithm's Report, averaged over the clients that reported; None if none did
-    cohort: int  # the number of clients that reported
+    cohort_size: int  # the number of clients that reported
     steps: float  # mean local steps of these clients
     loss: float  # mean local loss of these clients
     clients: np.ndarray  # the clients that reported, sorted

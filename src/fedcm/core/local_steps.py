@@ -42,8 +42,8 @@ def run_local_steps(
     `sent` and `kept` are not changed.
 
     Args:
-        data: all examples of the client, for `LocalRun.full_gradient`.
-        batches: the minibatches, one for each step.
+        data: All examples of the client, for `LocalRun.full_gradient`.
+        batches: The minibatches, one for each step.
         step_decay: λ_step, weight decay that is added to the direction.
     """
     params, total = sent.params.clone(), torch.zeros_like(sent.params)

@@ -14,7 +14,7 @@ class RoundMetrics:
     """What one round did. `to_dict` gives the line of metrics.jsonl, `from_dict` reads it back.
 
     >>> metrics = RoundMetrics(
-    ...     round=0, cohort=2, clients=[3, 7], steps=5.0, client_lr=0.1, loss=0.7,
+    ...     round=0, cohort_size=2, clients=[3, 7], steps=5.0, client_lr=0.1, loss=0.7,
     ...     norms={"update_norm": 0.2}, bytes_down=80, bytes_up=80,
     ... )
     >>> metrics.to_dict()["update_norm"]
@@ -24,7 +24,7 @@ class RoundMetrics:
     """
 
     round: int
-    cohort: int  # clients that reported
+    cohort_size: int  # number of clients that reported; `cohort` in a line
     steps: float  # mean local steps of those clients
     client_lr: float
     loss: float | None  # mean local loss; None if nobody reported
@@ -46,7 +46,7 @@ class RoundMetrics:
 
     def to_dict(self) -> Metrics:
         """Return the line of metrics.jsonl; its keys are always in the same order, and optional ones may be absent."""
-        line: Metrics = {"round": self.round, "cohort": self.cohort}
+        line: Metrics = {"round": self.round, "cohort": self.cohort_size}
         if self.clients is not None:
             line["clients"] = self.clients
         line |= {"steps": self.steps, "client_lr": self.client_lr, "loss": self.loss}
@@ -66,13 +66,18 @@ class RoundMetrics:
         """Return the record that `to_dict` wrote as this line.
 
         Raises:
-            TypeError: a required key is missing.
+            TypeError: If a required key is missing.
         """
-        own = {key: value for key, value in line.items() if key in _WRITTEN}
+        own = {_FIELD_OF[key]: value for key, value in line.items() if key in _FIELD_OF}
         norms = {key: value for key, value in line.items() if key.endswith("_norm")}
-        extra = {key: value for key, value in line.items() if key not in own and key not in norms}
+        extra = {key: value for key, value in line.items() if key not in _FIELD_OF and key not in norms}
         return cls(**own, norms=norms, extra=extra)
 
 
-_WRITTEN = {one.name for one in dataclasses.fields(RoundMetrics)} - {"norms", "extra"}  # fields that are keys of a line
+_KEYS = {"cohort_size": "cohort"}  # of fields whose key in a line has another name
+_FIELD_OF = {
+    _KEYS.get(one.name, one.name): one.name
+    for one in dataclasses.fields(RoundMetrics)
+    if one.name not in ("norms", "extra")  # written as several keys
+}
 _OVERRIDABLE = {"clients", "steps", "loss", "bytes_down", "bytes_up"}

@@ -45,7 +45,7 @@ def reject_updated_statistics(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if updates_statistics(module):
             raise UserError(
-                f"the model must not change running statistics in its steps, and {type(module).__name__} at "
+                f"the model must not change running statistics in its steps, but {type(module).__name__} at "
                 f"{name or 'its root'!r} does, because it is in training mode: the statistics are not parameters, so "
                 "they would depend on which client trained last; use nn.GroupNorm instead, freeze the module by "
                 "calling its eval() (its statistics are then constants), or give it track_running_stats=False (it then "

@@ -49,7 +49,7 @@ class Problem:
         clip: float | None = None,
         autocast: bool = False,
     ) -> None:
-        reject_lazy(model)
+        reject_lazy_parameters(model)
         reject_updated_statistics(model)
         self.model = model
         self.loss = loss
@@ -57,7 +57,7 @@ class Problem:
         self.clip = clip  # largest norm of a client's gradient
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         if not self._parameters:
-            raise UserError(f"the model {type(model).__name__} must have parameters to train, and has none")
+            raise UserError(f"the model {type(model).__name__} must have parameters to train, but has none")
         self._shapes = [p.shape for p in self._parameters]
         self._sizes = [p.numel() for p in self._parameters]
         self.size = sum(self._sizes)
@@ -70,7 +70,7 @@ class Problem:
         self.device = self._parameters[0].device
         self._initial = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         self._bound: Vector | None = None
-        self._half = autocast
+        self._uses_bfloat16 = autocast
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._compiled_size: int | None = None
 
@@ -108,7 +108,7 @@ class Problem:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which to compute the model and its loss: autocast to bfloat16, if requested."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self._half else nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16) if self._uses_bfloat16 else nullcontext()
 
     def reseed(self, seed: int) -> None:
         """Seed the generators that the model may use.
@@ -184,7 +184,7 @@ class BatchGradient:
         return self.problem.adjust_gradient(gradient, params)
 
 
-def reject_lazy(model: nn.Module) -> None:
+def reject_lazy_parameters(model: nn.Module) -> None:
     """Raise UserError if a parameter of the model has no shape yet."""
     for name, module in model.named_modules():
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in module.parameters(recurse=False)):

@@ -21,7 +21,7 @@ from fedcm.errors import Diverged
 from fedcm.system.error_messages import add_note
 from fedcm.system.hardware import use_one_thread
 
-_NAMED = 1000  # the clients of a larger cohort are not recorded, because they follow from the seed
+_MAX_LISTED_CLIENTS = 1000  # the clients of a larger cohort are not recorded, because they follow from the seed
 
 
 @final
@@ -81,8 +81,10 @@ def run_round(
     sent = algorithm.broadcast(server)
     result = executor.run_round(sent, cohort, round)
     before = server
-    if result.cohort:  # a round without reports changes nothing
-        server = algorithm.update(server, result.mean, replace(round, cohort=result.cohort, steps=result.steps))
+    if result.cohort_size:  # a round without reports changes nothing
+        server = algorithm.update(
+            server, result.mean, replace(round, cohort_size=result.cohort_size, steps=result.steps)
+        )
     metrics = collect_metrics(round, sent, result, before, server)
     if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
         metrics = add_evaluation(metrics, executor, server.params)
@@ -93,7 +95,7 @@ def collect_metrics(round: Round, sent: Any, result: RoundResult, before: Any, a
     """Return the metrics of a round that took the server from the state `before` to the state `after`.
 
     Raises:
-        Diverged: a field of the new server state is not finite.
+        Diverged: If a field of the new server state is not finite.
     """
     norms = {"update_norm": compute_norm(after.params - before.params)}
     norms |= {
@@ -106,14 +108,14 @@ def collect_metrics(round: Round, sent: Any, result: RoundResult, before: Any, a
             raise Diverged(f"the server's {name} became {value} in round {round.index}")
     metrics = RoundMetrics(
         round=round.index,
-        cohort=result.cohort,
-        clients=result.clients.tolist() if result.cohort <= _NAMED else None,
+        cohort_size=result.cohort_size,
+        clients=result.clients.tolist() if result.cohort_size <= _MAX_LISTED_CLIENTS else None,
         steps=result.steps,
         client_lr=round.client_lr,
-        loss=result.loss if result.cohort else None,
+        loss=result.loss if result.cohort_size else None,
         norms=norms,
-        bytes_down=round.cohort * count_bytes(sent),
-        bytes_up=result.cohort * count_bytes(result.mean or ()),
+        bytes_down=round.cohort_size * count_bytes(sent),
+        bytes_up=result.cohort_size * count_bytes(result.mean or ()),
     )
     return metrics.override(result.extra_metrics)
 
@@ -122,7 +124,7 @@ def add_evaluation(metrics: RoundMetrics, executor: Executor, params: Tensor) ->
     """Return the metrics with the result on the test data, if there are any.
 
     Raises:
-        Diverged: the test loss is not finite.
+        Diverged: If the test loss is not finite.
     """
     score = executor.evaluate(params)
     if score is None:

@@ -14,7 +14,7 @@ from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Vector
 from fedcm.core.losses import Loss, find_example_loss
 from fedcm.core.model_mode import uses_batch_statistics
 from fedcm.core.problem import Problem
-from fedcm.core.recorded import RecordedFunction
+from fedcm.core.traced_function import TracedFunction
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import SelectExamples
 from fedcm.errors import UserError
@@ -44,7 +44,7 @@ class StackedProblem:
         self._names = [name for name, _ in named]
         self._shapes = [p.shape for _, p in named]
         self._sizes = [p.numel() for _, p in named]
-        self._gradient = RecordedFunction(vmap(grad_and_value(self._loss)))
+        self._gradient = TracedFunction(vmap(grad_and_value(self._loss)))
 
     def _loss(self, params: Vector, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         pieces = zip(self._names, params.split(self._sizes), self._shapes, strict=True)
@@ -74,9 +74,9 @@ def run_stacked_steps(
     """Take the local steps of C clients; as `run_local_steps`, with one row for each client.
 
     Args:
-        pick: returns the examples at indices (C, n).
-        batches: the indices (C, K, b) of the minibatches, and their weights.
-        sizes: the number of examples of each client.
+        pick: Returns the examples at indices (C, n).
+        batches: The indices (C, K, b) of the minibatches, and their weights.
+        sizes: The number of examples of each client.
         step_decay: λ_step, weight decay that is added to the direction.
     """
     indices, weights = batches[0], batches[1].to(sent.params)

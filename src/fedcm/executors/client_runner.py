@@ -65,7 +65,7 @@ class ClientRunner:
             One row per client: its steps, its loss and the checksum of its state.
 
         Raises:
-            Diverged: a loss or a report is not finite, or a report is too large.
+            Diverged: If a loss or a report is not finite, or a report is too large.
         """
         before = [states.get(client) for client in clients]
         if self.stack == 1:
@@ -115,10 +115,10 @@ class ClientRunner:
             step_decay=self.step_decay,
         )
 
-    def make_mean(self, params: torch.Tensor, cohort: int) -> ExactMean[Any]:
+    def make_mean(self, params: torch.Tensor, cohort_size: int) -> ExactMean[Any]:
         """Return an empty mean of this algorithm's reports; `params` gives the shape of every field."""
         kind = get_message_types(type(self.algorithm)).report
-        return ExactMean(kind(*[params] * len(getattr(kind, "_fields", ()))), cohort)
+        return ExactMean(kind(*[params] * len(getattr(kind, "_fields", ()))), cohort_size)
 
     def compute_weights(self, cohort: np.ndarray) -> np.ndarray:
         """Return the weight of each client in the mean.

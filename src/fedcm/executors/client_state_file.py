@@ -31,26 +31,26 @@ class ClientStatesInFile:
         algorithm: Algorithm[Any, Any, Any, Any],
         params: Vector,
         path: Path,
-        rounds_held: int,
-        rounded: torch.dtype | None = None,
+        retained_rounds: int,
+        storage_dtype: torch.dtype | None = None,
     ) -> None:
         """Open the file, or create it.
 
         Args:
-            params: gives the shape and dtype of the parameters.
-            path: the file.
-            rounds_held: for how many rounds a stored checkpoint may refer to a released slot.
-            rounded: the type to which states are rounded; by default they are stored exactly.
+            params: Any parameters of the model; they give shape and dtype.
+            path: The file of the states.
+            retained_rounds: For how many rounds a stored checkpoint may refer to a released slot.
+            storage_dtype: The type to which stored states are rounded; by default they are stored exactly.
         """
         self._kind = get_message_types(type(algorithm)).client_state
         self._initial = algorithm.init_client(params)
-        self._dtypes = [rounded or field.dtype for field in self._initial]
+        self._dtypes = [storage_dtype or field.dtype for field in self._initial]
         self._lengths = [
             field.numel() * dtype.itemsize for field, dtype in zip(self._initial, self._dtypes, strict=True)
         ]
         self._slot_bytes = sum(self._lengths)  # 0 if clients have no state
         self._path = path
-        self._rounds_held = rounds_held
+        self._retained_rounds = retained_rounds
         self._slot_of: dict[int, int] = {}
         self._checksum_of: dict[int, int] = {}
         self._released: deque[tuple[int, int]] = deque()  # (round, slot), oldest first
@@ -68,7 +68,7 @@ class ClientStatesInFile:
         self._next = {}
         if not self._slot_bytes:
             return
-        while self._released and self._released[0][0] + self._rounds_held <= round:
+        while self._released and self._released[0][0] + self._retained_rounds <= round:
             self._free.append(self._released.popleft()[1])
         free = list(itertools.islice(self._free, len(cohort)))
         for position, client in enumerate(cohort.tolist()):
@@ -89,7 +89,7 @@ class ClientStatesInFile:
         """Return the state of a client.
 
         Raises:
-            OSError: its slot is damaged.
+            OSError: If its slot is damaged.
         """
         if client not in self._slot_of:
             return self._initial

@@ -45,18 +45,23 @@ class ClientStatesInMemory:
         self._new: dict[int, tuple] = {}
 
     def prepare(self, cohort: np.ndarray, round: int) -> None:
+        """Forget the states of a round that was not committed."""
         self._new = {}
 
     def list_clients(self) -> list[int]:
+        """Return the clients whose state is not the initial one."""
         return sorted(self._current)
 
     def get(self, client: int) -> Any:
+        """Return the state of a client."""
         return self._current.get(client, self._initial)
 
     def put(self, client: int, kept: tuple) -> int:
+        """Store the new state of a client; return 0, because memory needs no checksum."""
         if self._has_state:
             self._new[client] = kept
         return 0
 
     def commit(self, cohort: np.ndarray, checksums: list[float]) -> None:
+        """Make the new states current."""
         self._current |= self._new

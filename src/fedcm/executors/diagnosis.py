@@ -20,7 +20,7 @@ same bits as one without. A value that is not finite is recorded as None.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -34,6 +34,7 @@ from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
 from fedcm.executors.estimates import compute_noise_share, estimate_square_of_mean, estimate_variance
 from fedcm.rng import Purpose, make_generator, make_torch_seed
+from fedcm.system.callbacks import StopRequested
 from fedcm.system.hardware import use_one_thread
 
 MAX_GRADIENTS = 1000  # clients whose full gradients are computed
@@ -44,18 +45,6 @@ _NO_DIRECTIONS = {"params", "second_moment"}  # fields of server states that are
 DiagnosisValues = dict[str, float | None]
 
 
-@final
-@dataclass(frozen=True)
-class Diagnosis:
-    """When to diagnose a run."""
-
-    every: int  # rounds
-
-    def is_due(self, index: int) -> bool:
-        """Return whether a diagnosis follows this round."""
-        return (index + 1) % self.every == 0
-
-
 def diagnose(
     runner: ClientRunner,
     states: ClientStates,
@@ -63,14 +52,14 @@ def diagnose(
     next_round: Round,
     max_gradients: int = MAX_GRADIENTS,
     max_local_runs: int = MAX_LOCAL_RUNS,
-    stop_requested: Callable[[], bool] = lambda: False,
+    stop_requested: StopRequested = lambda: False,
 ) -> DiagnosisValues:
     """Measure the quantities of this module at the server state before `next_round`.
 
     Args:
-        max_gradients: the largest number of clients whose full gradients are computed.
-        max_local_runs: the largest number of clients whose local steps are run.
-        stop_requested: asked before each client; `Stopped` is raised when it returns True.
+        max_gradients: The largest number of clients whose full gradients are computed.
+        max_local_runs: The largest number of clients whose local steps are run.
+        stop_requested: Called before each client; `Stopped` is raised when it returns True.
 
     Returns:
         The values by name, with the number of clients and the seconds that the diagnosis took.
@@ -78,7 +67,9 @@ def diagnose(
     started = time.perf_counter()
     with use_one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         clients = _draw_clients(runner.seed, next_round, max_gradients)
-        full = _compute_full_gradients(runner, server.params, _until_stopped(clients, stop_requested), next_round.index)
+        full = _compute_full_gradients(
+            runner, server.params, _iterate_until_stopped(clients, stop_requested), next_round.index
+        )
         values = _estimate_dissimilarity(full, next_round.population)
         values |= _describe_losses(full.losses, next_round.population)
         for name, vector in zip(server._fields, server, strict=True):
@@ -87,49 +78,17 @@ def diagnose(
                 values[f"{name}_cosine"] = compute_cosine(vector, full.mean)
         clients = _draw_clients(runner.seed, next_round, max_local_runs, draw=1)
         values |= _measure_local_runs(
-            runner, states, server, next_round, full.mean, _until_stopped(clients, stop_requested)
+            runner, states, server, next_round, full.mean, _iterate_until_stopped(clients, stop_requested)
         )
     rounded = {name: _round_value(value) for name, value in values.items()} | {"clients": len(full.losses)}
     return rounded | {"seconds": round(time.perf_counter() - started, 6)}
 
 
-def _until_stopped(clients: np.ndarray, stop_requested: Callable[[], bool]) -> Iterator[int]:
+def _iterate_until_stopped(clients: np.ndarray, stop_requested: StopRequested) -> Iterator[int]:
     for client in clients.tolist():
         if stop_requested():
             raise Stopped
         yield client
-
-
-def report_cost(rounds: Iterator[dict[str, Any]], every: int, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """Pass on the rounds; print what diagnoses cost, after the first one and at the end.
-
-    Args:
-        rounds: lines of metrics.jsonl.
-        every: rounds between diagnoses.
-        say: prints a sentence.
-    """
-    trained = spent = 0.0
-    count = 0
-    for done, metrics in enumerate(rounds, start=1):
-        trained += metrics["seconds"]
-        if "diagnosis" in metrics:
-            spent += metrics["diagnosis"]["seconds"]
-            count += 1
-            if count == 1:
-                share = _format_share(spent / (every * trained / done))
-                say(f"a diagnosis takes {spent:.2g} s; at this rate, diagnoses take {share} the time of the rounds")
-        yield metrics
-    if count:
-        diagnoses = "1 diagnosis" if count == 1 else f"{count} diagnoses"
-        say(f"{diagnoses} took {spent:.3g} s, {_format_share(spent / trained)} the {trained:.3g} s of the rounds")
-
-
-def _format_share(share: float) -> str:
-    """
-    >>> _format_share(0.254), _format_share(14.1)
-    ('25% of', '14 times')
-    """
-    return f"{share:.0%} of" if share < 2 else f"{share:.2g} times"
 
 
 @dataclass

@@ -12,11 +12,12 @@ import torch
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score, Tally, combine_tallies, list_pieces, tally_piece
 from fedcm.core.executor import RoundResult
-from fedcm.errors import Diverged, Stopped, WorkerFailed
+from fedcm.errors import Diverged, Stopped, TrainingFailed
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
 from fedcm.executors.local import make_empty_result, summarise_round
 from fedcm.executors.process_group import ProcessGroup, WorkerStatus, divide_work
+from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import describe_failure_with_traceback, is_disk_error
 
 
@@ -25,11 +26,11 @@ class DistributedExecutor:
     """An executor that shares the clients of a round with the other processes of a group.
 
     Args:
-        runner: runs the local steps of a client.
-        states: stores client states.
-        group: the processes.
-        stop_requested: asked before each stack of clients; all processes raise `Stopped` when it returns True in one.
-        on_client: called with the round and the client before each stack, so that the death of this process can be
+        runner: Runs the local steps of a client.
+        states: The storage of client states.
+        group: The processes that share the clients.
+        stop_requested: Called before each stack of clients; all processes raise `Stopped` if it returns True in one.
+        on_client: Called with the round and the client before each stack, so that the death of this process can be
             reported with both.
     """
 
@@ -38,7 +39,7 @@ class DistributedExecutor:
         runner: ClientRunner,
         states: ClientStates,
         group: ProcessGroup,
-        stop_requested: Callable[[], bool] = lambda: False,
+        stop_requested: StopRequested = lambda: False,
         on_client: Callable[[int, int], None] = lambda round, client: None,
     ) -> None:
         self.runner = runner
@@ -50,7 +51,7 @@ class DistributedExecutor:
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
         """Run the local steps of the cohort; see `Executor`. Every process calls it and gets the same result."""
         mean, weights = self.runner.make_mean(sent.params, len(cohort)), self.runner.compute_weights(cohort)
-        facts = torch.zeros((len(cohort), 3), dtype=torch.float64)  # steps, loss and checksum of each client
+        client_stats = torch.zeros((len(cohort), 3), dtype=torch.float64)  # steps, loss and checksum of each client
         stacks, steps = self.runner.split_into_stacks(cohort), self.runner.count_steps(cohort)
         own_stacks = divide_work([steps[stack].sum() for stack in stacks], self.group.size)[self.group.rank]
         self.states.prepare(cohort, round.index)
@@ -64,14 +65,14 @@ class DistributedExecutor:
                     if self.stop_requested():
                         raise Stopped
                     rows = self.runner.run_stack(clients, sent, self.states, round, mean, weights[positions])
-                    facts[positions] = torch.from_numpy(rows)
+                    client_stats[positions] = torch.from_numpy(rows)
             if self.stop_requested():
                 raise Stopped
         except Stopped:
             status = WorkerStatus.STOPPED
         except Diverged as error:
             status, message = WorkerStatus.DIVERGED, str(error)
-        except WorkerFailed:  # another worker did
+        except TrainingFailed:  # another worker did
             raise
         except Exception as error:
             where = f"client {client} failed in round {round.index} on worker {self.group.rank}"
@@ -81,13 +82,13 @@ class DistributedExecutor:
                 status, message = WorkerStatus.FAILED, describe_failure_with_traceback(error, where)
                 if self.group.rank:
                     self.group.raise_alarm(message)
-        high_limbs = self.group.sum_results(status, message, facts, mean.totals, mean.high_limbs)
-        for limb in mean.widen(high_limbs):
+        high_limbs = self.group.sum_results(status, message, client_stats, mean.totals, mean.high_limbs)
+        for limb in mean.allocate_high_limbs(high_limbs):
             self.group.sum_(limb)
         if not len(cohort):
             return make_empty_result(cohort)
-        self.states.commit(cohort, facts[:, 2].tolist())
-        return summarise_round(mean, weights, facts.numpy(), cohort)
+        self.states.commit(cohort, client_stats[:, 2].tolist())
+        return summarise_round(mean, weights, client_stats.numpy(), cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
         """Evaluate parameters on the test data; every process evaluates some pieces and gets the same result."""
@@ -102,7 +103,7 @@ class DistributedExecutor:
                 tally = tally_piece(problem, params, data, starts[position])
                 row = [tally.examples, tally.loss, tally.labels, -1 if tally.correct is None else tally.correct]
                 table[position] = torch.tensor(row, dtype=torch.float64)
-        except WorkerFailed:  # another worker did
+        except TrainingFailed:  # another worker did
             raise
         except Exception as error:
             status = WorkerStatus.FAILED

@@ -52,7 +52,7 @@ def estimate_round_variance(noise: float, dissimilarity: float, inverse_cohort: 
     its mean over the sizes, which covers every kind of participation.
 
     Args:
-        noise: the mean over clients of E‖a client's mean gradient over its round − ∇f_i‖².
+        noise: The mean over clients of E‖a client's mean gradient over its round − ∇f_i‖².
         dissimilarity: σ_g².
         inverse_cohort: E[1/S] over the rounds with a non-empty cohort.
         population: N.
@@ -74,7 +74,7 @@ def compute_noise_share(passes: Sequence[Sequence[int]], examples: int) -> float
     so its share is 1/K.
 
     Args:
-        passes: the sizes of the minibatches of each pass.
+        passes: The sizes of the minibatches of each pass.
         examples: n, the number of examples of the client.
 
     >>> compute_noise_share([[50, 50], [50, 50]], 100), compute_noise_share([[50], [50]], 100)

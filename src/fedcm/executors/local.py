@@ -1,7 +1,6 @@
 """Runs all clients of a round one after another, in this process."""
 
 import math
-from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +13,7 @@ from fedcm.core.executor import RoundResult
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
+from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
 
 
@@ -22,16 +22,16 @@ class LocalExecutor:
     """An executor that runs every client in this process.
 
     Args:
-        runner: runs the local steps of a client.
-        states: stores client states; by default in memory.
-        stop_requested: asked before each stack of clients; `Stopped` is raised when it returns True.
+        runner: Runs the local steps of a client.
+        states: The storage of client states; by default in memory.
+        stop_requested: Called before each stack of clients; `Stopped` is raised when it returns True.
     """
 
     def __init__(
         self,
         runner: ClientRunner,
         states: ClientStates | None = None,
-        stop_requested: Callable[[], bool] = lambda: False,
+        stop_requested: StopRequested = lambda: False,
     ) -> None:
         self.runner = runner
         self.states = states or ClientStatesInMemory(runner.algorithm, runner.problem.initial_params)
@@ -44,7 +44,7 @@ class LocalExecutor:
         if not len(cohort):
             return make_empty_result(cohort)
         mean, weights = self.runner.make_mean(sent.params, len(cohort)), self.runner.compute_weights(cohort)
-        facts = np.zeros((len(cohort), 3))
+        client_stats = np.zeros((len(cohort), 3))
         self.states.prepare(cohort, round.index)
         with torch.random.fork_rng(devices=[]):
             for positions in self.runner.split_into_stacks(cohort):
@@ -52,14 +52,14 @@ class LocalExecutor:
                     raise Stopped
                 clients = cohort[positions].tolist()
                 try:
-                    facts[positions] = self.runner.run_stack(
+                    client_stats[positions] = self.runner.run_stack(
                         clients, sent, self.states, round, mean, weights[positions]
                     )
                 except Exception as error:
                     add_note(error, f"client {clients[0]} failed in round {round.index}")
                     raise
-        self.states.commit(cohort, facts[:, 2].tolist())
-        return summarise_round(mean, weights, facts, cohort)
+        self.states.commit(cohort, client_stats[:, 2].tolist())
+        return summarise_round(mean, weights, client_stats, cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
         """Evaluate parameters on the test data; None if there are none."""
@@ -83,15 +83,17 @@ def make_empty_result(cohort: np.ndarray) -> RoundResult:
     return RoundResult(None, 0, 0.0, math.nan, cohort)
 
 
-def summarise_round(mean: ExactMean[Any], weights: np.ndarray, facts: np.ndarray, cohort: np.ndarray) -> RoundResult:
+def summarise_round(
+    mean: ExactMean[Any], weights: np.ndarray, client_stats: np.ndarray, cohort: np.ndarray
+) -> RoundResult:
     """Return the result of a round.
 
     Args:
-        mean: the mean to which all reports have been added.
-        weights: the weight of each client.
-        facts: the rows of `ClientRunner.run_stack`, in the order of the cohort.
-        cohort: the clients that reported.
+        mean: The mean to which all reports have been added.
+        weights: The weight of each client.
+        client_stats: The rows of `ClientRunner.run_stack`, in the order of the cohort.
+        cohort: The clients that reported.
     """
     total = math.fsum(weights)
-    steps, loss = (math.fsum(weights * column) / total for column in facts.T[:2])
+    steps, loss = (math.fsum(weights * column) / total for column in client_stats.T[:2])
     return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort)

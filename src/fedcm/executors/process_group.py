@@ -16,11 +16,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fedcm.errors import Diverged, Stopped, UserError, WorkerFailed, WriteFailed
+from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.system.error_messages import describe_failure_with_traceback
 
 ALARM = "alarm"  # key in the store under which `raise_alarm` puts its message
-_SMALL = 2**20  # numbers that are sent in one message
+_MAX_MESSAGE = 2**20  # numbers that are sent in one message
 _TIMEOUT = timedelta(hours=12)  # a closed connection is noticed at once; a slow process is waited for
 
 
@@ -35,13 +35,13 @@ class WorkerStatus(IntEnum):
     FAILED = 5
 
 
-def to_worker_failure(error: Exception, otherwise: str) -> WorkerFailed:
-    """Return a WorkerFailed for an unexpected error, most often one in the user's own code.
+def to_training_failure(error: Exception, fallback: str) -> TrainingFailed:
+    """Return a TrainingFailed for an unexpected error, most often one in the user's own code.
 
     Args:
-        otherwise: what failed, if the notes of the error do not say it.
+        fallback: What failed, if the notes of the error do not say it.
     """
-    return WorkerFailed(describe_failure_with_traceback(error, otherwise))
+    return TrainingFailed(describe_failure_with_traceback(error, fallback))
 
 
 def reject_second_group() -> None:
@@ -58,12 +58,12 @@ class ProcessGroup:
     """A torch.distributed process group; every process of it calls the same methods in the same order.
 
     Args:
-        rank: the rank of this process.
-        size: the number of processes.
-        store: the torch.distributed store through which the processes find each other.
+        rank: The rank of this process.
+        size: The number of processes.
+        store: The torch.distributed store through which the processes find each other.
 
     Raises:
-        WorkerFailed: the processes cannot reach each other.
+        TrainingFailed: If the processes cannot reach each other.
     """
 
     def __init__(self, rank: int, size: int, store: Any) -> None:
@@ -71,7 +71,7 @@ class ProcessGroup:
         try:
             dist.init_process_group(_choose_backend(size), store=store, rank=rank, world_size=size, timeout=_TIMEOUT)
         except RuntimeError as error:
-            raise WorkerFailed(f"the workers cannot reach each other ({_shorten(error)})") from None
+            raise TrainingFailed(f"the workers cannot reach each other ({_shorten(error)})") from None
         finally:
             sys.excepthook = hook
         self.rank, self.size = rank, size
@@ -90,40 +90,41 @@ class ProcessGroup:
         try:
             dist.all_reduce(tensor)
         except RuntimeError as error:
-            raise WorkerFailed(f"a worker is no longer there ({_shorten(error)})") from None
+            raise TrainingFailed(f"the connection to a worker was lost ({_shorten(error)})") from None
 
     def agree(self, status: WorkerStatus = WorkerStatus.OK, message: str = "") -> None:
         """Wait for all processes; if one has failed, raise the most severe failure in all of them."""
         self.sum_results(status, message, torch.zeros(0, dtype=torch.float64), [])
 
     def sum_results(
-        self, status: WorkerStatus, message: str, facts: Tensor, totals: Sequence[Tensor], largest: int = 0
+        self, status: WorkerStatus, message: str, table: Tensor, totals: Sequence[Tensor], largest: int = 0
     ) -> int:
         """Sum the results of a round over all processes, in place, or raise the most severe failure in all of them.
 
         Args:
-            status: how this process ended its work.
-            message: why it failed.
-            facts: float64; each row is filled in by one process and 0 in the others. The bits are added as integers,
-                which is exact, and in one message with the rest.
-            totals: integer tensors.
-            largest: a number of which the maximum over all processes is returned.
+            status: How this process ended its work.
+            message: Why it failed.
+            table: A float64 tensor; each row is filled in by one process and 0 in the others. The bits are added as
+                integers, which is exact, and in one message with the rest.
+            totals: Integer tensors.
+            largest: A number of which the maximum over all processes is returned.
 
         Returns:
             The maximum of `largest`.
         """
         encoded = message.encode()
-        board = torch.zeros((self.size, 3), dtype=torch.int64)
-        board[self.rank] = torch.tensor([status, len(encoded), largest])
-        parts = [board, facts.view(torch.int64)]
-        small = sum(total.numel() for total in totals) <= _SMALL and all(total.device.type == "cpu" for total in totals)
-        self._sum_together([*parts, *totals] if small else parts)
-        if int(board[:, 0].max()) != WorkerStatus.OK:
-            self._raise_worst(board, encoded)
-        if not small:
+        statuses = torch.zeros((self.size, 3), dtype=torch.int64)
+        statuses[self.rank] = torch.tensor([status, len(encoded), largest])
+        parts = [statuses, table.view(torch.int64)]
+        are_on_cpu = all(total.device.type == "cpu" for total in totals)
+        in_one_message = are_on_cpu and sum(total.numel() for total in totals) <= _MAX_MESSAGE
+        self._sum_together([*parts, *totals] if in_one_message else parts)
+        if int(statuses[:, 0].max()) != WorkerStatus.OK:
+            self._raise_most_severe(statuses, encoded)
+        if not in_one_message:
             for total in totals:
                 self.sum_(total)
-        return int(board[:, 2].max())
+        return int(statuses[:, 2].max())
 
     def _sum_together(self, parts: list[Tensor]) -> None:
         """Sum several tensors in one message, in place: for few numbers, each message costs more than its content."""
@@ -132,18 +133,18 @@ class ProcessGroup:
         for part, summed in zip(parts, together.split([part.numel() for part in parts]), strict=True):
             part.copy_(summed.view(part.shape))
 
-    def _raise_worst(self, board: Tensor, encoded: bytes) -> NoReturn:
-        worst = int(board[:, 0].max())
-        rank = int((board[:, 0] == worst).nonzero()[0])
-        _raise_error(WorkerStatus(worst), self._share_text(encoded, int(board[rank, 1]), rank))
+    def _raise_most_severe(self, statuses: Tensor, encoded: bytes) -> NoReturn:
+        worst = int(statuses[:, 0].max())
+        rank = int((statuses[:, 0] == worst).nonzero()[0])
+        _raise_error(WorkerStatus(worst), self._share_text(encoded, int(statuses[rank, 1]), rank))
 
     def _share_text(self, encoded: bytes, length: int, source: int = 0) -> str:
         """Return the text of the process `source`, in all processes."""
-        letters = torch.zeros(length, dtype=torch.int64)
+        codes = torch.zeros(length, dtype=torch.int64)
         if self.rank == source:
-            letters += torch.tensor(list(encoded), dtype=torch.int64)
-        self.sum_(letters)
-        return bytes(letters.tolist()).decode()
+            codes += torch.tensor(list(encoded), dtype=torch.int64)
+        self.sum_(codes)
+        return bytes(codes.tolist()).decode()
 
     def broadcast(self, tensor: Tensor) -> Tensor:
         """Return the tensor of rank 0; the other processes pass one of the same shape and dtype."""
@@ -151,7 +152,7 @@ class ProcessGroup:
         try:
             dist.broadcast(shared, src=0)
         except RuntimeError as error:
-            raise WorkerFailed(f"a worker is no longer there ({_shorten(error)})") from None
+            raise TrainingFailed(f"the connection to a worker was lost ({_shorten(error)})") from None
         return shared
 
     def broadcast_text(self, text: str) -> str:
@@ -185,7 +186,7 @@ def _shorten(error: RuntimeError) -> str:
 
 
 def _choose_backend(size: int) -> str:
-    """Return nccl if every process can have its own CUDA device, which nccl requires; otherwise gloo."""
+    """Return a backend with nccl if every process can have its own CUDA device, as nccl requires; otherwise gloo."""
     if dist.is_nccl_available() and torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE") or size):
         return "cpu:gloo,cuda:nccl"
     return "gloo"
@@ -200,15 +201,15 @@ def _raise_error(status: WorkerStatus, message: str) -> NoReturn:
         raise UserError(message)
     if status is WorkerStatus.WRITE_FAILED:
         raise WriteFailed(message)
-    raise WorkerFailed(message)
+    raise TrainingFailed(message)
 
 
 def divide_work(steps: Any, size: int) -> list[list[int]]:
     """Divide work among processes: the longest piece first, each to the process with the least work so far.
 
     Args:
-        steps: the steps of each piece of work.
-        size: the number of processes.
+        steps: The steps of each piece of work.
+        size: The number of processes.
 
     Returns:
         For each process, the positions of its pieces.
