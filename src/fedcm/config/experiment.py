@@ -9,7 +9,7 @@ import tomli_w
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.algorithms.registry import find_algorithm, get_algorithm_name
-from fedcm.config.overrides import apply_overrides, read_table, select_algorithm
+from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
 from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import IN_MEMORY, SECTIONS, DataSection, Experiment, ModelSection, ServerSection
 from fedcm.core.algorithm import Algorithm, has_client_state
@@ -20,23 +20,21 @@ from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError, suggest
 from fedcm.models import reject_unknown_model
 
-Table = dict[str, Any]
-
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _CHOICES = ("split", "participation", "model", "algorithm")
 _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
 
 
-def load_experiment(path: Path, settings: Iterable[str] = (), algorithm: str | None = None) -> Experiment:
+def load_experiment_file(path: Path, overrides: Iterable[str] = (), algorithm: str | None = None) -> Experiment:
     """Load the experiment of a TOML file.
 
     Args:
-        path: the file. Its `[for.NAME]` tables are checked too.
-        settings: overrides, each `path=value`.
-        algorithm: the algorithm to use instead of the file's own.
+        path: The file. Its `[for.NAME]` tables are checked too.
+        overrides: Settings to change, each `path=value`.
+        algorithm: The algorithm to use instead of the file's own.
 
     Raises:
-        UserError: the file cannot be read, or the experiment cannot work.
+        UserError: If the file cannot be read, or the experiment cannot work.
     """
     table = read_table(path)
     if "grid" in table:
@@ -47,14 +45,14 @@ def load_experiment(path: Path, settings: Iterable[str] = (), algorithm: str | N
                 read_experiment(select_algorithm(table, name))
             except UserError as error:
                 raise UserError(f"[for.{name}]: {error}") from None
-    return read_experiment(apply_overrides(table, settings, algorithm))
+    return read_experiment(apply_overrides(table, overrides, algorithm))
 
 
 def read_experiment(table: Mapping[str, Any]) -> Experiment:
     """Return the experiment that a table describes, with all defaults filled in.
 
     Raises:
-        UserError: the experiment cannot work.
+        UserError: If the experiment cannot work.
     """
     for key in table:
         if key not in _KEYS:
@@ -69,7 +67,7 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     )
     fields["model"] = _read_model(table.get("model"))
     fields["algorithm"] = read_algorithm(table.get("algorithm"))
-    _reject_unsound(fields["algorithm"])
+    _reject_broken_contract(fields["algorithm"])
     experiment = read_section(Experiment, fields)
     _reject_vanishing_rate(experiment)
     reject_unequal_weights(experiment.algorithm, experiment.server)
@@ -96,7 +94,7 @@ def to_toml(experiment: Experiment) -> str:
     """Return the experiment as TOML text.
 
     Raises:
-        UserError: a setting has a value that TOML cannot express.
+        UserError: If a setting has a value that TOML cannot express.
     """
     try:
         return tomli_w.dumps(to_table(experiment))
@@ -105,7 +103,11 @@ def to_toml(experiment: Experiment) -> str:
 
 
 def read_algorithm(table: Any) -> Algorithm[Any, Any, Any, Any]:
-    """Build the algorithm that an `[algorithm]` table describes."""
+    """Build the algorithm that an `[algorithm]` table describes.
+
+    Raises:
+        UserError: If there is no such algorithm, or a hyperparameter is unknown or out of range.
+    """
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise UserError(f"algorithm.name must be given: one of {', '.join(ALGORITHMS)}, or 'package.module:Class'")
     name = table["name"]
@@ -113,8 +115,22 @@ def read_algorithm(table: Any) -> Algorithm[Any, Any, Any, Any]:
     return read_dataclass(kind, {key: value for key, value in table.items() if key != "name"}, "algorithm", name)
 
 
-def _reject_unsound(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
-    """Check the contract of a user's own algorithm; the bundled ones are checked by the tests."""
+def make_algorithm(name: str, hyperparameters: Iterable[str] = ()) -> Algorithm[Any, Any, Any, Any]:
+    """Build an algorithm.
+
+    Args:
+        name: A bundled name, or `package.module:Class`.
+        hyperparameters: Those that differ from the defaults, each `name=value`.
+
+    Raises:
+        UserError: If there is no such algorithm, or a hyperparameter is wrong.
+    """
+    table = apply_overrides({"algorithm": {"name": name}}, [f"algorithm.{setting}" for setting in hyperparameters])
+    return read_algorithm(table["algorithm"])
+
+
+def _reject_broken_contract(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
+    """Raise UserError if a user's own algorithm breaks the contract; the tests check the bundled ones."""
     if type(algorithm) not in ALGORITHMS.values() and (violations := find_violations(algorithm)):
         name = get_algorithm_name(algorithm)
         raise UserError(
@@ -148,7 +164,7 @@ def _make_absolute(source: str) -> str:
 
 
 def reject_unequal_weights(algorithm: Algorithm[Any, Any, Any, Any], server: ServerSection) -> None:
-    """Raise UserError if an algorithm with client state is to weigh clients by their examples."""
+    """Raise UserError if an algorithm with client state weights clients by their number of examples."""
     if server.weights == "examples" and has_client_state(algorithm):
         raise UserError(
             f"{get_algorithm_name(algorithm)!r} must weigh clients equally, because its server tracks the plain mean "
@@ -168,6 +184,6 @@ def _reject_vanishing_rate(experiment: Experiment) -> None:
     client, last = experiment.client, experiment.rounds - 1
     if client.lr * client.lr_decay**last < _LEAST_RATE:
         raise UserError(
-            f"client.lr must stay above {_LEAST_RATE:g} to the last round, and {client.lr} · {client.lr_decay}^{last} "
+            f"client.lr must stay above {_LEAST_RATE:g} to the last round, but {client.lr} · {client.lr_decay}^{last} "
             "does not; raise client.lr_decay or take fewer rounds"
         )

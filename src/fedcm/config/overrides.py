@@ -1,4 +1,4 @@
-"""Read the TOML file of an experiment as a table, and change the table: another algorithm, settings of a command."""
+"""Read the TOML file of an experiment as a table, and change the table: its algorithm, or single settings."""
 
 import copy
 import dataclasses
@@ -23,17 +23,21 @@ def read_table(path: Path) -> Table:
     return table
 
 
-def apply_overrides(table: Table, settings: Iterable[str], algorithm: str | None = None) -> Table:
-    """Return the table with another algorithm and with `path=value` settings.
+def apply_overrides(table: Table, overrides: Iterable[str], algorithm: str | None = None) -> Table:
+    """Return the table with another algorithm and with other settings.
 
     Args:
-        settings: each value is TOML, or else a plain string. A setting of `algorithm.name` wins over `algorithm`.
-        algorithm: the algorithm; by default the table's own.
+        table: The experiment's table; it is not changed.
+        overrides: The settings to change, each `path=value`. A value is TOML, or else a plain string.
+        algorithm: The algorithm, by default the table's own. An override of `algorithm.name` wins.
+
+    Raises:
+        UserError: If an override has another form, or the table cannot hold it.
 
     >>> apply_overrides({"client": {"lr": 0.1}}, ["client.lr=0.05", "data.source=cifar10"])
     {'client': {'lr': 0.05}, 'data': {'source': 'cifar10'}}
     """
-    changes = [_parse_setting(setting) for setting in settings]
+    changes = [_parse_override(override) for override in overrides]
     for keys, value in changes:
         if keys == ["algorithm", "name"]:
             algorithm = value
@@ -44,13 +48,17 @@ def apply_overrides(table: Table, settings: Iterable[str], algorithm: str | None
 
 
 def set_value(table: Table, keys: list[str], value: Any) -> None:
-    """Put one setting into the table, in place."""
+    """Put one setting into the table, in place.
+
+    Raises:
+        UserError: If a key on the way is a value and not a table.
+    """
     _drop_replaced_settings(table, keys, value)
     inner = table
     for key in keys[:-1]:
         inner = inner.setdefault(key, {})
         if not isinstance(inner, dict):
-            raise UserError(f"--set {'.'.join(keys)}: {key!r} is a value, not a table")
+            raise UserError(f"{'.'.join(keys)} cannot be set, because {key!r} is a value, not a table")
     inner[keys[-1]] = value
 
 
@@ -67,6 +75,9 @@ def select_algorithm(table: Table, name: str | None = None) -> Table:
     """Return the table with this algorithm, by default its own, and with the settings of its `[for.NAME]` table.
 
     An algorithm other than the table's own starts from its defaults.
+
+    Raises:
+        UserError: If `[algorithm]` or `[for]` has another form, or `[for.NAME]` names an unknown algorithm.
     """
     table = copy.deepcopy(table)
     own, special = table.get("algorithm", {}), table.pop("for", {})
@@ -81,7 +92,7 @@ def select_algorithm(table: Table, name: str | None = None) -> Table:
         table["algorithm"] = {"name": name}
     else:
         name = own.get("name")
-    _merge(table, special.get(name, {}) if isinstance(name, str) else {})
+    _merge_recursively(table, special.get(name, {}) if isinstance(name, str) else {})
     return table
 
 
@@ -104,22 +115,22 @@ def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
             section.pop("steps", None)
 
 
-def _parse_setting(setting: str) -> tuple[list[str], Any]:
-    path, equals, text = setting.partition("=")
+def _parse_override(override: str) -> tuple[list[str], Any]:
+    path, equals, text = override.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
-        raise UserError(f"--set requires path=value, for example client.lr=0.05, got {setting!r}")
+        raise UserError(f"a setting to change must be path=value, for example client.lr=0.05, got {override!r}")
     try:
         return keys, read_value(text)
     except UserError as error:
-        raise UserError(f"--set requires path=value: {error}") from None
+        raise UserError(f"a setting to change must be path=value: {error}") from None
 
 
 def parse_values(setting: str) -> tuple[list[str], list[Any]]:
     """Parse `path=value,value` into the keys of the path and the values.
 
     Raises:
-        UserError: the text has another form, or a value twice.
+        UserError: If the text has another form, or a value twice.
 
     >>> parse_values("model.hidden=[64, 32], [128]")
     (['model', 'hidden'], [[64, 32], [128]])
@@ -127,22 +138,22 @@ def parse_values(setting: str) -> tuple[list[str], list[Any]]:
     path, equals, text = setting.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
-        raise UserError(f"--over requires path=value,value, for example client.lr=0.1,0.3, got {setting!r}")
+        raise UserError(f"a setting to sweep must be path=value,value, for example client.lr=0.1,0.3, got {setting!r}")
     try:
         values = read_values(text)
     except UserError as error:
         raise UserError(
-            f"--over requires path=value,value, for example client.lr=0.1,0.3, got {setting!r}: {error}"
+            f"a setting to sweep must be path=value,value, for example client.lr=0.1,0.3, got {setting!r}: {error}"
         ) from None
     texts = [write_value(value) for value in values]
     if repeated := next((text for text in texts if texts.count(text) > 1), None):
-        raise UserError(f"--over requires distinct values, and {setting!r} has {repeated} twice")
+        raise UserError(f"a setting to sweep must have distinct values, but {setting!r} has {repeated} twice")
     return keys, values
 
 
-def _merge(table: Table, changes: Mapping[str, Any]) -> None:
+def _merge_recursively(table: Table, changes: Mapping[str, Any]) -> None:
     for key, value in changes.items():
         if isinstance(value, Mapping) and isinstance(table.get(key), dict):
-            _merge(table[key], value)
+            _merge_recursively(table[key], value)
         else:
             table[key] = copy.deepcopy(value)

@@ -21,11 +21,11 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Return the table in a TOML file.
 
     Args:
-        path: the file.
-        what: what the file describes, for error messages.
+        path: The file.
+        what: What the file describes, for error messages.
 
     Raises:
-        UserError: the file cannot be read or is not TOML.
+        UserError: If the file cannot be read or is not TOML.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -49,11 +49,12 @@ def read_section(kind: type[Record], table: Mapping[str, Any], where: str = "") 
     """Read a table as a `Section`.
 
     Args:
-        kind: the subclass of `Section`.
-        where: the path of the table, for error messages.
+        kind: The subclass of `Section`.
+        table: The table.
+        where: The path of the table, for error messages.
 
     Raises:
-        UserError: a key is unknown, or a value is missing or not allowed.
+        UserError: If a key is unknown, or a value is missing or not allowed.
     """
     if not isinstance(table, Mapping):
         raise UserError(f"{where or 'the experiment'} must be a table, got {table!r}")
@@ -64,7 +65,17 @@ def read_section(kind: type[Record], table: Mapping[str, Any], where: str = "") 
 
 
 def read_choice(kinds: Mapping[str, type], table: Mapping[str, Any], key: str, where: str) -> Any:
-    """Read a table as the dataclass that `table[key]` names; the other keys are its fields."""
+    """Read a table as the dataclass that `table[key]` names; the other keys are its fields.
+
+    Args:
+        kinds: The dataclasses, by name.
+        table: The table.
+        key: The key whose value is the name, such as "kind".
+        where: The path of the table, for error messages.
+
+    Raises:
+        UserError: If the name is missing or unknown, or a field cannot be read.
+    """
     if not isinstance(table, Mapping):
         raise UserError(f"{where} must be a table, got {table!r}")
     name = table.get(key)
@@ -79,12 +90,13 @@ def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) 
     """Read a table as a frozen dataclass.
 
     Args:
-        kind: the dataclass.
-        where: the path of the table, for error messages.
-        name: the name of the choice, for error messages.
+        kind: The dataclass.
+        table: The table.
+        where: The path of the table, for error messages.
+        name: The name of the choice, for error messages.
 
     Raises:
-        UserError: a key is unknown, a value is missing, or `__post_init__` raises an error.
+        UserError: If a key is unknown, a value is missing, or `__post_init__` raises an error.
     """
     fields = {field.name: field for field in dataclasses.fields(kind)}
     for key in table:

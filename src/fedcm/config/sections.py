@@ -8,7 +8,7 @@ from fedcm.config.schema import Section
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
-Link = Literal["exact", "float16", "bfloat16"]  # a vector as it is, or rounded to 16 bits per number
+Link = Literal["exact", "float16", "bfloat16"]  # vectors are sent unchanged, or rounded to 16 bits per number
 
 IN_MEMORY = "in-memory"  # names Python objects, which no file describes
 
@@ -45,7 +45,7 @@ class ServerSection(Section):
     """The update of the server."""
 
     lr: Rate = 1.0  # 1.0 = plain averaging
-    weights: Literal["clients", "examples"] = "clients"  # what counts equally in the mean
+    weights: Literal["clients", "examples"] = "clients"  # what has equal weight in the mean
 
 
 class EvaluationSection(Section):
@@ -126,7 +126,7 @@ class ModelSection(Section):
 
 
 class Experiment(Section):
-    """What `fedcm run` runs. `split`, `participation` and `algorithm` hold the chosen dataclass."""
+    """One run, as `fedcm run` runs it. `split`, `participation` and `algorithm` hold the chosen dataclass."""
 
     name: Annotated[str, Field(pattern=r"^\w[\w .+=-]*$", max_length=100)]  # also part of file names
     rounds: Count
@@ -145,7 +145,7 @@ class Experiment(Section):
     cell: CellSection = CellSection()
 
     def without_autotune(self) -> Self:
-        """Return the experiment with usual values for every "auto" of its engine, for uses where speed is secondary."""
+        """Return the experiment with a fixed value for every "auto" of its engine, where speed is secondary."""
         return self.model_copy(update={"engine": self.engine.without_autotune()})
 
 

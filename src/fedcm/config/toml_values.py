@@ -1,4 +1,4 @@
-"""Read values of the command line, which are TOML or plain words, and write a value as unique text."""
+"""Read values of the command line, which are TOML or plain words, and write values in the same form."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -23,6 +23,9 @@ def read_value(text: str) -> Any:
 
 def read_values(text: str) -> list[Any]:
     """Return the values of a comma-separated list; commas inside brackets and quotes belong to a value.
+
+    Raises:
+        UserError: If a value is missing, or its brackets or quotes are not closed.
 
     >>> read_values('[64, 32], [128]'), read_values('"a,b", c, 0.1')
     ([[64, 32], [128]], ['a,b', 'c', 0.1])
@@ -63,7 +66,7 @@ def _shorten(text: str) -> str:
 
 
 def _parse(text: str) -> list[Any]:
-    """Return a list with the one TOML value that the text is, or an empty list.
+    """Return a list with the TOML value of the text, or an empty list if the text is not one TOML value.
 
     The text must mean the same alone and in an array. This rules out comments, line breaks and extra brackets.
     """

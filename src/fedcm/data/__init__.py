@@ -68,6 +68,9 @@ def load_source(source: str, data_dir: Path | None = None) -> Dataset | ClientsO
     Args:
         source: A name, a path relative to the current folder, or `package.module:function`.
         data_dir: The folder of the named datasets; see `resolve_data_folder` for the default.
+
+    Raises:
+        UserError: If there is no such source, or its data cannot be used.
     """
     if source in SOURCES:
         return SOURCES[source](resolve_data_folder(data_dir))

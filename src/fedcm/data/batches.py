@@ -22,7 +22,7 @@ class LocalWork:
     Attributes:
         batch_size: Examples per batch.
         epochs: Passes over the client's data.
-        steps: If given, the exact number of batches, with as many passes as that takes; `epochs` is then ignored.
+        steps: The exact number of batches, over as many passes as needed. If given, `epochs` is ignored.
     """
 
     batch_size: int = 50

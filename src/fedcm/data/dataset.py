@@ -41,7 +41,7 @@ class Dataset:
         train: The training examples, not normalised.
         test: The test examples, if there are any.
         classes: The number of classes; None for a regression.
-        normalisation: Applied when examples are loaded for a model; None to use the features as they are.
+        normalisation: Applied when examples are loaded for a model; None to use the features unchanged.
         owners: (n,) The client 0 … N − 1 of each training example, if the data have a natural split.
         client_names: The names of these clients.
         checksums: The sha256 of each raw array, by its name, if it is known already.

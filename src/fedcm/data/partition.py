@@ -52,9 +52,9 @@ class Dirichlet:
     """The balanced split of the FedCM paper: client i draws q_i ~ Dir(concentration · 1), then its labels from q_i.
 
     All clients have the same size, up to one example. They draw in turns, one example each, so that all of them are
-    equally likely to meet an empty class. From then on each q_i is renormalised over the classes that are left; if q_i
-    has no mass there, the client draws in proportion to the examples left. A turn either serves every client or empties
-    a class, so there are at most n/N + classes turns.
+    equally likely to meet an empty class. When a class is empty, each q_i is renormalised over the remaining classes.
+    If q_i has no mass there, the client draws in proportion to the remaining examples. In each turn, every client gets
+    an example or a class becomes empty, so there are at most n/N + classes turns.
     """
 
     clients: int
@@ -169,6 +169,28 @@ def count_labels(parts: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
     """Return a table (clients, classes) of the number of examples per client and class."""
     classes = int(labels.max()) + 1
     return np.stack([np.bincount(labels[part].reshape(-1), minlength=classes) for part in parts])
+
+
+def measure_label_mix(counts: np.ndarray) -> dict[str, float]:
+    """Measure a split: examples per client, classes per client, and the distance of label distributions.
+
+    The distance is the mean total variation between a client's label distribution and that of all clients: 0 if they
+    are equal, 1 if they have no class in common.
+
+    Args:
+        counts: (clients, classes), the number of examples of each class that each client holds.
+    """
+    sizes = counts.sum(1)
+    mix = counts / np.maximum(sizes, 1)[:, None]
+    whole = counts.sum(0) / counts.sum()
+    return {
+        "clients": len(counts),
+        "examples": int(sizes.sum()),
+        "least_examples": int(sizes.min()),
+        "most_examples": int(sizes.max()),
+        "mean_classes": float((counts > 0).sum(1).mean()),
+        "mean_distance": float(np.abs(mix - whole).sum(1).mean() / 2),
+    }
 
 
 def _draw_classes(mass: np.ndarray, left: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Prepare a dataset in the data folder: from files that are there already, from an archive, or by download.
+"""Prepare a dataset in the data folder: from existing files, from an archive, or by download.
 
-Whatever the source, the arrays must be the published ones before anything gets its name in the data folder.
+Whatever the source, the arrays are compared with the published ones before they are stored in the data folder.
 """
 
 import tempfile
@@ -13,6 +13,7 @@ from fedcm.data.download import Progress, download_file
 from fedcm.data.sources import cifar, cifar_npm, cifar_official, mnist
 from fedcm.data.sources.cifar_official import RawCifar
 from fedcm.errors import UserError, suggest
+from fedcm.system.callbacks import Notify
 from fedcm.system.files import write_bytes
 
 NAMES = (*cifar.CIFAR_SPECS, *mnist.MNIST_SPECS)
@@ -24,7 +25,7 @@ def prepare_dataset(
     archive: Path | None = None,
     *,
     offline: bool = False,
-    say: Callable[[str], None] = print,
+    notify: Notify = print,
     progress: Progress | None = None,
 ) -> Path:
     """Prepare a dataset and check it; a dataset that is prepared already is only checked.
@@ -34,7 +35,7 @@ def prepare_dataset(
         data_dir: The data folder.
         archive: A local archive or unpacked folder to read instead of downloading.
         offline: Never use the network.
-        say: Called with one line per step.
+        notify: Called with one line per step.
         progress: Called while a file is downloaded. By default a progress bar is shown on a terminal.
 
     Returns:
@@ -44,13 +45,13 @@ def prepare_dataset(
         UserError: If the name is unknown, or no source provides the published files.
     """
     if name == "digits":
-        say("digits come with scikit-learn: nothing to prepare")
+        notify("digits come with scikit-learn: nothing to prepare")
         return data_dir
     if name not in NAMES:
         raise UserError(f"the dataset to prepare must be a known one, got {name!r}; {suggest(name, NAMES)}")
     if archive is not None and not archive.exists():
         raise UserError(f"{archive} must be an archive or a folder, but it does not exist")
-    request = _Request(data_dir, archive, offline, say, progress)
+    request = _Request(data_dir, archive, offline, notify, progress)
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         if name in mnist.MNIST_SPECS:
@@ -59,7 +60,7 @@ def prepare_dataset(
             folder = _prepare_cifar(cifar.CIFAR_SPECS[name], request)
     except OSError as error:
         raise UserError(f"{name} cannot be written to {data_dir}: {error}") from error
-    say(f"{name} is ready in {folder}")
+    notify(f"{name} is ready in {folder}")
     return folder
 
 
@@ -68,7 +69,7 @@ class _Request:
     data_dir: Path
     archive: Path | None
     offline: bool
-    say: Callable[[str], None]
+    notify: Notify
     progress: Progress | None
 
 
@@ -84,18 +85,18 @@ def _prepare_cifar(spec: cifar.CifarSpec, request: _Request) -> Path:
         try:
             cifar.read_prepared(folder, spec)
         except UserError as damage:
-            request.say(str(damage))
+            request.notify(str(damage))
         else:
             return folder
     failures = []
     for source in _list_cifar_sources(spec, request):
-        request.say(f"{spec.name}: {source.description}")
+        request.notify(f"{spec.name}: {source.description}")
         try:
             cifar.write_prepared(source.read(), folder, spec)
         except UserError as failure:
             if source.is_last:
                 raise
-            request.say(str(failure))
+            request.notify(str(failure))
             failures.append(str(failure))
         else:
             return folder
@@ -158,11 +159,11 @@ def _download_idx_file(spec: mnist.MnistSpec, name: str, folder: Path, request: 
     failures = []
     for address in () if request.offline else spec.addresses:
         url, target = f"{address}{name}.gz", folder / f"{name}.gz"
-        request.say(f"{spec.name}: downloading {url}")
+        request.notify(f"{spec.name}: downloading {url}")
         try:
             download_file(url, target, md5=spec.files[name].gz_md5, progress=request.progress)
         except UserError as failure:
-            request.say(str(failure))
+            request.notify(str(failure))
             failures.append(str(failure))
         else:
             return

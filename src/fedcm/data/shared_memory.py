@@ -46,11 +46,12 @@ def share_dataset(data: FederatedData) -> Descriptors:
 
 def open_shared_dataset(description: int) -> Dataset:
     """Open the dataset that `share_dataset` has shared, by its first descriptor."""
-    with open(_descriptor_path(description), "rb") as file:  # noqa: PTH123
+    with open(_make_descriptor_path(description), "rb") as file:  # noqa: PTH123
         fields: dict[str, Any] = json.load(file)
     # copy on write: all readers share the pages, and torch gets the writable memory that it requires
     arrays = {
-        name: np.load(_descriptor_path(descriptor), mmap_mode="c") for name, descriptor in fields.pop("arrays").items()
+        name: np.load(_make_descriptor_path(descriptor), mmap_mode="c")
+        for name, descriptor in fields.pop("arrays").items()
     }
     parts = {
         part: Examples(*(torch.from_numpy(arrays[f"{part}_{field}"]) for field in Examples._fields))
@@ -97,5 +98,5 @@ def _describe_dataset(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _descriptor_path(descriptor: int) -> str:
+def _make_descriptor_path(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"

@@ -2,7 +2,7 @@
 
 The function returns one of:
 
-    a Dataset                          used as it is
+    a Dataset                          used unchanged
     (train, test)                      each a torch dataset of (x, y), or a pair (features, labels)
     [client, client, …]                a natural split: each client a torch dataset or a pair
     ([client, client, …], test)        the same with a test set

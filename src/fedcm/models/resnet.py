@@ -51,7 +51,7 @@ def resnet18(input_shape: tuple[int, ...], classes: int, width: int = 64, groups
 
 
 def resnet18_imagenet_stem(input_shape: tuple[int, ...], classes: int, width: int = 64, groups: int = 2) -> nn.Module:
-    """resnet18 with the 7×7 stride-2 stem and max-pool for large images."""
+    """resnet18 with the 7×7 stem of stride 2 and the max-pool for large images."""
     channels, *_ = check_image_shape(input_shape, min_size=32)
     _check_groups(width, groups)
     stem = nn.Sequential(

@@ -23,7 +23,11 @@ _TEST = "test.npz"
 
 
 def load_npz(path: Path) -> Dataset:
-    """Load one `.npz` file with a training set and, optionally, a test set."""
+    """Load one `.npz` file with a training set and, optionally, a test set.
+
+    Raises:
+        UserError: If the file or its arrays cannot be used.
+    """
     arrays = _read_npz(path)
     is_short = "x" in arrays and "y" in arrays and "x_train" not in arrays and "y_train" not in arrays
     train = _take_examples(arrays, ("x", "y") if is_short else ("x_train", "y_train"), path)
@@ -33,7 +37,11 @@ def load_npz(path: Path) -> Dataset:
 
 
 def load_npz_folder(folder: Path) -> Dataset:
-    """Load one client per `.npz` file; the clients are named by the files and sorted by name."""
+    """Load one client per `.npz` file; the clients are named by the files and sorted by name.
+
+    Raises:
+        UserError: If there is no such file, or the arrays of one cannot be used.
+    """
     files = sorted(file for file in folder.glob("*.npz") if file.name != _TEST and not file.name.startswith("."))
     if not files:
         raise UserError(
@@ -89,7 +97,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         if isinstance(error, UserError):
             raise
         raise UserError(
-            f"{str(path)!r} cannot be read as an .npz file; write it with numpy.savez ({_first_line(error)})"
+            f"{str(path)!r} cannot be read as an .npz file; write it with numpy.savez ({_get_first_line(error)})"
         ) from error
 
 
@@ -108,5 +116,5 @@ def _read_member(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndar
     return array
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

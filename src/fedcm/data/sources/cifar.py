@@ -21,7 +21,7 @@ from fedcm.system.files import atomic_write
 
 @dataclass(frozen=True)
 class CifarSpec:
-    """What is known about one of the two datasets; `sha256` is that of each raw array, bytes (n, 3072) or (n,)."""
+    """The published facts of one of the two datasets; `sha256` is that of each raw array, bytes (n, 3072) or (n,)."""
 
     name: str
     classes: int
@@ -72,7 +72,7 @@ def load_cifar(spec: CifarSpec, data_dir: Path) -> Dataset:
     """Load the prepared arrays; if the data folder contains only the official files, prepare them first.
 
     Raises:
-        UserError: If there are neither, or they are not the published ones.
+        UserError: If the data folder has neither, or they are not the published files.
     """
     folder = data_dir / spec.name
     if not is_prepared(folder, spec):
@@ -91,7 +91,11 @@ def is_prepared(folder: Path, spec: CifarSpec) -> bool:
 
 
 def read_prepared(folder: Path, spec: CifarSpec) -> dict[str, RawCifar]:
-    """Read the prepared arrays; raise UserError if they are not the published ones."""
+    """Read the prepared arrays.
+
+    Raises:
+        UserError: If they cannot be read or are not the published ones.
+    """
     arrays = {}
     for array in spec.sha256:
         file = folder / f"{array}.npy"
@@ -108,7 +112,11 @@ def read_prepared(folder: Path, spec: CifarSpec) -> dict[str, RawCifar]:
 
 
 def write_prepared(parts: dict[str, RawCifar], folder: Path, spec: CifarSpec) -> None:
-    """Check the arrays, then write each atomically."""
+    """Check the arrays, then write each atomically.
+
+    Raises:
+        UserError: If they are not the published ones, or cannot be written.
+    """
     check_published(parts, spec, "the source")
     try:
         for part, raw in parts.items():

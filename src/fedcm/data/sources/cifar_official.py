@@ -113,6 +113,9 @@ def read_tar_members(archive: Path, names: list[str]) -> dict[str, bytes]:
 
     Returns:
         The content of each file that was found, by name.
+
+    Raises:
+        UserError: If the archive cannot be read.
     """
     contents = {}
     try:

@@ -31,7 +31,7 @@ class IdxFile(NamedTuple):
 
 @dataclass(frozen=True)
 class MnistSpec:
-    """What is known about one of the two datasets."""
+    """The published facts of one of the two datasets, and where its files are."""
 
     name: str
     folders: tuple[str, ...]  # where its files may be in the data folder: fedcm's own place, then torchvision's
@@ -139,7 +139,11 @@ def read_arrays(folder: Path, spec: MnistSpec) -> list[np.ndarray]:
 
 
 def read_idx(file: Path, expected: IdxFile) -> np.ndarray:
-    """Read the array of one idx file of bytes; raise UserError if it is not the expected one."""
+    """Read the array of one idx file of bytes.
+
+    Raises:
+        UserError: If the file cannot be read or is not the expected one.
+    """
     header = bytes((0, 0, 8, len(expected.shape))) + np.array(expected.shape, ">u4").tobytes()
     size = len(header) + int(np.prod(expected.shape))
     try:

@@ -1,4 +1,4 @@
-"""The bundled digits as a yes-or-no question, split by label over clients of equal size.
+"""The bundled digits with two classes, split by label over clients of equal size.
 
 Every client holds the same number of examples, so the mean over clients is the mean over examples. The split is the
 paper's, Dirichlet over the ten digits. The label is +1 if the digit is 5 or more, otherwise −1.

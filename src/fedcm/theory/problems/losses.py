@@ -22,7 +22,7 @@ class RegressionLoss(NamedTuple):
     largest_curvature: float
 
 
-def _logistic_curvature(predictions: Tensor, labels: Tensor) -> Tensor:
+def _compute_logistic_curvature(predictions: Tensor, labels: Tensor) -> Tensor:
     probability = torch.sigmoid(labels * predictions)
     return probability * (1 - probability)
 
@@ -37,7 +37,7 @@ SQUARES = RegressionLoss(
 LOGISTIC = RegressionLoss(
     value=lambda predictions, labels: F.softplus(-labels * predictions),
     slope=lambda predictions, labels: -labels * torch.sigmoid(-labels * predictions),
-    curvature=_logistic_curvature,
+    curvature=_compute_logistic_curvature,
     least_curvature=0.0,
     largest_curvature=0.25,
 )

@@ -3,12 +3,15 @@
     f_i(x) = ½ (x − x*)ᵀ A_i (x − x*) + ⟨b_i, x − x*⟩        Σ b_i = 0,  mean of ‖b_i‖² = σ_g²,  f* = 0
     A_i = diag(λ_j·(1 + ρ·u_ij))                             u_ij = ±1, equally often; ρ is `spread`
 
-The eigenvalues of the A_i are in [μ, L], and both ends are reached. At spread 0 all A_i are equal and σ_g is exact at
-every x, but then local steps have no bias and FedAvg is as exact as the others. With a spread, σ_g is the dissimilarity
-at x*, which grows away from x*. `alignment` is the correlation of b_ij with u_ij: the bias of local steps is
-proportional to mean(A_i b_i), so without alignment it would fade as 1/√N.
+The eigenvalues of the A_i are in [μ, L], and both ends are reached.
 
-`copies` repeats the same clients: N grows, and f, σ_g and everything else stay the same.
+`spread`: at 0 all A_i are equal. Then σ_g is exact at every x, local steps have no bias, and FedAvg converges to x*.
+Above 0, σ_g is the dissimilarity at x*; it grows with the distance from x*.
+
+`alignment`: the correlation of b_ij with u_ij. The bias of local steps is proportional to mean(A_i b_i), so at 0 it
+would fall as 1/√N.
+
+`copies`: how often the same clients are repeated. N grows, and f, σ_g and everything else stay the same.
 """
 
 import math

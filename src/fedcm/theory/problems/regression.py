@@ -85,7 +85,7 @@ class Regression:
             gradient = self.gradient(x)
             if float(gradient.norm()) <= _CLOSE_ENOUGH * self.penalty:
                 break
-            step = torch.linalg.solve(self._hessian(x), gradient)
+            step = torch.linalg.solve(self._compute_hessian(x), gradient)
             nearer = next((y for k in range(40) if self.gradient(y := x - step / 2**k).norm() < gradient.norm()), None)
             if nearer is None:
                 break
@@ -98,7 +98,7 @@ class Regression:
             )
         return _Solution(x, float(self.value(x)))
 
-    def _hessian(self, x: Tensor) -> Tensor:
+    def _compute_hessian(self, x: Tensor) -> Tensor:
         features, labels = self._all_examples
         weighted = features * self.loss.curvature(features @ x, labels)[:, None]
         return weighted.mT @ features / len(features) + self.penalty * torch.eye(self.dimension, dtype=torch.float64)
@@ -129,12 +129,12 @@ class Regression:
 def make_digits_ridge(
     clients: int = 20, penalty: float = 0.01, noise: float = 0.0, concentration: float = 0.3
 ) -> Regression:
-    """Ridge regression on the digits: fit +1 if a digit is 5 or more, otherwise −1."""
+    """Make a ridge regression on the digits: fit +1 if a digit is 5 or more, otherwise −1."""
     return Regression(SQUARES, *load_client_digits(clients, concentration), penalty, noise)
 
 
 def make_digits_logistic(
     clients: int = 20, penalty: float = 0.01, noise: float = 0.0, concentration: float = 0.3
 ) -> Regression:
-    """Logistic regression on the digits: is a digit 5 or more?"""
+    """Make a logistic regression on the digits: predict whether a digit is 5 or more."""
     return Regression(LOGISTIC, *load_client_digits(clients, concentration), penalty, noise)

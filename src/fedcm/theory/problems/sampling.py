@@ -37,15 +37,15 @@ class RoundSampler:
     """
 
     problem: KnownProblem
-    cohort: int  # S
+    cohort_size: int  # S
     steps: int  # K
     replicates: int  # R
     seed: int = 0
     stream: int = 0  # streams of the same seed are independent
 
     def __post_init__(self) -> None:
-        if not 1 <= self.cohort <= self.problem.clients:
-            raise UserError(f"the cohort must have 1 to {self.problem.clients} clients, got {self.cohort}")
+        if not 1 <= self.cohort_size <= self.problem.clients:
+            raise UserError(f"the cohort must have 1 to {self.problem.clients} clients, got {self.cohort_size}")
         if self.steps < 1 or self.replicates < 1:
             raise UserError(f"steps and replicates must be at least 1, got {self.steps} and {self.replicates}")
 
@@ -62,15 +62,15 @@ class RoundSampler:
 
     def _sample_cohorts(self, generator: np.random.Generator) -> Tensor:
         population, shape = self.problem.clients, (_BLOCK, self.replicates)
-        if self.cohort == population:
+        if self.cohort_size == population:
             return torch.arange(population).expand(*shape, -1)
-        return torch.from_numpy(sample_without_replacement(generator, population, self.cohort, shape))
+        return torch.from_numpy(sample_without_replacement(generator, population, self.cohort_size, shape))
 
     def _sample_noise(self, generator: np.random.Generator) -> Tensor | None:
         level, d = self.problem.constants.noise, self.problem.dimension
         if level == 0:
             return None
-        noise = generator.standard_normal((_BLOCK, self.steps, self.replicates, self.cohort, d))
+        noise = generator.standard_normal((_BLOCK, self.steps, self.replicates, self.cohort_size, d))
         noise *= level / math.sqrt(d)
         return torch.from_numpy(noise)
 

@@ -35,22 +35,24 @@ def _compare_at_point(case: Case, point: RatePoint, result: PointResult) -> Boun
     dissimilarity = max(constants.dissimilarity, float(compute_dissimilarity(point.problem, point.start[None])))
     setting = point.make_setting(result.largest_gradient, dissimilarity=dissimilarity)
     allowed = result.best.client_lr <= (1 + 1e-12) / (8 * point.steps * constants.smoothness)
-    explicit = _explicit_bound(case, setting, point, result) if allowed else None
-    return BoundComparison(float(result.errors.mean()), _stated_bound(case, setting, point), explicit)
+    explicit = _compute_explicit_bound(case, setting, point, result) if allowed else None
+    return BoundComparison(float(result.errors.mean()), _compute_stated_bound(case, setting, point), explicit)
 
 
-def _stated_bound(case: Case, setting: TheoremSetting, point: RatePoint) -> float:
+def _compute_stated_bound(case: Case, setting: TheoremSetting, point: RatePoint) -> float:
     if case == "strongly convex":
-        return bounds.strongly_convex_bound(setting, point.rounds, point.distance)
+        return bounds.compute_strongly_convex_bound(setting, point.rounds, point.distance)
     if case == "general convex":
-        return bounds.convex_bound(setting, point.rounds, point.distance)
-    return bounds.nonconvex_bound(setting, point.rounds, point.excess)
+        return bounds.compute_convex_bound(setting, point.rounds, point.distance)
+    return bounds.compute_nonconvex_bound(setting, point.rounds, point.excess)
 
 
-def _explicit_bound(case: Case, setting: TheoremSetting, point: RatePoint, result: PointResult) -> float:
+def _compute_explicit_bound(case: Case, setting: TheoremSetting, point: RatePoint, result: PointResult) -> float:
     client_lr, global_lr = result.best.client_lr, result.best.global_lr
     if case == "strongly convex":
-        return bounds.explicit_strongly_convex_bound(setting, point.rounds, point.distance, client_lr, global_lr)
+        return bounds.compute_explicit_strongly_convex_bound(
+            setting, point.rounds, point.distance, client_lr, global_lr
+        )
     if case == "general convex":
-        return bounds.explicit_convex_bound(setting, point.rounds, point.distance, client_lr, global_lr)
-    return bounds.explicit_nonconvex_bound(setting, point.rounds, point.excess, client_lr, global_lr)
+        return bounds.compute_explicit_convex_bound(setting, point.rounds, point.distance, client_lr, global_lr)
+    return bounds.compute_explicit_nonconvex_bound(setting, point.rounds, point.excess, client_lr, global_lr)

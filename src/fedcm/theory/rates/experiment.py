@@ -1,4 +1,7 @@
-"""One measurement of `fedcm theory rates` (a point), and an experiment: points that differ in one quantity."""
+"""The points and experiments of `fedcm theory rates`.
+
+A point is one measurement. An experiment is a set of points that differ in one quantity.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, final
@@ -35,7 +38,7 @@ class RatePoint:
     problem: KnownProblem
     rounds: int = 500  # T
     steps: int = 5  # K
-    cohort: int = 10  # S
+    cohort_size: int = 10  # S
     alpha: float = 0.1  # FedCM's α
     offset: float | None = 1.0  # x_0 − x* in every coordinate; None starts at 0
 
@@ -58,7 +61,7 @@ class RatePoint:
     def make_setting(self, gradient_bound: float = 0.0, **constants: float) -> TheoremSetting:
         """Return the inputs of the theorem's bounds; `constants` override the problem's own."""
         known = self.problem.constants._replace(**constants)
-        return TheoremSetting(known, gradient_bound, self.problem.clients, self.cohort, self.steps, self.alpha)
+        return TheoremSetting(known, gradient_bound, self.problem.clients, self.cohort_size, self.steps, self.alpha)
 
 
 @final

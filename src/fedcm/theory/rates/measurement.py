@@ -24,8 +24,8 @@ from fedcm.theory.rates.step_grids import (
     list_candidates,
     make_grids,
 )
-from fedcm.theory.theorem.averages import WeightedAverage, compute_auxiliary, compute_decay, get_momentum_weight
-from fedcm.theory.theorem.bounds import leading_noise
+from fedcm.theory.theorem.averages import WeightedAverage, compute_decay, compute_z, get_momentum_weight
+from fedcm.theory.theorem.bounds import compute_leading_noise
 from fedcm.theory.theorem.simulation import Simulation
 
 
@@ -79,11 +79,11 @@ def estimate_cost(point: RatePoint) -> float:
     return point.rounds * (point.steps + 2) * (3 if point.problem.dimension > 20 else 1)
 
 
-def make_rows(experiment: RateExperiment, measured: Sequence[dict[str, PointResult]]) -> list[RateRow]:
+def make_rows(experiment: RateExperiment, point_results: Sequence[dict[str, PointResult]]) -> list[RateRow]:
     """Make one row per algorithm from the results of `measure_point` at every point."""
     rows = []
     for name, proven in experiment.proven.items():
-        results = [by_algorithm[name] for by_algorithm in measured]
+        results = [by_algorithm[name] for by_algorithm in point_results]
         slope = fit_slope(experiment.values, [result.errors for result in results])
         log = compute_log_exponent(experiment) if isinstance(proven, float | int) else None
         rows.append(RateRow(experiment, name, results, slope, proven, log, judge(slope, proven, log)))
@@ -97,7 +97,7 @@ def compute_log_exponent(experiment: RateExperiment) -> float | None:
     """
     if experiment.case != "strongly convex" or experiment.steps != "tuned" or experiment.varied == "1/α":
         return None  # the term does not depend on α
-    noises = [leading_noise(point.make_setting()) for point in experiment.points]
+    noises = [compute_leading_noise(point.make_setting()) for point in experiment.points]
     if not all(noises):
         return None
     global_lrs = [estimate_global_lr(experiment.case, point) for point in experiment.points]
@@ -110,11 +110,11 @@ def measure_point(experiment: RateExperiment, number: int, seed: int = 0) -> dic
     grids = {name: make_grids(experiment, point, name) for name in experiment.proven}
 
     def simulate(chosen: Sequence[StepGrid], count: int, stream: int) -> Iterator[SimulatedErrors]:
-        sampler = RoundSampler(point.problem, point.cohort, point.steps, count, seed, stream)
+        sampler = RoundSampler(point.problem, point.cohort_size, point.steps, count, seed, stream)
         return iter(simulate_errors(experiment.case, point, chosen, sampler))
 
-    tried = simulate([grid for own in grids.values() for grid in own], replicates.tuning, 2 * number)
-    best = {name: _choose_best(own, [next(tried) for _ in own]) for name, own in grids.items()}
+    trials = simulate([grid for own in grids.values() for grid in own], replicates.tuning, 2 * number)
+    best = {name: _choose_best(own, [next(trials) for _ in own]) for name, own in grids.items()}
     measured = simulate([candidate.as_grid() for candidate in best.values()], replicates.measurement, 2 * number + 1)
     longest = 1 / point.problem.constants.smoothness if experiment.steps == "tuned" else None
     results = {}
@@ -126,8 +126,8 @@ def measure_point(experiment: RateExperiment, number: int, seed: int = 0) -> dic
     return results
 
 
-def _choose_best(grids: Sequence[StepGrid], tried: Sequence[SimulatedErrors]) -> StepCandidate:
-    means = _nan_to_infinity(torch.cat([simulated.errors for simulated in tried])).mean(1)
+def _choose_best(grids: Sequence[StepGrid], trials: Sequence[SimulatedErrors]) -> StepCandidate:
+    means = _nan_to_infinity(torch.cat([simulated.errors for simulated in trials])).mean(1)
     return list_candidates(grids)[int(means.argmin())]
 
 
@@ -155,7 +155,7 @@ def simulate_errors(
     for sample in sampler.sample_rounds(point.rounds):
         for number, simulation in enumerate(simulations):
             now, largest = simulation.server.params, largest_squares[number]
-            z = compute_auxiliary(now, before[number], get_momentum_weight(simulation.algorithm))
+            z = compute_z(now, before[number], get_momentum_weight(simulation.algorithm))
             if case == "not convex":
                 squares[number] = squares[number] + problem.gradient(z).square().sum(-1)
             else:

@@ -17,7 +17,7 @@ from fedcm.theory.problems.saturating import Saturating
 from fedcm.theory.rates.experiment import FEW, Case, Claim, RateExperiment, RatePoint, ReplicateCounts
 
 
-def _noise_claims(exponent: float) -> dict[str, Claim]:
+def _make_noise_claims(exponent: float) -> dict[str, Claim]:
     """Return the claims about the leading noise term."""
     return {"fedcm": exponent, "fedavg": exponent, "scaffold": exponent, "feddyn": None}
 
@@ -41,17 +41,25 @@ def _make_strongly_convex() -> list[RateExperiment]:
     rates = (0.02, 0.04, 0.08, 0.16, 0.32)
     return [
         RateExperiment(
-            "strongly-convex-T", case, "T", tuple(RatePoint(t, both, rounds=t) for t in _HORIZONS), _noise_claims(-1)
+            "strongly-convex-T",
+            case,
+            "T",
+            tuple(RatePoint(t, both, rounds=t) for t in _HORIZONS),
+            _make_noise_claims(-1),
         ),
         RateExperiment(
-            "strongly-convex-K", case, "K", tuple(RatePoint(k, only_noise, steps=k) for k in _POWERS), _noise_claims(-1)
+            "strongly-convex-K",
+            case,
+            "K",
+            tuple(RatePoint(k, only_noise, steps=k) for k in _POWERS),
+            _make_noise_claims(-1),
         ),
         RateExperiment(
             "strongly-convex-S",
             case,
             "S",
-            tuple(RatePoint(2 * s, many, cohort=2 * s) for s in _POWERS),
-            _noise_claims(-1),
+            tuple(RatePoint(2 * s, many, cohort_size=2 * s) for s in _POWERS),
+            _make_noise_claims(-1),
         ),
         RateExperiment(
             "strongly-convex-mu",
@@ -61,7 +69,7 @@ def _make_strongly_convex() -> list[RateExperiment]:
                 RatePoint(m, _make_quadratics(strong_convexity=m, spectrum="two"), rounds=1000, offset=0.1 / m)
                 for m in rates
             ),
-            _noise_claims(-1),
+            _make_noise_claims(-1),
             note="x_0 at a distance ∝ 1/μ, so that the logarithm in η_g stays constant",
         ),
     ]
@@ -78,14 +86,18 @@ def _make_convex() -> list[RateExperiment]:
             case,
             "T",
             tuple(RatePoint(t, both, rounds=t) for t in _HORIZONS),
-            _noise_claims(-0.5),
+            _make_noise_claims(-0.5),
             note=_ALL_SCALES,
         ),
         RateExperiment(
-            "convex-K", case, "K", tuple(RatePoint(k, only_noise, steps=k) for k in _POWERS), _noise_claims(-0.5)
+            "convex-K", case, "K", tuple(RatePoint(k, only_noise, steps=k) for k in _POWERS), _make_noise_claims(-0.5)
         ),
         RateExperiment(
-            "convex-S", case, "S", tuple(RatePoint(2 * s, many, cohort=2 * s) for s in _POWERS), _noise_claims(-0.5)
+            "convex-S",
+            case,
+            "S",
+            tuple(RatePoint(2 * s, many, cohort_size=2 * s) for s in _POWERS),
+            _make_noise_claims(-0.5),
         ),
     ]
 
@@ -93,23 +105,23 @@ def _make_convex() -> list[RateExperiment]:
 def _make_nonconvex() -> list[RateExperiment]:
     case: Case = "not convex"
     both, only_noise = Saturating(1000, 10, noise=10.0, dissimilarity=3.0), Saturating(100, 10, noise=10.0)
-    cohorts = tuple(RatePoint(2 * s, both, cohort=2 * s, alpha=0.5) for s in _POWERS)
+    cohorts = tuple(RatePoint(2 * s, both, cohort_size=2 * s, alpha=0.5) for s in _POWERS)
     return [
         RateExperiment(
             "nonconvex-T",
             case,
             "T",
             tuple(RatePoint(t, both, rounds=t, alpha=0.5) for t in _HORIZONS),
-            _noise_claims(-0.5),
+            _make_noise_claims(-0.5),
         ),
         RateExperiment(
             "nonconvex-K",
             case,
             "K",
             tuple(RatePoint(k, only_noise, steps=k, alpha=0.5) for k in _POWERS),
-            _noise_claims(-0.5),
+            _make_noise_claims(-0.5),
         ),
-        RateExperiment("nonconvex-S", case, "S", cohorts, _noise_claims(-0.5)),
+        RateExperiment("nonconvex-S", case, "S", cohorts, _make_noise_claims(-0.5)),
         RateExperiment(
             "small-alpha-S",
             case,
@@ -148,8 +160,8 @@ def _make_digits() -> list[RateExperiment]:
             f"{name}-T",
             "strongly convex",
             "T",
-            tuple(RatePoint(t, problem, rounds=t, steps=2, cohort=5, offset=None) for t in (125, 250, 500, 1000)),
-            _noise_claims(-1),
+            tuple(RatePoint(t, problem, rounds=t, steps=2, cohort_size=5, offset=None) for t in (125, 250, 500, 1000)),
+            _make_noise_claims(-1),
             note=note,
         )
         for name, problem in (("ridge", ridge), ("logistic", logistic))
@@ -195,7 +207,7 @@ def _make_other_constants() -> list[RateExperiment]:
             "noise-free",
             case,
             "T",
-            tuple(RatePoint(t, _make_quadratics(noise=0.0), rounds=t, cohort=100) for t in (50, 100, 200)),
+            tuple(RatePoint(t, _make_quadratics(noise=0.0), rounds=t, cohort_size=100) for t in (50, 100, 200)),
             {"fedcm": -1.0, "fedavg": -1.0, "scaffold": None, "feddyn": None},
             note="no noise, equal clients: G²/(μT) is left of the bound",
         ),

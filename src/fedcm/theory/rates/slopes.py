@@ -50,7 +50,7 @@ def compute_interval(resampled: np.ndarray, replicates: int) -> tuple[float, flo
         resampled: The statistic, computed on every resample.
         replicates: The number of replicates in a resample.
     """
-    tail = NormalDist().cdf(-math.sqrt(replicates / (replicates - 1)) * student_quantile(replicates - 1))
+    tail = NormalDist().cdf(-math.sqrt(replicates / (replicates - 1)) * compute_student_quantile(replicates - 1))
     with np.errstate(invalid="ignore"):
         low, high = np.quantile(resampled, [tail, 1 - tail])
     return float(low), float(high)
@@ -73,12 +73,12 @@ def _fit_slopes(x: Sequence[float], means: np.ndarray) -> np.ndarray:
         return np.log(means) @ centred / (centred @ centred)
 
 
-def student_quantile(degrees: int) -> float:
+def compute_student_quantile(degrees: int) -> float:
     """Return Student's 97.5 % quantile.
 
     It uses the first terms of the expansion around the normal quantile, exact to 0.01 from 7 degrees of freedom.
 
-    >>> round(student_quantile(11), 2)
+    >>> round(compute_student_quantile(11), 2)
     2.2
     """
     z = NormalDist().inv_cdf(0.975)

@@ -1,9 +1,9 @@
 """The step sizes that every algorithm tries at a point.
 
-"tuned": η_g from the proof's lemma, with the noise of the mean gradient as its c1 (V would be tens of times larger,
-since it contains G²), times ¼ to 4, at most 1/L. η_l is the proof's, so drift plays no part. Client state removes σ_g
-from the noise, so the grids of SCAFFOLD and FedDyn are sized without it. FedDyn has no η_g: it averages, with
-η_l = η_g/K and a = 1/η_g, which makes its step as long as the others'.
+"tuned": η_g from the proof's lemma, times ¼ to 4, at most 1/L. The lemma's c1 is the noise of the mean gradient; the
+proof's V would be tens of times larger, since it contains G². η_l is the proof's, so drift plays no part. Client state
+removes σ_g from the noise, so the grids of SCAFFOLD and FedDyn are computed without it. FedDyn has no η_g: it averages,
+with η_l = η_g/K and a = 1/η_g, which makes its step as long as the others'.
 
 "averaging": η_g = η_l·K as in practice, over a grid of η_l (and of FedDyn's a), the same for every algorithm.
 
@@ -18,12 +18,12 @@ from fedcm.core.algorithm import Algorithm
 from fedcm.errors import UserError
 from fedcm.theory.problems.saturating import Saturating
 from fedcm.theory.rates.experiment import Case, RateExperiment, RatePoint
-from fedcm.theory.theorem.bounds import leading_noise
+from fedcm.theory.theorem.bounds import compute_leading_noise
 from fedcm.theory.theorem.proof_step_sizes import (
     choose_client_lr,
     choose_global_lr,
     choose_strongly_convex_global_lr,
-    recursion_constants,
+    compute_recursion_constants,
 )
 from fedcm.theory.theorem.simulation import StepSizes
 
@@ -68,7 +68,7 @@ def make_grids(experiment: RateExperiment, point: RatePoint, name: str) -> list[
     global_lrs = sorted({min(factor * middle, 1 / smoothness) for factor in times})
     if name == "feddyn":
         return [StepGrid(FedDyn(1 / lr), StepSizes.for_averaging([lr / point.steps], point.steps)) for lr in global_lrs]
-    client_lrs = tuple(choose_client_lr(lr, smoothness, point.steps, point.cohort) for lr in global_lrs)
+    client_lrs = tuple(choose_client_lr(lr, smoothness, point.steps, point.cohort_size) for lr in global_lrs)
     return [
         StepGrid(algorithm, StepSizes(client_lrs, tuple(global_lrs))) for algorithm in _make_algorithms(name, point, ())
     ]
@@ -124,7 +124,7 @@ def _find_ends(letter: str, value: float, grid: set[float]) -> list[str]:
 def estimate_global_lr(case: Case, point: RatePoint, stateful: bool = False) -> float:
     """Return the lemma's η_g with the noise of the mean gradient in place of V; client state removes σ_g from it."""
     problem = point.problem
-    noise = leading_noise(point.make_setting(dissimilarity=0.0) if stateful else point.make_setting())
+    noise = compute_leading_noise(point.make_setting(dissimilarity=0.0) if stateful else point.make_setting())
     if case == "strongly convex":
         return choose_strongly_convex_global_lr(problem.constants.strong_convexity, point.distance, point.rounds, noise)
     if case == "general convex":
@@ -144,6 +144,6 @@ def compute_proof_global_lr(point: RatePoint) -> float:
             "the proof's step sizes need a problem whose gradient is bounded everywhere, got "
             f"{type(problem).__name__}; use Saturating"
         )
-    first, second = recursion_constants(point.make_setting(problem.gradient_bound))
+    first, second = compute_recursion_constants(point.make_setting(problem.gradient_bound))
     smoothness = problem.constants.smoothness
     return choose_global_lr(point.excess, point.rounds, smoothness * first, smoothness * second)

@@ -13,7 +13,7 @@ from fedcm.algorithms import FedCM
 from fedcm.core.algorithm import Algorithm
 
 
-def compute_auxiliary(now: Tensor, before: Tensor, alpha: float) -> Tensor:
+def compute_z(now: Tensor, before: Tensor, alpha: float) -> Tensor:
     """Return z_t from x_t and x_{t−1}."""
     return now + (1 - alpha) / alpha * (now - before)
 

@@ -17,7 +17,7 @@ The choice implies η_g ≥ 8Kη_l and so excludes plain averaging, η_g = η_l�
 
 import math
 
-from fedcm.theory.theorem.bounds import TheoremSetting, norm_bound, proof_c2
+from fedcm.theory.theorem.bounds import TheoremSetting, compute_norm_bound, compute_proof_c2
 
 
 def choose_strongly_convex_global_lr(strong_convexity: float, distance: float, rounds: int, first: float) -> float:
@@ -48,21 +48,21 @@ def choose_global_lr(start: float, rounds: int, first: float, second: float) -> 
     return min(by_first, by_second)
 
 
-def choose_client_lr(global_lr: float, smoothness: float, steps: int, cohort: int) -> float:
+def choose_client_lr(global_lr: float, smoothness: float, steps: int, cohort_size: int) -> float:
     """Return η_l. It is so small that a round is nearly one step with K·S gradients at one point."""
-    return min(global_lr / (8 * steps), 1 / (8 * smoothness * steps), 1 / (8 * smoothness * cohort * steps**2))
+    return min(global_lr / (8 * steps), 1 / (8 * smoothness * steps), 1 / (8 * smoothness * cohort_size * steps**2))
 
 
-def choose_client_lr_as_printed(global_lr: float, smoothness: float, steps: int, cohort: int) -> float:
+def choose_client_lr_as_printed(global_lr: float, smoothness: float, steps: int, cohort_size: int) -> float:
     """Return η_l as the paper prints it, with inconsistent units."""
-    return min(min(global_lr, 1) / (8 * smoothness * steps), 1 / (8 * smoothness * cohort * steps**2))
+    return min(min(global_lr, 1) / (8 * smoothness * steps), 1 / (8 * smoothness * cohort_size * steps**2))
 
 
-def recursion_constants(setting: TheoremSetting) -> tuple[float, float]:
+def compute_recursion_constants(setting: TheoremSetting) -> tuple[float, float]:
     """Return (c1, c2) of the convex recursion in the main proof: V and L(C2 + V)/α², at its largest η_l.
 
     Without convexity both are L times as large.
     """
-    largest = 1 / (8 * setting.constants.smoothness * setting.cohort * setting.steps**2)
-    norm = norm_bound(setting, largest)
-    return norm, setting.constants.smoothness * (proof_c2(setting) + norm) / setting.alpha**2
+    largest = 1 / (8 * setting.constants.smoothness * setting.cohort_size * setting.steps**2)
+    norm = compute_norm_bound(setting, largest)
+    return norm, setting.constants.smoothness * (compute_proof_c2(setting) + norm) / setting.alpha**2

@@ -40,7 +40,7 @@ class StepSizes:
 
 
 class RoundTrace(NamedTuple):
-    """The cohort's gradients in one round, which the lemmas speak of."""
+    """The cohort's gradients in one round, for the tests of the lemmas."""
 
     gradients: Tensor  # g_ik, (K, B, R, S, d)
     positions: Tensor  # x_ik where they were taken, (K, B, R, S, d)
@@ -108,11 +108,11 @@ class Simulation:
         self._done += 1
         return RoundTrace(torch.stack(gradients), torch.stack(positions)) if record else None
 
-    def _make_round(self, cohort: int) -> Round:
+    def _make_round(self, cohort_size: int) -> Round:
         client_lr, global_lr = self.sizes.as_column("client_lr", 2), self.sizes.as_column("global_lr", 2)
         server_lr = global_lr / (client_lr * self.steps)
         return Round(
-            self._done, cast(float, client_lr), cast(float, server_lr), cohort, self.problem.clients, self.steps
+            self._done, cast(float, client_lr), cast(float, server_lr), cohort_size, self.problem.clients, self.steps
         )
 
 
