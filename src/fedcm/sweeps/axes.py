@@ -1,7 +1,7 @@
-"""The settings that a sweep varies, from `path=value,value` on the command line to the value in each run.
+"""The settings that a sweep varies, from the text `path=value,value` to the value in each run.
 
 A run is named by the value that it has in the end, not by the text: `1` and `1.0` are the same α, and a setting that
-`--set` fixes does not vary.
+an override fixes does not vary.
 """
 
 import json
@@ -15,7 +15,7 @@ from fedcm.config.sections import Experiment
 from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
 from fedcm.sweeps.labels import is_setting
-from fedcm.sweeps.run_names import make_swept_part
+from fedcm.sweeps.run_names import make_setting_part
 
 
 class SweptValue(NamedTuple):
@@ -46,37 +46,41 @@ class SweptSetting:
         return value
 
     def read_from(self, experiment: Experiment, wanted: Any) -> SweptValue:
-        """Return the value that an experiment has, if `wanted` was asked for."""
+        """Return the value that an experiment has; of a table, only the keys of `wanted`."""
         actual: Any = to_table(experiment)
         for key in self.keys:
             actual = actual.get(key) if isinstance(actual, Mapping) else None
         value = _select(actual, wanted)
         if value is None:
             raise UserError(
-                f"--over takes a setting of the runs, and with their other settings they have no {self.path!r}"
+                f"a setting to sweep must exist, but with their other settings the runs have no {self.path!r}"
             )
         return SweptValue(
-            self.path, write_value(value), "" if self.path == "seed" else make_swept_part(self.path, value)
+            self.path, write_value(value), "" if self.path == "seed" else make_setting_part(self.path, value)
         )
 
 
-def read_swept(over: Iterable[str]) -> list[SweptSetting]:
-    """Read the `--over` options.
+def parse_swept_settings(over: Iterable[str]) -> list[SweptSetting]:
+    """Parse the settings to sweep, each as `path=value,value`.
 
     Raises:
-        UserError: an option is wrong, or two have the same setting.
+        UserError: If a text has another form, or two name the same setting.
     """
     read: dict[str, SweptSetting] = {}
     for setting in over:
         keys, values = parse_values(setting)
         swept = SweptSetting(tuple(keys), tuple(values))
         if swept.path in read:
-            raise UserError(f"--over takes every setting once, with all its values, and {swept.path!r} is given twice")
+            raise UserError(
+                f"a setting to sweep must be given once, with all its values, but {swept.path!r} is given twice"
+            )
         if swept.path == "algorithm.name":
-            raise UserError("--over takes settings; algorithms are compared by --algorithms, such as fedavg,fedcm")
+            raise UserError(
+                "algorithm.name cannot be swept; list the algorithms to compare in `algorithms`, such as fedavg,fedcm"
+            )
         if not is_setting(swept.path):
             raise UserError(
-                f"--over takes the path of a setting, such as client.lr, got {swept.path!r}; settings that change "
+                f"a setting to sweep must be a path, such as client.lr, got {swept.path!r}; settings that change "
                 "together are a variant of an axis in the file's [grid]"
             )
         read[swept.path] = swept
@@ -84,20 +88,20 @@ def read_swept(over: Iterable[str]) -> list[SweptSetting]:
 
 
 def reject_equal_runs(experiments: Mapping[str, Experiment]) -> None:
-    """Reject two runs with different names and the same experiment: one axis overrides what another one changes."""
+    """Raise a UserError if two runs have different names and the same experiment: one axis overrides another."""
     names: dict[str, str] = {}
     for name, experiment in experiments.items():
         table = json.dumps({**to_table(experiment), "cell": None}, sort_keys=True, default=str)
         if table in names:
             raise UserError(
-                f"the runs of a sweep must differ, and {names[table]!r} and {name!r} are the same experiment; --over "
-                "changes what an axis of the file's grid changes too"
+                f"the runs of a sweep must differ, but {names[table]!r} and {name!r} are the same experiment; a "
+                "swept setting changes what an axis of the file's grid changes too"
             )
         names[table] = name
 
 
 def _select(actual: Any, wanted: Any) -> Any:
-    """Return the keys of a table that were asked for."""
+    """Return the keys of a table that `wanted` has too."""
     if not (isinstance(wanted, Mapping) and isinstance(actual, Mapping)):
         return actual
     return {key: _select(actual[key], value) for key, value in wanted.items() if key in actual}

@@ -24,7 +24,7 @@ def read_cells(run: Path) -> list[Cell]:
     return [cell for cell in cells if _is_valid(cell)] if isinstance(cells, list) else []
 
 
-def record_cell(run: Path, own: Cell, cell: Cell) -> None:
+def add_cell(run: Path, own: Cell, cell: Cell) -> None:
     """Add a cell to a run. A folder that cannot be written stays unchanged.
 
     Args:

@@ -5,8 +5,7 @@ run   = remaining rounds × round
 sweep = sum over runs / cores
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +16,12 @@ from fedcm.core.evaluation import list_pieces, tally_piece
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData
 from fedcm.runs.build import TrainingSetup, build
+from fedcm.runs.timing import measure_shortest_time
 from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.hardware import use_one_thread
 
 _ROUNDS = 100  # rounds whose cohorts are drawn for the mean number of clients
-_TRIALS = 3
+_TRIALS, _SECONDS = 3, 5.0  # how often, or how long, a step is timed
 
 
 class Estimate(NamedTuple):
@@ -33,8 +33,8 @@ class Estimate(NamedTuple):
 
 
 class _Speed(NamedTuple):
-    step: float  # seconds per step
-    piece: float  # seconds per evaluated piece of the test data
+    seconds_per_step: float
+    seconds_per_piece: float  # of the test data
 
 
 def estimate_tasks(tasks: Sequence[SweepTask], data_dir: Path | None) -> list[Estimate]:
@@ -54,42 +54,44 @@ def estimate_tasks(tasks: Sequence[SweepTask], data_dir: Path | None) -> list[Es
         if kind not in speeds:
             speeds[kind] = _measure_speed(setup)
         per_round = _estimate_round(setup, speeds[kind])
-        estimates.append(Estimate(task, per_round, per_round * (task.rounds - task.done)))
+        estimates.append(Estimate(task, per_round, per_round * (task.rounds - task.rounds_done)))
     return estimates
+
+
+def to_plan(estimates: Sequence[Estimate], cores: int) -> dict[str, Any]:
+    """Return the estimates for JSON: one row per run, and the time of all on these cores."""
+    rows = [
+        {"run": e.task.run.name, "state": e.task.outcome, "rounds": e.task.rounds, "done": e.task.rounds_done}
+        | {"seconds_a_round": e.seconds_per_round, "seconds": e.seconds}
+        for e in estimates
+    ]
+    return {"runs": rows, "cores": cores, "seconds": sum(e.seconds for e in estimates) / cores}
 
 
 def _measure_speed(setup: TrainingSetup) -> _Speed:
     problem, data, batch_size = setup.problem, setup.runner.data, setup.runner.local_work.batch_size
     batch = Examples(*[part[:batch_size] for part in data.client(0)])
     with use_one_thread():
-        step = _time(lambda: problem.gradient(batch)(problem.initial_params))
-        piece = _time(lambda: tally_piece(problem, problem.initial_params, data, 0)) if data.test_size else 0.0
+        step = measure_shortest_time(lambda: problem.gradient(batch)(problem.initial_params), _TRIALS, _SECONDS)
+        piece = 0.0
+        if data.test_size:
+            piece = measure_shortest_time(
+                lambda: tally_piece(problem, problem.initial_params, data, 0), _TRIALS, _SECONDS
+            )
     return _Speed(step, piece)
 
 
 def estimate_training(setup: TrainingSetup) -> float:
     """Return the estimated seconds of one round on one core, without evaluation."""
-    return _count_steps_per_round(setup) * _measure_speed(setup).step
+    return _count_steps_per_round(setup) * _measure_speed(setup).seconds_per_step
 
 
 def _estimate_round(setup: TrainingSetup, speed: _Speed) -> float:
-    evaluation = len(list_pieces(setup.runner.data)) * speed.piece / setup.plan.evaluate_every
-    return _count_steps_per_round(setup) * speed.step + evaluation
+    evaluation = len(list_pieces(setup.runner.data)) * speed.seconds_per_piece / setup.plan.evaluate_every
+    return _count_steps_per_round(setup) * speed.seconds_per_step + evaluation
 
 
 def _count_steps_per_round(setup: TrainingSetup) -> float:
     runner, plan = setup.runner, setup.plan
     cohorts = [plan.participation.cohort(plan.population, plan.seed, round) for round in range(_ROUNDS)]
     return float(np.mean([runner.count_steps(cohort).sum() if len(cohort) else 0 for cohort in cohorts]))
-
-
-def _time(action: Callable[[], Any]) -> float:
-    action()
-    times = []
-    for _ in range(_TRIALS):
-        started = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - started)
-        if sum(times) > 5:
-            break
-    return min(times)

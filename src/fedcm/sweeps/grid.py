@@ -13,7 +13,7 @@
     [grid.published]                      # accuracy in percent, by the variants in the axes' order
     "I" = { fedavg = 82.1, fedcm = 87.6 }
 
-Later settings override earlier ones: the experiment, `[for.NAME]`, variants, swept settings, exceptions, `--set`.
+Later settings override earlier ones: the experiment, `[for.NAME]`, variants, swept settings, exceptions, overrides.
 """
 
 import itertools
@@ -30,11 +30,12 @@ from fedcm.config.overrides import Table, apply_overrides, merge_table, read_tab
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import Experiment
 from fedcm.errors import UserError, suggest
-from fedcm.sweeps.axes import SweptSetting, read_swept, reject_equal_runs
+from fedcm.sweeps.axes import SweptSetting, parse_swept_settings, reject_equal_runs
 from fedcm.sweeps.run_names import make_run_name, make_variant_part
 
 Names = str | list[str]
-_DUPLICATE_REASON = "two variants or algorithms have the same name, or --set makes them equal"
+_EQUAL_VALUES = "two values are equal, or an override or an exception fixes the setting"
+_EQUAL_VARIANTS = "two variants or algorithms have the same name, or an override makes them equal"
 
 
 class GridException(Section):
@@ -67,7 +68,7 @@ class GridRun:
 
 def expand_grid(
     path: Path,
-    settings: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     *,
     algorithms: Sequence[str] = (),
     seeds: int | None = None,
@@ -77,20 +78,20 @@ def expand_grid(
 
     Args:
         path: The experiment file, with or without a `[grid]`.
-        settings: Settings to change, as `path=value`.
+        overrides: Settings to change, as `path=value`.
         algorithms: Algorithms, instead of the file's.
         seeds: The number of seeds, instead of the file's.
         over: Settings to sweep, as `path=value,value`.
 
     Raises:
-        UserError: the grid is wrong, or two of its runs are equal.
+        UserError: If the grid is wrong, or two of its runs are equal.
     """
-    return expand_table(read_table(path), settings, algorithms=algorithms, seeds=seeds, over=over, source=str(path))
+    return expand_table(read_table(path), overrides, algorithms=algorithms, seeds=seeds, over=over, source=str(path))
 
 
 def expand_table(
     table: Table,
-    settings: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     *,
     algorithms: Sequence[str] = (),
     seeds: int | None = None,
@@ -105,43 +106,36 @@ def expand_table(
     if seeds is not None:
         grid = grid.model_copy(update={"seeds": seeds, "exceptions": [_without_seeds(e) for e in grid.exceptions]})
     _reject_unknown_names(table, grid)
-    swept = read_swept(over)
+    swept = parse_swept_settings(over)
     if swept:  # published figures belong to the paper's settings
         axes = {axis: grid.axes[axis] for axis in grid.axes if axis not in {setting.path for setting in swept}}
         grid = grid.model_copy(update={"axes": axes, "published": {}})
-    runs = list(_combine(table, grid, settings, swept))
+    runs = list(_combine(table, grid, overrides, swept))
     if not runs:
-        raise UserError(f"the grid of {source!r} must have a run, and its exceptions skip them all")
+        raise UserError(f"the grid of {source!r} must have a run, but its exceptions skip them all")
     names = [run.name for run in runs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        why = "two values mean the same, or --set or an exception fixes the setting" if swept else _DUPLICATE_REASON
-        raise UserError(f"the runs of a grid must differ in name, and {twice!r} occurs twice: {why}")
+        reason = _EQUAL_VALUES if swept else _EQUAL_VARIANTS
+        raise UserError(f"the runs of a grid must differ in name, but {twice!r} occurs twice: {reason}")
     if swept:
         reject_equal_runs({run.name: run.experiment for run in runs})
     return runs
 
 
-def split_names(text: str) -> list[str]:
-    """Return the names of a comma list.
-
-    >>> split_names("fedavg, fedcm,")
-    ['fedavg', 'fedcm']
-    """
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def select_by_name(runs: Sequence[GridRun], part: str) -> list[GridRun]:
-    """Return the runs whose name contains `part`."""
+    """Return the runs whose name contains `part`.
+
+    Raises:
+        UserError: If there is none.
+    """
     chosen = [run for run in runs if part.lower() in run.name.lower()]
     if not chosen:
-        raise UserError(
-            f"--only must be part of a run's name, and no run has {part!r}; {suggest(part, [r.name for r in runs])}"
-        )
+        raise UserError(f"no run has {part!r} in its name; {suggest(part, [r.name for r in runs])}")
     return chosen
 
 
 def _combine(
-    table: Table, grid: ExperimentGrid, settings: Sequence[str], swept: Sequence[SweptSetting]
+    table: Table, grid: ExperimentGrid, overrides: Sequence[str], swept: Sequence[SweptSetting]
 ) -> Iterator[GridRun]:
     algorithms: list[str | None] = [*grid.algorithms] or [None]
     for replicate in range(grid.seeds):
@@ -150,7 +144,7 @@ def _combine(
             for values in itertools.product(*[setting.values for setting in swept]):
                 changes = list(zip(swept, values, strict=True))
                 for algorithm in algorithms:
-                    run = _make_run(table, grid, settings, labels, changes, algorithm, replicate)
+                    run = _make_run(table, grid, overrides, labels, changes, algorithm, replicate)
                     if run is not None:
                         yield run
 
@@ -158,7 +152,7 @@ def _combine(
 def _make_run(
     table: Table,
     grid: ExperimentGrid,
-    settings: Sequence[str],
+    overrides: Sequence[str],
     labels: dict[str, str],
     changes: Sequence[tuple[SweptSetting, Any]],
     algorithm: str | None,
@@ -175,7 +169,7 @@ def _make_run(
             if exception.skip or (exception.seeds is not None and replicate >= exception.seeds):
                 return None
             merge_table(own, exception.set)
-    own = apply_overrides(own, settings)
+    own = apply_overrides(own, overrides)
     own["seed"] = _advance_seed(own.get("seed", 0), replicate)
     published = grid.published.get(" ".join(labels.values()), {}).get(name)
     own["cell"] = {"labels": labels} | ({} if published is None else {"published": published})
@@ -213,7 +207,7 @@ def _reject_unknown_names(table: Table, grid: ExperimentGrid) -> None:
     known["algorithm"] = grid.algorithms or [_read_algorithm_name(table)]
     for axis, variants in grid.axes.items():
         if not variants:
-            raise UserError(f"grid.axes.{axis} must have a variant, and has none")
+            raise UserError(f"grid.axes.{axis} must have a variant, but has none")
     for exception in grid.exceptions:
         for axis, names in exception.where.items():
             if axis not in known:

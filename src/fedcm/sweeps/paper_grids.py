@@ -5,7 +5,7 @@ from pathlib import Path
 from fedcm.config.bundled import find_experiments_folder
 from fedcm.errors import UserError, suggest
 
-WHAT = {
+GRIDS_OF_TARGET = {
     "table1": ("table1",),
     "table2": ("table2",),
     "table3": ("table3",),
@@ -14,16 +14,19 @@ WHAT = {
 _FOLDERS = {"full": "paper", "mini": "mini"}
 
 
-def list_grid_files(what: str, scale: str) -> list[Path]:
+def list_grid_files(target: str, scale: str) -> list[Path]:
     """Return the grid files of a table, or of all of them for `figures`.
 
     Args:
-        what: A key of `WHAT`.
+        target: A key of `GRIDS_OF_TARGET`.
         scale: "full" or "mini".
+
+    Raises:
+        UserError: If there is no such table or scale.
     """
-    if what not in WHAT:
-        raise UserError(f"there is nothing {what!r} to reproduce; {suggest(what, WHAT)}")
+    if target not in GRIDS_OF_TARGET:
+        raise UserError(f"there is nothing {target!r} to reproduce; {suggest(target, GRIDS_OF_TARGET)}")
     if scale not in _FOLDERS:
-        raise UserError(f"--scale must be mini or full, got {scale!r}")
+        raise UserError(f"scale must be mini or full, got {scale!r}")
     folder = find_experiments_folder() / _FOLDERS[scale]
-    return [folder / f"{name}.toml" for name in WHAT[what]]
+    return [folder / f"{name}.toml" for name in GRIDS_OF_TARGET[target]]

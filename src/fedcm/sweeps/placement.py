@@ -7,8 +7,7 @@ from (a comparison, another sweep, `fedcm run`), and a run with other settings i
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
 from fedcm.runs.folder import RunFolder, list_runs
 from fedcm.sweeps.grid import GridRun
+from fedcm.system.formatting import flatten_table, number_names
 
 
 class RunPlace(NamedTuple):
@@ -101,7 +101,7 @@ class _ExistingRuns:
     def _place_by_name(self, run: GridRun) -> RunPlace:
         """Choose the first number with this experiment, or without a run."""
         remark = ""
-        for name in (run.name if k == 1 else f"{run.name}-{k}" for k in count(1)):
+        for name in number_names(run.name):
             folder = RunFolder(self.runs_dir / name)
             if name.casefold() in self.taken:
                 continue
@@ -131,16 +131,12 @@ def _list_differences(existing: Table, experiment: Experiment) -> list[str]:
     """List the settings that differ. "auto" equals the value that the existing run chose. 1 and 1.0 differ."""
     wanted, chosen = to_table(experiment), existing["engine"]
     wanted["engine"] |= {key: chosen.get(key) for key, value in wanted["engine"].items() if value == "auto"}
-    one, other = dict(_flatten({**wanted, "cell": {}})), dict(_flatten({**existing, "cell": {}}))
+    one, other = (_write_texts({**table, "cell": {}}) for table in (wanted, existing))
     return [path for path in {**one, **other} if one.get(path) != other.get(path)]
 
 
-def _flatten(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", repr(value)
+def _write_texts(table: Table) -> dict[str, str]:
+    return {path: repr(value) for path, value in flatten_table(table).items()}
 
 
 def _read_date(folder: RunFolder) -> float:

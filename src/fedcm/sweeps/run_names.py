@@ -20,7 +20,8 @@ _VALUE = 40  # letters of one value
 def make_run_name(experiment: str, parts: Iterable[str], algorithm: str, seed: int) -> str:
     """Return the name of a run.
 
-    >>> make_run_name("Demo", [make_variant_part("II"), make_swept_part("algorithm.option", "II")], "my_module:Mine", 1)
+    >>> parts = [make_variant_part("II"), make_setting_part("algorithm.option", "II")]
+    >>> make_run_name("Demo", parts, "my_module:Mine", 1)
     'demo-ii-algorithm.option=II-my_module-mine-seed1'
     """
     name = "-".join([make_variant_part(experiment), *parts, make_variant_part(algorithm), f"seed{seed}"]).strip("-.")
@@ -40,17 +41,30 @@ def make_sweep_title(experiment: str, over: Iterable[str]) -> str:
     return title if len(title) <= _LONGEST else f"{title[: _LONGEST - 9]}-{_shorten_hash(title)}"
 
 
+def make_selection_title(title: str, part: str) -> str:
+    """Return the title of a report about some runs of a sweep, so that it does not replace the report about all.
+
+    Args:
+        title: The title of the whole sweep.
+        part: The part of their names by which the runs were selected; empty if all were.
+
+    >>> make_selection_title("demo", "ii FedCM"), make_selection_title("demo", "")
+    ('demo-ii-fedcm', 'demo')
+    """
+    return slugify(f"{title}-{part}").lower() if part else title
+
+
 def make_variant_part(name: str) -> str:
     """Return the part of a run's name for a variant of an axis."""
     return slugify(name.lower())
 
 
-def make_swept_part(path: str, value: Any) -> str:
+def make_setting_part(path: str, value: Any) -> str:
     """Return the part of a run's name for a swept setting.
 
-    >>> make_swept_part("client.lr", 0.1), make_swept_part("model.hidden", [64, 32])
+    >>> make_setting_part("client.lr", 0.1), make_setting_part("model.hidden", [64, 32])
     ('client.lr=0.1', 'model.hidden=64+32')
-    >>> make_swept_part("data.source", "cifar10")
+    >>> make_setting_part("data.source", "cifar10")
     'data.source=cifar10'
     """
     text = _join_numbers(value) or write_value(value)

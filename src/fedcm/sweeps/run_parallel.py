@@ -22,10 +22,9 @@ from fedcm.config.experiment import to_toml
 from fedcm.errors import Stopped
 from fedcm.sweeps.placement import describe_difference, place_again
 from fedcm.sweeps.tasks import SweepTask
+from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.system.error_messages import is_debugging
 from fedcm.system.processes import make_child_environment
-
-Notify = Callable[[str], None]
 
 _POLL = 0.2  # seconds
 _USER_ERROR = 2  # the exit code
@@ -38,7 +37,7 @@ def run_parallel(
     jobs: int,
     workers: int,
     track: Sequence[str] = (),
-    stop_requested: Callable[[], bool] = lambda: False,
+    stop_requested: StopRequested = lambda: False,
     notify: Notify = lambda sentence: None,
 ) -> Iterator[SweepTask | None]:
     """Run the remaining tasks.
@@ -56,7 +55,7 @@ def run_parallel(
         Each task that has ended; None after each poll, so that the caller can show progress.
 
     Raises:
-        Stopped: the user asked to stop; all processes have saved their rounds.
+        Stopped: If the user asked to stop; all processes have saved their rounds.
     """
     waiting, active = [task for task in tasks if not task.has_ended], {}
 
@@ -101,12 +100,12 @@ def _is_free(task: SweepTask, others: Sequence[str], notify: Notify) -> bool:
         if place.remark:
             notify(place.remark)
     if task.folder.is_locked():
-        if task.state != "locked":
+        if task.outcome != "locked":
             notify(f"{task.run.name} is in progress in another process; waiting for it to end")
-        task.state = "locked"
+        task.outcome = "locked"
         return False
     if task.archive is not None:
-        task.state = "missing"
+        task.outcome = "missing"
     else:
         task.read_folder()
     return True
@@ -126,7 +125,7 @@ class _Child:
 
 def _start(task: SweepTask, data_dir: Path | None, workers: int, track: Sequence[str], scratch: Path) -> _Child:
     command = [sys.executable, "-m", "fedcm"]
-    if task.state == "stopped":
+    if task.outcome == "stopped":
         command += ["resume", str(task.folder.path)]
     else:
         experiment = scratch / f"{task.run.name}.toml"
@@ -135,7 +134,7 @@ def _start(task: SweepTask, data_dir: Path | None, workers: int, track: Sequence
         command += ["--fresh", "--archive", str(task.archive)] if task.archive is not None else []
     command += [word for name in track for word in ("--track", name)]
     command += ["--workers", str(workers)] + ([] if data_dir is None else ["--data-dir", str(data_dir)])
-    task.remember_replaced()
+    task.remember_replaced_folder()
     stderr = scratch / f"{task.run.name}.txt"
     with stderr.open("wb") as file:
         process = subprocess.Popen(
@@ -146,22 +145,22 @@ def _start(task: SweepTask, data_dir: Path | None, workers: int, track: Sequence
             stderr=file,
             start_new_session=True,
         )
-    task.state = "running"
+    task.outcome = "running"
     return _Child(process, stderr)
 
 
 def _read_result(task: SweepTask, child: _Child, notify: Notify) -> None:
-    """Set the state of a task whose process has ended."""
+    """Set the outcome of a task whose process has ended."""
     summary = task.folder.read_summary() if task.has_started else None
     if summary is not None and child.process.returncode in (0, 1):
-        task.state, task.done = summary["outcome"], task.rounds
-        task.why = summary.get("reason", "")
+        task.outcome, task.rounds_done = summary["outcome"], task.rounds
+        task.reason = summary.get("reason", "")
         return
     lines = child.stderr.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    task.state = "failed"
+    task.outcome = "failed"
     if is_debugging():  # the output has the traceback
         notify(f"the output of {task.run.name}:\n" + "\n".join(lines))
-    task.why = (lines[-1] if lines else f"it exited with code {child.process.returncode}").removeprefix("fedcm: ")
+    task.reason = (lines[-1] if lines else f"it exited with code {child.process.returncode}").removeprefix("fedcm: ")
 
 
 def _stop(children: Sequence[_Child]) -> None:

@@ -10,7 +10,7 @@ from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.config.sections import Experiment
 from fedcm.runs.folder import RunFolder
-from fedcm.sweeps.cells import record_cell
+from fedcm.sweeps.cells import add_cell
 from fedcm.sweeps.grid import GridRun
 from fedcm.sweeps.labels import write_label
 from fedcm.sweeps.placement import place_runs
@@ -26,18 +26,18 @@ class SweepTask:
         folder: The run's folder, which may not exist yet.
         archive: Folder that an existing run is moved to; without it, that run is reused.
         remark: What the user should know about the folder.
-        done: Finished rounds.
-        state: "missing", "stopped", "locked", "running", "finished", "diverged" or "failed".
-        why: Why the task failed or diverged.
+        rounds_done: The number of finished rounds.
+        outcome: "finished", "diverged", "stopped" or "failed"; "missing", "locked" or "running" before the end.
+        reason: Why the task failed or diverged.
     """
 
     run: GridRun
     folder: RunFolder
     archive: Path | None = None
     remark: str = ""
-    done: int = 0
-    state: str = "missing"
-    why: str = ""
+    rounds_done: int = 0
+    outcome: str = "missing"
+    reason: str = ""
     _bytes_read: int = field(default=0, repr=False)
     _replaced: int | None = field(default=None, repr=False)  # the inode of the folder that goes to the archive
 
@@ -49,9 +49,9 @@ class SweepTask:
     @property
     def has_ended(self) -> bool:
         """Whether there is nothing left to run."""
-        return self.state in ("finished", "diverged", "failed")
+        return self.outcome in ("finished", "diverged", "failed")
 
-    def remember_replaced(self) -> None:
+    def remember_replaced_folder(self) -> None:
         """Before the run starts: remember the folder that it replaces, so that its progress is not counted."""
         self._replaced = _read_inode(self.folder.path) if self.archive is not None else None
 
@@ -68,24 +68,24 @@ class SweepTask:
             with self.folder.metrics.open("rb") as file:
                 size = file.seek(0, 2)
                 if size < self._bytes_read:  # a resume truncated the file
-                    self._bytes_read, self.done = 0, 0
+                    self._bytes_read, self.rounds_done = 0, 0
                 file.seek(self._bytes_read)
                 new = file.read()
         except FileNotFoundError:
             return
         self._bytes_read += len(new)
-        self.done += new.count(b"\n")
+        self.rounds_done += new.count(b"\n")
 
     def read_folder(self) -> None:
-        """Set the state from the folder alone."""
+        """Set the outcome from the folder alone."""
         summary = self.folder.read_summary()
         if summary is not None:
-            self.state, self.done, self.why = summary["outcome"], self.rounds, summary.get("reason", "")
+            self.outcome, self.rounds_done, self.reason = summary["outcome"], self.rounds, summary.get("reason", "")
         elif self.folder.experiment.is_file():
-            self.state = "stopped"
+            self.outcome = "stopped"
             self.update_progress()
         else:
-            self.state = "missing"
+            self.outcome = "missing"
 
 
 def make_tasks(runs: Sequence[GridRun], runs_dir: Path, *, archive: Path | None = None) -> list[SweepTask]:
@@ -101,13 +101,13 @@ def make_tasks(runs: Sequence[GridRun], runs_dir: Path, *, archive: Path | None 
 def record_cells(tasks: Sequence[SweepTask]) -> None:
     """Record in existing runs that they belong to the cells of this sweep too."""
     for task in tasks:
-        if task.state != "missing" and task.archive is None:
+        if task.outcome != "missing" and task.archive is None:
             existing = read_experiment(read_table(task.folder.experiment))
-            record_cell(task.folder.path, read_cell(existing), read_cell(task.run.experiment))
+            add_cell(task.folder.path, to_cell(existing), to_cell(task.run.experiment))
 
 
-def read_cell(experiment: Experiment) -> dict[str, Any]:
-    """Return the experiment's `[cell]` table."""
+def to_cell(experiment: Experiment) -> dict[str, Any]:
+    """Return the `[cell]` table of an experiment."""
     return experiment.cell.model_dump(exclude_none=True)
 
 
@@ -117,9 +117,9 @@ def shorten_names(tasks: Sequence[SweepTask]) -> dict[str, str]:
     names = {}
     for task in tasks:
         experiment = task.run.experiment
-        words = [write_label(axis, text) for axis, text in experiment.cell.labels.items() if axis != "seed"]
-        words.append(get_algorithm_name(experiment.algorithm))
-        names[task.run.name] = " ".join([*words, f"seed {experiment.seed}"] if several else words)
+        parts = [write_label(axis, text) for axis, text in experiment.cell.labels.items() if axis != "seed"]
+        parts.append(get_algorithm_name(experiment.algorithm))
+        names[task.run.name] = " ".join([*parts, f"seed {experiment.seed}"] if several else parts)
     return names if len(set(names.values())) == len(names) else {task.run.name: task.run.name for task in tasks}
 
 

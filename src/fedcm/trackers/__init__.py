@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from fedcm.errors import UserError, suggest
+from fedcm.system.formatting import split_names
 from fedcm.trackers.tracker import Tracker
 
 TRACKERS = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "WeightsAndBiases"}
@@ -16,10 +17,10 @@ def load_trackers(words: Iterable[str]) -> list[type[Tracker]]:
     """Return the tracker classes that words or comma-separated lists name, each once.
 
     Raises:
-        UserError: there is no such tracker, or its package is not installed.
+        UserError: If there is no such tracker, or its package is not installed.
     """
-    names = [name.strip() for word in words for name in word.split(",") if name.strip()]
-    return [_load_tracker(name) for name in dict.fromkeys(names)]
+    names = dict.fromkeys(name for word in words for name in split_names(word))
+    return [_load_tracker(name) for name in names]
 
 
 def _load_tracker(name: str) -> type[Tracker]:
@@ -30,6 +31,6 @@ def _load_tracker(name: str) -> type[Tracker]:
     except ImportError as error:
         missing = error.name.split(".")[0] if error.name else error
         raise UserError(
-            f"--track {name} requires packages that are not installed: {missing} cannot be imported; "
+            f"the tracker {name!r} requires packages that are not installed: {missing} cannot be imported; "
             f"install them with `pip install 'fedcm[{name}]'`"
         ) from error

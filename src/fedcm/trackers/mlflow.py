@@ -28,6 +28,7 @@ class MLflow:
     """Logs a run to MLflow."""
 
     def begin(self, run: TrackedRun) -> None:
+        """Create the run in the store, or find the one of an earlier start, and log the settings that it lacks."""
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         runs = run.folder.absolute().parent
         self.client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs / 'mlflow.db'}")
@@ -49,7 +50,8 @@ class MLflow:
         for start in range(0, len(settings), _MAX_PARAMS):
             self.client.log_batch(self.id, params=settings[start : start + _MAX_PARAMS])
 
-    def round(self, point: RoundValues) -> None:
+    def log_round(self, point: RoundValues) -> None:
+        """Queue the numbers of one round, without those in the store; send the queue about once per second."""
         if len(self.pending) + len(point.values) > _MAX_METRICS:  # a round is sent in one transaction
             self._send()
         self._queue(point.values, point.round)
@@ -57,6 +59,7 @@ class MLflow:
             self._send()
 
     def end(self, summary: FlatTable | None) -> None:
+        """Send the rest and the summary, and set the status: FINISHED, FAILED (diverged) or KILLED (stopped)."""
         self._send()
         if summary is not None:
             numbers = {f"summary/{key}": float(v) for key, v in summary.items() if isinstance(v, int | float)}

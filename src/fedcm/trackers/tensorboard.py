@@ -24,6 +24,7 @@ class TensorBoard:
     """Logs a run to TensorBoard event files."""
 
     def begin(self, run: TrackedRun) -> None:
+        """Start a new event file in place of an earlier one, and write the settings."""
         folder = run.folder / "tensorboard"
         if folder.exists():
             shutil.rmtree(folder)
@@ -38,11 +39,13 @@ class TensorBoard:
         for summary in (compared, start, _make_text("experiment", run.settings)):
             self._write(Event(wall_time=now, summary=summary))
 
-    def round(self, point: RoundValues) -> None:
+    def log_round(self, point: RoundValues) -> None:
+        """Write the numbers of one round."""
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in point.values.items()]
         self._write(Event(wall_time=time.time(), step=point.round, summary=Summary(value=values)))
 
     def end(self, summary: FlatTable | None) -> None:
+        """Write the summary of a run that has ended, and close the file."""
         if summary is not None:
             for event in (_make_text("summary", summary), self.session_end):
                 self._write(Event(wall_time=time.time(), summary=event))

@@ -6,14 +6,14 @@ So a log has each round once, even if a process was killed before, and is comple
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, final
 
 from fedcm.config.overrides import read_table
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.progress import say
+from fedcm.system.formatting import flatten_table
 
 FlatTable = dict[str, str | int | float | bool]  # a table without inner tables: their keys are joined, as in client.lr
 
@@ -28,6 +28,7 @@ class TrackedRun(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The run's name, which is its folder's."""
         return self.folder.name
 
 
@@ -45,7 +46,7 @@ class Tracker(Protocol):
         """Start the log. All rounds follow, from 0 on: drop what an earlier start logged, or skip those rounds."""
         ...
 
-    def round(self, point: RoundValues) -> None:
+    def log_round(self, point: RoundValues) -> None:
         """Log one round."""
         ...
 
@@ -55,7 +56,11 @@ class Tracker(Protocol):
 
 
 def track(
-    rounds: Iterator[dict[str, Any]], folder: RunFolder, first: int, kinds: Sequence[type[Tracker]]
+    rounds: Iterator[dict[str, Any]],
+    folder: RunFolder,
+    first: int,
+    kinds: Sequence[type[Tracker]],
+    notify: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
     """Pass on the rounds of a run and report them to a tracker of each kind.
 
@@ -64,60 +69,61 @@ def track(
         folder: the folder of the run.
         first: the first of these rounds; the rounds before it are read from the folder.
         kinds: the tracker classes.
+        notify: Called with one sentence if a tracker fails.
     """
-    logs = [_Log(kind, folder) for kind in kinds]
+    logs = [_Log(kind, folder, notify) for kind in kinds]
     for log in logs:
         log.begin(first)
     try:
         for metrics in rounds:
             for log in logs:
-                log.round(metrics)
+                log.log_round(metrics)
             yield metrics
     finally:
         for log in logs:
             log.end()
 
 
-def track_finished(folder: RunFolder, kinds: Sequence[type[Tracker]]) -> None:
+def track_finished(folder: RunFolder, kinds: Sequence[type[Tracker]], notify: Callable[[str], None]) -> None:
     """Report a run that has ended, for trackers that may not have logged it."""
     if kinds:
-        with folder.locked():
-            for _ in track(iter(()), folder, len(folder.read_metrics()), kinds):
+        with folder.hold_lock():
+            for _ in track(iter(()), folder, len(folder.read_metrics()), kinds, notify):
                 pass
 
 
 @final
 class _Log:
-    """A tracker, until it raises an exception: this prints one line, and the run continues without the tracker."""
+    """A tracker, until it raises an exception: this gives one message, and the run continues without the tracker."""
 
-    def __init__(self, kind: type[Tracker], folder: RunFolder) -> None:
-        self.kind, self.folder = kind, folder
+    def __init__(self, kind: type[Tracker], folder: RunFolder, notify: Callable[[str], None]) -> None:
+        self.kind, self.folder, self.notify = kind, folder, notify
         self.tracker: Tracker | None = None
         self.totals: Counter[str] = Counter()
 
     def begin(self, first: int) -> None:
         with self._disable_on_error():
             tracker = self.kind()
-            tracker.begin(TrackedRun(self.folder.path, flatten(read_table(self.folder.experiment))))
+            tracker.begin(TrackedRun(self.folder.path, make_flat_table(read_table(self.folder.experiment))))
             self.tracker = tracker
             for metrics in self.folder.read_metrics(first):
-                tracker.round(self._collect_values(metrics))
+                tracker.log_round(self._collect_values(metrics))
 
-    def round(self, metrics: dict[str, Any]) -> None:
+    def log_round(self, metrics: dict[str, Any]) -> None:
         if self.tracker is not None:
             with self._disable_on_error():
-                self.tracker.round(self._collect_values(metrics))
+                self.tracker.log_round(self._collect_values(metrics))
 
     def end(self) -> None:
         if self.tracker is not None:
             with self._disable_on_error():
                 summary = self.folder.read_summary()
-                self.tracker.end(None if summary is None else flatten(summary))
+                self.tracker.end(None if summary is None else make_flat_table(summary))
 
     def _collect_values(self, metrics: dict[str, Any]) -> RoundValues:
         self.totals.update({f"total_{key}": metrics[key] for key in _SUMMED})
-        values = {key: value for key, value in flatten(metrics).items() if key != "round" and key not in _SUMMED}
-        values |= self.totals
+        left_out = ("round", *_SUMMED)
+        values = {key: value for key, value in make_flat_table(metrics).items() if key not in left_out} | self.totals
         return RoundValues(metrics["round"], {k: float(v) for k, v in values.items() if isinstance(v, int | float)})
 
     @contextmanager
@@ -127,19 +133,17 @@ class _Log:
         except Exception as error:
             self.tracker = None
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            say(f"{self.kind.__name__} is disabled for this run ({reason:.300}); the run itself continues")
+            self.notify(f"{self.kind.__name__} is disabled for this run ({reason:.300}); the run itself continues")
 
 
-def flatten(table: Mapping[str, Any], prefix: str = "") -> FlatTable:
+def make_flat_table(table: Mapping[str, Any]) -> FlatTable:
     """Return a table without inner tables; values that are not text or numbers become JSON, None is left out.
 
-    >>> flatten({"rounds": 3, "client": {"lr": 0.1, "clip": None}, "model": {"hidden": [8, 8]}})
+    >>> make_flat_table({"rounds": 3, "client": {"lr": 0.1, "clip": None}, "model": {"hidden": [8, 8]}})
     {'rounds': 3, 'client.lr': 0.1, 'model.hidden': '[8, 8]'}
     """
-    flat: FlatTable = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        elif value is not None:
-            flat[f"{prefix}{key}"] = value if isinstance(value, str | int | float) else json.dumps(value, default=str)
-    return flat
+    return {
+        path: value if isinstance(value, str | int | float) else json.dumps(value, default=str)
+        for path, value in flatten_table(table).items()
+        if value is not None
+    }

@@ -21,6 +21,7 @@ class WeightsAndBiases:
     """Logs a run to Weights & Biases."""
 
     def begin(self, run: TrackedRun) -> None:
+        """Start a run under the id of an earlier start, in place of that one if it was offline."""
         folder = run.folder.absolute() / "wandb"
         folder.mkdir(exist_ok=True)
         for old in folder.glob("offline-run-*"):
@@ -48,11 +49,13 @@ class WeightsAndBiases:
             ),
         )
 
-    def round(self, point: RoundValues) -> None:
+    def log_round(self, point: RoundValues) -> None:
+        """Log one round, unless the server has it."""
         if point.round >= self.run.starting_step:
             self.run.log(point.values, step=point.round)
 
     def end(self, summary: FlatTable | None) -> None:
+        """Log the summary of a run that has ended, and wait until all is written."""
         if summary is not None:
             self.run.summary.update({f"summary/{key}": value for key, value in summary.items()})
         finished = summary is not None and summary["outcome"] == "finished"

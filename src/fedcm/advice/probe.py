@@ -1,4 +1,4 @@
-"""Run short trials of FedCM on an experiment's data, for `fedcm.advise.advice`.
+"""Run short trials of FedCM on an experiment's data, for `fedcm.advice.suggestion`.
 
 All trials have the same initial parameters, cohorts and minibatches. First, a few α are tried at the experiment's η_l.
 Then the best α is tried at a third of that rate and at three times that rate; at the larger rate, a third of the α is
@@ -13,7 +13,15 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from fedcm.advise.advice import ALPHAS, ExperimentProfile, ProbeResult, Trial, find_best, list_variations, round_rate
+from fedcm.advice.suggestion import (
+    ALPHAS,
+    ExperimentProfile,
+    ProbeResult,
+    Trial,
+    find_best_trial,
+    list_further_pairs,
+    round_rate,
+)
 from fedcm.algorithms.fedcm import FedCM
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score, evaluation_mode
@@ -27,27 +35,28 @@ from fedcm.executors.local import LocalExecutor
 from fedcm.rng import Purpose, make_generator
 from fedcm.runs.build import TrainingSetup
 from fedcm.sweeps.estimate import estimate_training
+from fedcm.system.callbacks import StopRequested
+from fedcm.system.formatting import format_count
 from fedcm.system.hardware import use_one_thread
 
-FEWEST = 10  # rounds of a trial, if they are chosen by time
+_MIN_ROUNDS = 10  # rounds of a trial, if they are chosen by time
 TRIALS = len(ALPHAS) + 3
 _LOSSES = 6  # per trial, in the second half of its rounds
 _EXAMPLES, _LOSS_CLIENTS = 2000, 20  # a loss is over this number of examples, of at least this number of clients
 _GRADIENT_CLIENTS = 100  # whose gradients the diagnosis uses
 _SMOOTHNESS_CLIENTS = 5
-_DESCENT = (1.0, 1 / 3, 1 / 9)  # factors of η_l to try while all trials diverge
+_RATE_FACTORS = (1.0, 1 / 3, 1 / 9)  # factors of η_l to try while all trials diverge
 _DIVERGENCE = 10.0  # a trial whose loss is always above this multiple of the initial loss has diverged
 
 OnRounds = Callable[[int], None]  # called with the number of rounds that are done or skipped
-StopRequested = Callable[[], bool]
 
 
 def profile_experiment(setup: TrainingSetup, alpha: float | None) -> ExperimentProfile:
-    """Collect the facts about an experiment that the advice depends on.
+    """Return the properties of an experiment that the advice depends on.
 
     Args:
-        setup: the experiment.
-        alpha: the experiment's own α; None if its algorithm is not FedCM.
+        setup: The experiment.
+        alpha: The experiment's own α; None if its algorithm is not FedCM.
     """
     plan, client, runner = setup.plan, setup.experiment.client, setup.runner
     sizes = [
@@ -58,7 +67,7 @@ def profile_experiment(setup: TrainingSetup, alpha: float | None) -> ExperimentP
     return ExperimentProfile(
         rounds=plan.rounds,
         population=plan.population,
-        cohort=float(np.mean(sizes)),
+        cohort_size=float(np.mean(sizes)),
         inverse_cohort=float(np.mean([1 / size for size in non_empty])) if non_empty else 1.0,
         empty=float(np.mean([size == 0 for size in sizes])),
         steps=float(steps.mean()),
@@ -72,10 +81,10 @@ def profile_experiment(setup: TrainingSetup, alpha: float | None) -> ExperimentP
 
 
 def count_affordable_rounds(setup: TrainingSetup, seconds: float) -> int:
-    """Return the number of rounds per trial for which all trials take about `seconds`; at least `FEWEST`."""
+    """Return the number of rounds per trial for which all trials take about `seconds`; at least 10."""
     rounds = setup.plan.rounds
     round_seconds = estimate_training(setup)
-    return min(max(int(min(seconds / TRIALS / max(round_seconds, 1e-9), rounds)), FEWEST), rounds)
+    return min(max(int(min(seconds / TRIALS / max(round_seconds, 1e-9), rounds)), _MIN_ROUNDS), rounds)
 
 
 def probe(
@@ -87,14 +96,15 @@ def probe(
     """Run the trials and diagnose the best one.
 
     Args:
-        setup: the experiment.
-        rounds: rounds per trial.
-        on_rounds: called with the number of rounds that are done, for progress.
+        setup: The experiment.
+        rounds: Rounds per trial.
+        on_rounds: Called with the number of rounds that are done, for progress.
         stop_requested: `Stopped` is raised when it returns True.
 
     Raises:
-        UserError: all cohorts of these rounds are empty.
-        Diverged: every trial diverged, or the local steps after the best one do.
+        UserError: If all cohorts of these rounds are empty.
+        Diverged: If every trial diverged, or the local steps after the best one do.
+        Stopped: If `stop_requested` returns True.
     """
     _reject_empty(setup, rounds)
     task = _ProbeTask(setup, rounds, on_rounds, stop_requested, _draw_examples(setup))
@@ -109,19 +119,20 @@ def probe(
         return trial
 
     diverged: list[float] = []
-    for rate in (round_rate(own_rate * factor) for factor in _DESCENT):
+    for rate in (round_rate(own_rate * factor) for factor in _RATE_FACTORS):
         trials_at_rate = [run_trial(alpha, rate) for alpha in ALPHAS]
         if any(trial.losses for trial in trials_at_rate):
             break
         diverged.append(rate)
     else:
         raise Diverged(
-            f"FedCM diverged within {rounds} rounds with every α and every η_l from {min(diverged):.3g} to {own_rate:g}"
+            f"FedCM diverged within {format_count(rounds, 'round')} with every α and every η_l from "
+            f"{min(diverged):.3g} to {own_rate:g}"
         )
-    for alpha, rate in list_variations(find_best(trials)):
+    for alpha, rate in list_further_pairs(find_best_trial(trials)):
         if not any(math.isclose(rate, known, rel_tol=1e-3) for known in diverged):
             run_trial(alpha, rate)
-    best = find_best(trials)
+    best = find_best_trial(trials)
     runner, server = _with_alpha(setup.runner, best.alpha), servers[best.alpha, best.client_lr]
     client_lr = _make_schedule(setup, best.client_lr).client_lr_at(rounds)
     round = Round(rounds, client_lr, 1.0, 0, setup.plan.population, math.nan)
@@ -137,8 +148,8 @@ def _reject_empty(setup: TrainingSetup, rounds: int) -> None:
     plan = setup.plan
     if not any(len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(rounds)):
         raise UserError(
-            f"a probe needs clients, and the cohorts of the first {rounds} rounds are empty; give more --rounds, or "
-            "raise participation.probability"
+            f"a probe needs clients, but the cohorts of the first {rounds} rounds are empty; try more rounds, or raise "
+            "participation.probability"
         )
 
 
