@@ -8,11 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedcm.advice.suggestion import Advice
     from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
+    from fedcm.api.advice import advise
     from fedcm.api.experiments import PythonExperiment, load_experiment, make_experiment
     from fedcm.api.metrics_table import MetricsTable
     from fedcm.api.reports import report
-    from fedcm.api.runs import Run, resume, run
+    from fedcm.api.runs import resume, run
+    from fedcm.api.saved_run import Run
     from fedcm.api.state import RunState
     from fedcm.api.sweeps import sweep
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
@@ -21,17 +24,20 @@ if TYPE_CHECKING:
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
-    from fedcm.errors import Diverged, UserError, WorkerFailed, WriteFailed
+    from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
     from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, RandomDataWarning
 
 __version__ = "0.1.0"
 
 _MODULES = {
+    "fedcm.advice.suggestion": ("Advice",),
     "fedcm.algorithms": ("FedAdam", "FedAvg", "FedCM", "FedDyn", "Scaffold"),
+    "fedcm.api.advice": ("advise",),
     "fedcm.api.experiments": ("PythonExperiment", "load_experiment", "make_experiment"),
     "fedcm.api.metrics_table": ("MetricsTable",),
     "fedcm.api.reports": ("report",),
-    "fedcm.api.runs": ("Run", "resume", "run"),
+    "fedcm.api.runs": ("resume", "run"),
+    "fedcm.api.saved_run": ("Run",),
     "fedcm.api.state": ("RunState",),
     "fedcm.api.sweeps": ("sweep",),
     "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
@@ -40,13 +46,14 @@ _MODULES = {
     "fedcm.core.metrics": ("RoundMetrics",),
     "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
-    "fedcm.errors": ("Diverged", "UserError", "WorkerFailed", "WriteFailed"),
+    "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
     "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "RandomDataWarning"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-_OLD_NAMES = {"Refused": "UserError", "Trained": "TrainingResult"}
+_OLD_NAMES = {"Refused": "UserError", "Trained": "TrainingResult", "WorkerFailed": "TrainingFailed"}
 
 __all__ = [
+    "Advice",
     "Algorithm",
     "ClientsOnDemand",
     "Dataset",
@@ -74,12 +81,14 @@ __all__ = [
     "Run",
     "RunState",
     "Scaffold",
+    "Stopped",
+    "TrainingFailed",
     "TrainingResult",
     "TrainingRound",
     "UserError",
     "Vector",
-    "WorkerFailed",
     "WriteFailed",
+    "advise",
     "load_experiment",
     "make_experiment",
     "report",

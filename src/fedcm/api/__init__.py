@@ -1,4 +1,6 @@
 """The public Python API. Everything here is also an attribute of `fedcm`: `fedcm.train`, `fedcm.run`, …
 
-The commands `run` and `resume` are thin layers over these functions; the others share their building blocks.
+The commands `run`, `resume` and `advise` call these functions. `compare`, `sweep` and `reproduce` share
+`fedcm.sweeps.session` with `fedcm.sweep`, and `report` shares `fedcm.reports.write` with `fedcm.report`.
+`progress` shows progress and messages on stderr.
 """

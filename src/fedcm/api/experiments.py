@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType
@@ -11,9 +11,9 @@ from typing import Any, Literal, TypedDict, Unpack
 from pydantic import PrivateAttr
 from torch import nn
 
+from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_python
 from fedcm.config.bundled import find_experiment
-from fedcm.config.experiment import load_experiment as load_file
-from fedcm.config.experiment import read_experiment, to_table
+from fedcm.config.experiment import load_experiment_file, read_experiment, to_table
 from fedcm.config.overrides import apply_overrides
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import (
@@ -28,7 +28,6 @@ from fedcm.config.sections import (
     ModelSection,
     ServerSection,
 )
-from fedcm.config.toml_values import write_value
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.losses import Loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
@@ -39,8 +38,7 @@ from fedcm.data.partition import Natural, split_by_owner
 from fedcm.data.user_data import convert_clients_to_dataset
 from fedcm.errors import UserError, suggest
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
-
-Overrides = Mapping[str, Any] | Iterable[str]
+from fedcm.runs.identity import FREE_SETTINGS, list_changed_settings
 
 
 class PythonExperiment(Experiment):
@@ -59,7 +57,7 @@ class PythonExperiment(Experiment):
         return build(self, data_dir, data=self._data, model=self.copy_model(), loss=self._loss)
 
 
-def load_experiment(path: str | Path, overrides: Overrides = ()) -> Experiment:
+def load_experiment(path: AnyPath, overrides: Overrides = ()) -> Experiment:
     """Load an experiment from a TOML file, or a bundled one by its name.
 
     Args:
@@ -70,31 +68,13 @@ def load_experiment(path: str | Path, overrides: Overrides = ()) -> Experiment:
         The experiment, with every default filled in.
 
     Raises:
-        UserError: there is no such experiment, or a setting is wrong.
+        UserError: If there is no such experiment, or a setting is wrong.
 
     >>> experiment = load_experiment("demo", {"rounds": 20, "algorithm.alpha": 0.05})
     >>> experiment.rounds, experiment.algorithm.alpha
     (20, 0.05)
     """
-    return load_file(find_experiment(path), list_overrides(overrides))
-
-
-def list_overrides(overrides: Overrides) -> list[str]:
-    """Return overrides as `path=value` strings.
-
-    >>> list_overrides({"client.lr": 0.05, "model.hidden": [64, 32]})
-    ['client.lr=0.05', 'model.hidden=[64, 32]']
-    """
-    if isinstance(overrides, Mapping):
-        return [f"{path}={write_value(value)}" for path, value in overrides.items()]
-    if isinstance(overrides, str):
-        raise UserError(
-            f"overrides must be a dict or a list, got the string {overrides!r}; write [{overrides!r}], for example"
-        )
-    listed: list[str] = list(overrides) if isinstance(overrides, Iterable) else []
-    if not isinstance(overrides, Iterable) or not all(isinstance(setting, str) for setting in listed):
-        raise UserError(f"overrides must be a dict, or a list of strings such as 'client.lr=0.05', got {overrides!r}")
-    return listed
+    return load_experiment_file(find_experiment(path), format_overrides(overrides))
 
 
 class TrainingSettings(TypedDict, total=False):
@@ -118,7 +98,7 @@ class TrainingSettings(TypedDict, total=False):
     seed: int
 
 
-_FREE_SETTINGS = ("rounds", "evaluation", "checkpoints")  # a resume may change them
+_OBJECTS = ("test", "participation", "loss")  # settings that are not plain values
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
 
 
@@ -139,10 +119,11 @@ def make_experiment(
         algorithm: The algorithm, such as `fedcm.FedCM(alpha=0.1)`.
         rounds: The number of rounds.
         name: The name of the experiment; the run's folder is named after it.
-        **settings: All other settings of `fedcm.train`: test, loss, lr, participation, …
+        **settings: The settings of the training, as for `fedcm.train`: test, loss, lr, participation, …; `workers`,
+            `resume_from` and `progress` are none of them.
 
     Raises:
-        UserError: an argument cannot work.
+        UserError: If an argument cannot work.
 
     >>> import torch, fedcm
     >>> clients = [(torch.randn(10, 3), torch.arange(10) % 2) for _ in range(4)]
@@ -154,14 +135,14 @@ def make_experiment(
     for key in settings:
         if key not in TrainingSettings.__annotations__:
             raise UserError(f"there is no setting {key!r}; {suggest(key, TrainingSettings.__annotations__)}")
-    given: dict[str, Any] = dict(settings)
+    given: dict[str, Any] = {key: value if key in _OBJECTS else to_python(value) for key, value in settings.items()}
     local = {key: given[key] for key in _CLIENT_SETTINGS if key in given}
     server = {key: given[name] for key, name in (("lr", "server_lr"), ("weights", "weights")) if name in given}
     experiment = read_section(
         PythonExperiment,
         {
             "name": name,
-            "rounds": rounds,
+            "rounds": to_python(rounds),
             "seed": given.get("seed", 0),
             "data": DataSection(source=IN_MEMORY),
             "split": Natural(),
@@ -184,34 +165,34 @@ def make_experiment(
 def check_experiment(experiment: Any) -> None:
     """Raise a UserError if an experiment has a value that is not allowed; `model_copy` does not check its values."""
     if not isinstance(experiment, Experiment):
-        raise UserError(f"experiment must be an Experiment, got {_describe(experiment)}")
+        raise UserError(f"experiment must be an Experiment, got {describe_value(experiment)}")
     _check_fields(experiment)
     for name, kind in {**SECTIONS, "model": ModelSection}.items():
         section = getattr(experiment, name)
         if not isinstance(section, kind):
-            raise UserError(f"{name} must be a {kind.__name__}, got {_describe(section)}")
+            raise UserError(f"{name} must be a {kind.__name__}, got {describe_value(section)}")
         _check_fields(section)
         read_section(kind, dict(section), name)
     read_section(Experiment, {name: getattr(experiment, name) for name in Experiment.model_fields})
 
 
-def change_settings(experiment: Experiment, settings: Sequence[str]) -> Experiment:
-    """Return the experiment with other settings, each `path=value`.
+def override_experiment(experiment: Experiment, overrides: Sequence[str]) -> Experiment:
+    """Return the experiment with overrides, each `path=value`.
 
     Raises:
-        UserError: a setting is wrong, or the experiment is made of Python objects and a resumed run depends on it.
+        UserError: If a setting is wrong, or the experiment is made of Python objects and a resumed run depends on it.
     """
-    if not settings:
+    if not overrides:
         return experiment
     before = to_table(experiment)
-    table = apply_overrides(before, settings)
+    table = apply_overrides(before, overrides)
     if not isinstance(experiment, PythonExperiment):
         return read_experiment(table)
-    for key, value in table.items():
-        if key not in _FREE_SETTINGS and value != before.get(key):
-            raise UserError(
-                f"a run of Python objects can be resumed with other {', '.join(_FREE_SETTINGS)} only, got another {key}"
-            )
+    if changed := list_changed_settings(before, table):
+        raise UserError(
+            f"a run of Python objects can be resumed with other {', '.join(FREE_SETTINGS)} only, got another "
+            f"{changed[0]}"
+        )
     sections = {"evaluation": EvaluationSection, "checkpoints": CheckpointSection}
     changed = {key: read_section(kind, table[key], key) for key, kind in sections.items()}
     return experiment.model_copy(update={**changed, "rounds": table["rounds"]})
@@ -227,12 +208,6 @@ def get_builder(experiment: Experiment) -> BuildSetup:
 def _build_objects(experiment: Experiment, data_dir: Path | None) -> TrainingSetup:
     assert isinstance(experiment, PythonExperiment)
     return experiment.build(data_dir)
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raise a UserError if an argument is not a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{name} must be a whole number, at least 1, got {value!r}")
 
 
 def _read_settings(
@@ -256,20 +231,18 @@ def _check_fields(section: Section) -> None:
 def _check_types(model: Any, clients: Any, algorithm: Any) -> None:
     """Reject mistaken arguments by a sentence, before they fail somewhere inside."""
     if not isinstance(model, nn.Module):
-        raise UserError(f"model must be a torch.nn.Module, got {_describe(model)}")
+        raise UserError(f"model must be a torch.nn.Module, got {describe_value(model)}")
     if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
         raise UserError(f"algorithm must be an instance, such as fedcm.{algorithm.__name__}(), got the class")
     if not isinstance(algorithm, Algorithm):
-        raise UserError(f"algorithm must be an algorithm, such as fedcm.FedCM(alpha=0.1), got {_describe(algorithm)}")
+        raise UserError(
+            f"algorithm must be an algorithm, such as fedcm.FedCM(alpha=0.1), got {describe_value(algorithm)}"
+        )
     if isinstance(clients, str | bytes | Mapping) or not isinstance(clients, Sequence | ClientsOnDemand):
         raise UserError(
             f"clients must be a list with one dataset or one pair (features, labels) per client, got "
-            f"{_describe(clients)}"
+            f"{describe_value(clients)}"
         )
-
-
-def _describe(value: Any) -> str:
-    return f"{value!r}" if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
 
 
 def _make_data(clients: Sequence[Any] | ClientsOnDemand, test: Any | None) -> FederatedData:
@@ -295,6 +268,6 @@ def _read_participation(value: float | int | Participation) -> Participation:
         return Everyone() if probability == 1.0 else Independent(probability)
     if isinstance(value, bool | float | int) or not hasattr(value, "cohort"):
         raise UserError(
-            f"participation must be a probability, a number of clients or a Participation, got {_describe(value)}"
+            f"participation must be a probability, a number of clients or a Participation, got {describe_value(value)}"
         )
     return value

@@ -5,6 +5,7 @@ from typing import Any, final, overload
 
 from fedcm.core.metrics import Metrics
 from fedcm.errors import UserError, suggest
+from fedcm.system.formatting import format_count
 
 
 @final
@@ -54,4 +55,4 @@ class MetricsTable(Sequence[Metrics]):
         return pd.DataFrame(self._rows)
 
     def __repr__(self) -> str:
-        return f"<MetricsTable: {len(self)} rounds; {', '.join(self.columns)}>"
+        return f"<MetricsTable: {format_count(len(self), 'round')}; {', '.join(self.columns)}>"

@@ -1,18 +1,19 @@
 """Reports in Python."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from fedcm.api.runs import Run
+from fedcm.api.arguments import AnyPath, to_optional_path, to_path
+from fedcm.api.progress import say
+from fedcm.api.saved_run import Run
 from fedcm.reports.write import write_report
-from fedcm.runs.progress import say
 
 
 def report(
-    runs: Run | str | Path | Sequence[Run | str | Path],
-    output: str | Path = "report",
+    runs: Run | AnyPath | Iterable[Run | AnyPath],
+    output: AnyPath = "report",
     *,
-    data_dir: str | Path | None = None,
+    data_dir: AnyPath | None = None,
 ) -> Path:
     """Write a page about runs: tables, curves, costs and settings, with figures and tables for papers.
 
@@ -25,7 +26,7 @@ def report(
         The path of the page. Open it in a browser.
 
     Raises:
-        UserError: a path does not exist, or there is no run to report.
+        UserError: If a path does not exist, or there is no run to report.
 
     >>> import fedcm, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -34,6 +35,6 @@ def report(
     >>> fedcm.report(runs, f"{folder}/report").name
     'index.html'
     """
-    listed = [runs] if isinstance(runs, Run | str | Path) else list(runs)
-    paths = [one.path if isinstance(one, Run) else Path(one) for one in listed]
-    return write_report(paths, Path(output), None if data_dir is None else Path(data_dir), warn=say)
+    listed = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
+    paths = [one.path if isinstance(one, Run) else to_path("runs", one) for one in listed]
+    return write_report(paths, to_path("output", output), to_optional_path("data_dir", data_dir), notify=say)

@@ -1,145 +1,51 @@
-"""Runs in Python: start one, resume it, read its metrics and its model."""
+"""Runs in Python: start one, resume it."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Self
 
-from safetensors.torch import load_file
-from torch import nn
-
-from fedcm.api.experiments import (
+from fedcm.api.arguments import (
+    AnyPath,
     Overrides,
-    PythonExperiment,
-    change_settings,
-    check_count,
-    check_experiment,
-    get_builder,
-    list_overrides,
-    load_experiment,
+    format_overrides,
+    to_count,
+    to_optional_path,
+    to_path,
+    to_words,
 )
-from fedcm.api.metrics_table import MetricsTable
-from fedcm.config.experiment import read_experiment
+from fedcm.api.experiments import PythonExperiment, check_experiment, get_builder, load_experiment, override_experiment
+from fedcm.api.progress import say, show_progress
+from fedcm.api.saved_run import Run
 from fedcm.config.overrides import apply_overrides, read_table
 from fedcm.config.sections import Experiment
-from fedcm.errors import Stopped, UserError, WorkerFailed, WriteFailed
+from fedcm.errors import Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.runs.archive import make_archive_path
 from fedcm.runs.build import build
-from fedcm.runs.folder import RunFolder
-from fedcm.runs.progress import say
-from fedcm.runs.session import Session, make_default_name
-from fedcm.runs.summary import bring_up_to_date, is_up_to_date, read_points
-from fedcm.runs.torchrun import Launch
-from fedcm.system.signals import StopSignals
+from fedcm.runs.folder import find_run_of_job
+from fedcm.runs.identity import make_default_name
+from fedcm.runs.session import Session, SessionOptions
+from fedcm.runs.workers.torchrun import Launch
+from fedcm.system.callbacks import Notify, StopRequested
+from fedcm.system.signals import handle_ctrl_c
 from fedcm.trackers import load_trackers
 from fedcm.trackers.observation import Callback, run_session
 from fedcm.trackers.tracker import Tracker, track_finished
 
-Notify = Callable[[str], None]
-StopRequested = Callable[[], bool]
-
-
-@final
-class Run:
-    """A run on disk: its experiment, its metrics, its summary and its model.
-
-    Args:
-        path: The run's folder.
-        experiment: The experiment, if the run was made of Python objects.
-
-    Raises:
-        UserError: there is no run in this folder.
-    """
-
-    def __init__(self, path: str | Path, experiment: Experiment | None = None) -> None:
-        self.folder = RunFolder.open(Path(path))
-        self._experiment = experiment
-
-    @property
-    def path(self) -> Path:
-        """The run's folder."""
-        return self.folder.path
-
-    @property
-    def name(self) -> str:
-        """The run's name, which is its folder's."""
-        return self.folder.name
-
-    @property
-    def experiment(self) -> Experiment:
-        """The experiment, with every default filled in and every automatic choice made."""
-        return self._experiment or read_experiment(read_table(self.folder.experiment))
-
-    @property
-    def outcome(self) -> str:
-        """ "finished", "diverged", "running" in another process, or "stopped"."""
-        return self.summary.get("outcome") or ("running" if self.folder.is_locked() else "stopped")
-
-    @property
-    def metrics(self) -> MetricsTable:
-        """One row per finished round. `pandas.DataFrame(run.metrics)` makes a data frame of it."""
-        return MetricsTable(self.folder.read_metrics())
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The contents of summary.json; empty if the run has not ended."""
-        summary = self.folder.read_summary()
-        if summary is None:
-            return {}
-        if is_up_to_date(summary):
-            return summary
-        lines = self.folder.read_metrics()
-        return bring_up_to_date(summary, read_points(lines, "test_accuracy"), read_points(lines, "test_loss"))
-
-    def model(self, module: nn.Module | None = None, *, data_dir: str | Path | None = None) -> nn.Module:
-        """Return the trained model.
-
-        Args:
-            module: A module to load the parameters into. It is needed only for a run that was made of Python objects
-                in another program.
-            data_dir: Folder of prepared datasets, which give the shape of the inputs.
-
-        Raises:
-            UserError: the run has not finished, or the model cannot be built.
-        """
-        if not self.folder.model.is_file():
-            raise UserError(
-                f"the run {self.name!r} has no model yet, because it is {self.outcome}; resume it with fedcm.resume"
-            )
-        if module is None:
-            module = self._build_model(None if data_dir is None else Path(data_dir))
-        if not isinstance(module, nn.Module):
-            raise UserError(f"module must be a torch.nn.Module, got {module!r}")
-        try:
-            module.load_state_dict(load_file(self.folder.model))
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"the module does not have the parameters of the run's model: {reason}") from None
-        return module.eval()
-
-    def _build_model(self, data_dir: Path | None) -> nn.Module:
-        experiment = self.experiment
-        if isinstance(experiment, PythonExperiment):
-            return experiment.copy_model()
-        return build(experiment.without_autotune(), data_dir).problem.model
-
-    def __repr__(self) -> str:
-        return f"<Run {self.name!r}: {self.outcome}, {len(self.metrics)} rounds>"
-
 
 def run(
-    experiment: Experiment | str | Path,
+    experiment: Experiment | AnyPath,
     *,
     overrides: Overrides = (),
     name: str | None = None,
-    runs_dir: str | Path = "runs",
-    data_dir: str | Path | None = None,
+    runs_dir: AnyPath = "runs",
+    data_dir: AnyPath | None = None,
     workers: int = 1,
-    track: Sequence[str] = (),
+    track: str | Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
     diagnose_every: int | None = None,
     fresh: bool = False,
-    archive: Path | None = None,
+    archive: AnyPath | None = None,
     progress: bool = False,
     notify: Notify | None = None,
     stop_requested: StopRequested | None = None,
@@ -162,62 +68,75 @@ def run(
         fresh: Start again if a run of this name exists; that run is moved to the archive.
         archive: The folder that `fresh` moves a run to; by default a new one in `runs_dir/archive`.
         progress: Show a progress line on stderr.
-        notify: Called with one sentence about each step, such as where the run is.
-        stop_requested: Asked before every client; the run stops when it returns True. By default Ctrl-C stops it.
-        launch: The processes that torchrun started, instead of workers.
+        notify: Called with one sentence about each thing to know, such as where the run is; by default they are printed
+            on stderr.
+        stop_requested: Called before every client; the run stops when it returns True. By default Ctrl-C stops it.
+        launch: For the command under torchrun, which passes the processes that torchrun started; they replace
+            `workers`. A run that this job started before a restart is resumed.
 
     Returns:
         The run. Its outcome is "finished", "diverged" or "stopped".
 
     Raises:
-        UserError: the experiment cannot work, or a run of this name exists.
-        WorkerFailed: a worker or your own code failed.
-        WriteFailed: the run's folder could not be written.
+        UserError: If the experiment cannot work, or a run of this name exists.
+        TrainingFailed: If your own code or a worker failed during training.
+        WriteFailed: If the run's folder could not be written.
 
     >>> import fedcm, tempfile
     >>> run = fedcm.run("demo", overrides={"rounds": 3, "algorithm.name": "fedavg"}, runs_dir=tempfile.mkdtemp())
     >>> run.outcome, len(run.metrics), list(run.metrics.columns)[:3]
     ('finished', 3, ['round', 'cohort', 'clients'])
     """
-    _check_arguments(workers, callbacks, diagnose_every)
+    observers = _Observers.from_arguments(track, callbacks, diagnose_every, progress, notify)
+    workers = to_count("workers", workers)
     if not isinstance(experiment, Experiment):
         experiment = load_experiment(experiment, overrides)
     elif overrides:
         raise UserError("overrides apply to a file or a name; change an Experiment with model_copy(update={…})")
     check_experiment(experiment)
-    trackers, folder = load_trackers(track), Path(runs_dir)
+    folder = to_path("runs_dir", runs_dir)
+    if launch is not None and (restarted := find_run_of_job(launch.job, folder)) is not None:
+        return resume(
+            restarted.path,
+            data_dir=data_dir,
+            track=track,
+            callbacks=callbacks,
+            diagnose_every=diagnose_every,
+            progress=progress,
+            notify=notify,
+            stop_requested=stop_requested,
+            launch=launch,
+        )
+    data_folder, moved_to = to_optional_path("data_dir", data_dir), to_optional_path("archive", archive)
     if fresh:
         name = name or make_default_name(experiment)
-        archive = archive or make_archive_path(folder)
+        moved_to = moved_to or make_archive_path(folder)
     else:
-        archive = None
-    with _stop_signals(stop_requested) as stop_requested:
-        session = Session.start(
-            experiment,
-            folder,
-            name,
-            None if data_dir is None else Path(data_dir),
-            stop_requested,
-            archive=archive,
+        moved_to = None
+    with handle_ctrl_c(stop_requested) as stop_requested:
+        options = SessionOptions(
+            data_dir=data_folder,
             workers=workers,
             launch=launch,
             build_setup=get_builder(experiment),
             fork=isinstance(experiment, PythonExperiment),
+            notify=observers.notify,
+            stop_requested=stop_requested,
         )
-        with session:
-            _describe_start(session, archive, notify or _ignore)
-            return _finish(session, trackers, callbacks, diagnose_every, progress, notify)
+        with Session.start(experiment, folder, name, archive=moved_to, options=options) as session:
+            _describe_start(session, moved_to, observers.notify)
+            return observers.run(session)
 
 
 def resume(
-    run: Run | str | Path,
+    run: Run | AnyPath,
     *,
     rounds: int | None = None,
     overrides: Overrides = (),
     experiment: Experiment | None = None,
-    data_dir: str | Path | None = None,
+    data_dir: AnyPath | None = None,
     workers: int = 1,
-    track: Sequence[str] = (),
+    track: str | Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
     diagnose_every: int | None = None,
     progress: bool = False,
@@ -238,62 +157,51 @@ def resume(
         callbacks: Functions that are called with the metrics of every round. If one returns True, the run stops.
         diagnose_every: Rounds between measurements of drift, noise and dissimilarity; none by default.
         progress: Show a progress line on stderr.
-        notify: Called with one sentence about each step.
-        stop_requested: Asked before every client; the run stops when it returns True. By default Ctrl-C stops it.
-        launch: The processes that torchrun started, instead of workers.
+        notify: Called with one sentence about each thing to know; by default they are printed on stderr.
+        stop_requested: Called before every client; the run stops when it returns True. By default Ctrl-C stops it.
+        launch: For the command under torchrun, as for `fedcm.run`.
 
     Returns:
-        The run. A run that has finished already is returned as it is.
+        The run. A run that has finished already is returned unchanged.
 
     Raises:
-        UserError: the run cannot be resumed, because its settings, data or model have changed.
+        UserError: If the run cannot be resumed, because its settings, data or model have changed.
     """
-    _check_arguments(workers, callbacks, diagnose_every)
+    observers = _Observers.from_arguments(track, callbacks, diagnose_every, progress, notify)
+    workers, data_folder = to_count("workers", workers), to_optional_path("data_dir", data_dir)
     opened = run if isinstance(run, Run) else Run(run)
     chosen = experiment if experiment is not None else opened._experiment
-    settings = [*list_overrides(overrides), *([] if rounds is None else [f"rounds={rounds}"])]
+    changes = [*format_overrides(overrides), *([] if rounds is None else [f"rounds={rounds}"])]
     if chosen is not None:
         check_experiment(chosen)
-        chosen = change_settings(chosen, settings)
+        chosen = override_experiment(chosen, changes)
         check_experiment(chosen)
-    trackers, report = load_trackers(track), notify or _ignore
-    if _has_all_rounds(opened, settings, chosen):
-        report(f"run {opened.path} has finished already")
-        track_finished(opened.folder, trackers)
+    if _has_all_rounds(opened, changes, chosen):
+        observers.notify(f"run {opened.path} has finished already")
+        track_finished(opened.folder, observers.trackers, observers.notify)
         return opened
-    with _stop_signals(stop_requested) as stop_requested:
-        session = Session.resume(
-            opened.path,
-            None if data_dir is None else Path(data_dir),
-            notify or say,
-            stop_requested,
-            settings=settings,
-            experiment=chosen,
+    with handle_ctrl_c(stop_requested) as stop_requested:
+        options = SessionOptions(
+            data_dir=data_folder,
             workers=workers,
             launch=launch,
             build_setup=build if chosen is None else get_builder(chosen),
             fork=isinstance(chosen, PythonExperiment),
+            notify=observers.notify,
+            stop_requested=stop_requested,
         )
-        with session:
-            report(f"run {opened.path} resumes at round {session.next_round} of {session.total_rounds}")
-            return _finish(session, trackers, callbacks, diagnose_every, progress, notify)
+        with Session.resume(opened.path, overrides=changes, experiment=chosen, options=options) as session:
+            observers.notify(f"run {opened.path} resumes at round {session.next_round} of {session.total_rounds}")
+            return observers.run(session)
 
 
-def _check_arguments(workers: Any, callbacks: Any, diagnose_every: Any) -> None:
-    check_count("workers", workers)
-    if diagnose_every is not None:
-        check_count("diagnose_every", diagnose_every)
-    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
-        raise UserError(f"callbacks must be a list of functions, got {callbacks!r}")
-
-
-def _has_all_rounds(run: Run, settings: Sequence[str], experiment: Experiment | None) -> bool:
-    """Return whether a run has finished and nothing else is asked for."""
+def _has_all_rounds(run: Run, overrides: Sequence[str], experiment: Experiment | None) -> bool:
+    """Return whether a run has finished and nothing else is requested."""
     summary = run.folder.read_summary() or {}
     if summary.get("outcome") != "finished":
         return False
     before = read_table(run.folder.experiment)
-    table = apply_overrides(before, settings)
+    table = apply_overrides(before, overrides)
     rounds = experiment.rounds if experiment is not None else table.get("rounds")
     return summary.get("rounds") == rounds and table | {"rounds": rounds} == before | {"rounds": rounds}
 
@@ -308,35 +216,42 @@ def _describe_start(session: Session, archive: Path | None, notify: Notify) -> N
         notify(f"chosen by autotune: stack {engine.stack}, layout {engine.layout}, compile {engine.compile}")
 
 
-def _stop_signals(stop_requested: StopRequested | None) -> AbstractContextManager[StopRequested]:
-    return StopSignals(interactive=True) if stop_requested is None else nullcontext(stop_requested)
+@dataclass(frozen=True)
+class _Observers:
+    """Everything that watches the rounds of a run."""
 
+    trackers: Sequence[type[Tracker]]
+    callbacks: Sequence[Callback]
+    diagnose_every: int | None
+    progress: bool
+    notify: Notify
 
-def _ignore(sentence: str) -> None:
-    pass
+    @classmethod
+    def from_arguments(
+        cls, track: Any, callbacks: Any, diagnose_every: Any, progress: bool, notify: Notify | None
+    ) -> Self:
+        """Check the arguments of `run` and `resume`."""
+        if diagnose_every is not None:
+            diagnose_every = to_count("diagnose_every", diagnose_every)
+        if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
+            raise UserError(f"callbacks must be a list of functions, got {callbacks!r}")
+        return cls(load_trackers(to_words("track", track)), callbacks, diagnose_every, progress, notify or say)
 
-
-def _finish(
-    session: Session,
-    trackers: Sequence[type[Tracker]],
-    callbacks: Sequence[Callback],
-    diagnose_every: int | None,
-    progress: bool,
-    notify: Notify | None,
-) -> Run:
-    experiment = session.setup.experiment
-    try:
-        run_session(
-            session,
-            trackers=trackers,
-            callbacks=callbacks,
-            diagnose_every=diagnose_every,
-            progress=progress,
-            notify=notify or say,
-        )
-    except Stopped:
-        pass
-    except (WorkerFailed, WriteFailed) as failure:
-        failure.run = session.folder.path
-        raise
-    return Run(session.folder.path, experiment if isinstance(experiment, PythonExperiment) else None)
+    def run(self, session: Session) -> Run:
+        """Run the remaining rounds of a session."""
+        experiment = session.setup.experiment
+        try:
+            run_session(
+                session,
+                trackers=self.trackers,
+                callbacks=self.callbacks,
+                diagnose_every=self.diagnose_every,
+                show_progress=show_progress if self.progress else None,
+                notify=self.notify,
+            )
+        except Stopped:
+            pass
+        except (TrainingFailed, WriteFailed) as failure:
+            failure.run = session.folder.path
+            raise
+        return Run(session.folder.path, experiment if isinstance(experiment, PythonExperiment) else None)

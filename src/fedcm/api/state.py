@@ -3,7 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
+from numbers import Integral
 from typing import Any, Self, final
 
 import numpy as np
@@ -11,13 +11,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from fedcm.api.arguments import AnyPath, to_path
 from fedcm.data.federated import ArrayData
 from fedcm.errors import UserError
 from fedcm.executors.client_states import ClientStates
 from fedcm.runs.build import TrainingSetup
-from fedcm.runs.checkpoint import save_tensors
-from fedcm.runs.session import hash_settings
+from fedcm.runs.checkpoint import rebuild_state
+from fedcm.runs.identity import hash_settings
 from fedcm.system.files import atomic_write
+from fedcm.system.tensor_files import save_tensors
 
 _FORMAT = 1
 
@@ -42,72 +44,83 @@ class RunState:
     data_sha256: dict[str, str]
 
     @classmethod
-    def capture(cls, setup: TrainingSetup, next_round: int, server: Any, states: ClientStates) -> Self:
+    def _capture(cls, setup: TrainingSetup, next_round: int, server: Any, states: ClientStates) -> Self:
         """Copy the state of a training."""
         clients = {client: _copy(states.get(client)) for client in states.list_clients()}
         return cls(next_round, _copy(server), clients, hash_settings(setup.experiment), _hash_data(setup))
 
-    def check_next_round(self) -> None:
+    def _check_next_round(self) -> None:
         """Raise a UserError if the number of finished rounds is not one."""
-        if isinstance(self.next_round, bool) or not isinstance(self.next_round, int) or self.next_round < 0:
+        if isinstance(self.next_round, bool) or not isinstance(self.next_round, Integral) or self.next_round < 0:
             raise UserError(f"next_round of resume_from must be a whole number, at least 0, got {self.next_round!r}")
 
-    def restore_server(self, setup: TrainingSetup, template: Any) -> Any:
+    def _check_clients(self, population: int) -> None:
+        """Raise a UserError if there is a state of a client that does not exist."""
+        for client in self.clients:
+            if isinstance(client, bool) or not isinstance(client, Integral) or not 0 <= client < population:
+                raise UserError(
+                    f"clients of resume_from must be numbers from 0 to {population - 1}, because there are "
+                    f"{population} clients, got {client!r}"
+                )
+
+    def _restore_server(self, setup: TrainingSetup, template: Any) -> Any:
         """Return the algorithm's server state.
 
         Raises:
-            UserError: the state comes from other settings, data or another model.
+            UserError: If the state comes from other settings, data or another model.
         """
-        shapes = {name: field.shape for name, field in zip(template._fields, template, strict=True)}
-        if {name: field.shape for name, field in self.server.items()} != shapes:
+        server = rebuild_state(self.server, template)
+        if server is None:
             raise UserError("resume_from must come from this algorithm and model, and its tensors have other shapes")
         if self.settings_sha256 != hash_settings(setup.experiment):
             raise UserError("resume_from must come from a training with the same settings, and they differ")
         if self.data_sha256 != _hash_data(setup):
             raise UserError("resume_from must come from a training on the same data, and their checksums differ")
-        return type(template)(**{name: self.server[name].to(getattr(template, name)) for name in template._fields})
+        return server
 
-    def restore_clients(self, states: ClientStates) -> None:
+    def _restore_clients(self, states: ClientStates) -> None:
         """Store the client states.
 
         Raises:
-            UserError: they are not those of this algorithm and model.
+            UserError: If they are not those of this algorithm and model.
         """
         if self.clients:
             cohort = np.array(sorted(self.clients))
             initial = states.get(int(cohort[0]))
-            kind, shapes = type(initial), {name: field.shape for name, field in _copy(initial).items()}
+            restored = {}
             for client, fields in self.clients.items():
-                if {name: field.shape for name, field in fields.items()} != shapes:
+                if (state := rebuild_state(fields, initial)) is None:
                     raise UserError(
                         "resume_from must come from this algorithm and model, and the state of client "
                         f"{client} has other fields or shapes"
                     )
+                restored[client] = state
             states.prepare(cohort, 0)
-            checksums = [float(states.put(client, kind(**self.clients[client]))) for client in cohort.tolist()]
+            checksums = [float(states.put(client, restored[client])) for client in cohort.tolist()]
             states.commit(cohort, checksums)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the state to a safetensors file."""
         tensors = {f"server.{name}": field for name, field in self.server.items()}
         for client, fields in self.clients.items():
             tensors |= {f"client.{client}.{name}": field for name, field in fields.items()}
         notes = {"format": _FORMAT, "next_round": self.next_round, "settings_sha256": self.settings_sha256}
         notes["tensors_sha256"] = _hash_tensors(tensors)
-        with atomic_write(Path(path)) as temporary:
+        with atomic_write(to_path("path", path)) as temporary:
             save_tensors(tensors, temporary, {"fedcm": json.dumps(notes | {"data_sha256": self.data_sha256})})
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read a state that `save` wrote.
 
         Raises:
-            UserError: the file is not such a state.
+            UserError: If the file is not such a state.
         """
+        file_path = to_path("path", path)
         server: dict[str, Tensor] = {}
         clients: dict[int, dict[str, Tensor]] = {}
         try:
-            with safe_open(path, "pt") as file:
+            with safe_open(file_path, "pt") as file:
                 notes = json.loads(file.metadata()["fedcm"])
                 if notes["format"] != _FORMAT:
                     raise ValueError(f"its format is {notes['format']!r}, this version reads {_FORMAT}")
@@ -123,7 +136,7 @@ class RunState:
                     clients.setdefault(int(client), {})[name] = tensor
             return cls(notes["next_round"], server, clients, notes["settings_sha256"], notes["data_sha256"])
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{str(path)!r} must be a state that RunState.save wrote ({error})") from None
+            raise UserError(f"{str(file_path)!r} must be a state that RunState.save wrote ({error})") from None
 
 
 def _hash_data(setup: TrainingSetup) -> dict[str, str]:

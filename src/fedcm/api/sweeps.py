@@ -1,38 +1,45 @@
 """Many runs in Python: sweeps over settings, algorithms and seeds."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from fedcm.api.experiments import Overrides, PythonExperiment, check_count, list_overrides
-from fedcm.api.runs import Run
+from fedcm.api.arguments import (
+    AnyPath,
+    Overrides,
+    format_overrides,
+    to_count,
+    to_optional_path,
+    to_path,
+    to_python,
+    to_words,
+)
+from fedcm.api.experiments import PythonExperiment
+from fedcm.api.progress import say
+from fedcm.api.saved_run import Run
 from fedcm.config.bundled import find_experiment
 from fedcm.config.experiment import to_table
 from fedcm.config.sections import Experiment
 from fedcm.config.toml_values import write_value
 from fedcm.errors import Stopped, UserError
 from fedcm.runs.archive import make_archive_path
-from fedcm.runs.progress import say
+from fedcm.runs.folder import reject_file_as_folder
 from fedcm.sweeps.grid import GridRun, expand_grid, expand_table
-from fedcm.sweeps.preflight import reject_impossible_runs
-from fedcm.sweeps.run_parallel import run_parallel
-from fedcm.sweeps.tasks import make_tasks, record_cells
+from fedcm.sweeps.session import CoreShare, plan_sweep, reject_failed_tasks, run_tasks
 from fedcm.system.signals import StopSignals
-from fedcm.trackers import load_trackers
 
 
 def sweep(
-    experiment: Experiment | str | Path,
+    experiment: Experiment | AnyPath,
     over: Mapping[str, Sequence[Any]] | None = None,
     *,
     overrides: Overrides = (),
     algorithms: Sequence[str] = (),
     seeds: int | None = None,
-    runs_dir: str | Path = "runs",
-    data_dir: str | Path | None = None,
+    runs_dir: AnyPath = "runs",
+    data_dir: AnyPath | None = None,
     jobs: int = 1,
     workers: int = 1,
-    track: Sequence[str] = (),
+    track: str | Sequence[str] = (),
     fresh: bool = False,
 ) -> list[Run]:
     """Run an experiment for every combination of settings, algorithms and seeds.
@@ -56,7 +63,7 @@ def sweep(
         The runs, in the order of the grid; those that Ctrl-C stopped have the outcome "stopped".
 
     Raises:
-        UserError: a setting is wrong, or a run failed.
+        UserError: If a setting is wrong, or a run failed.
 
     >>> import fedcm, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -64,10 +71,12 @@ def sweep(
     >>> [run.experiment.algorithm.alpha for run in runs]
     [0.1, 0.3]
     """
-    check_count("jobs", jobs)
-    check_count("workers", workers)
+    jobs, workers = to_count("jobs", jobs), to_count("workers", workers)
     if seeds is not None:
-        check_count("seeds", seeds)
+        seeds = to_count("seeds", seeds)
+    trackers = to_words("track", track)
+    folder, data = to_path("runs_dir", runs_dir), to_optional_path("data_dir", data_dir)
+    reject_file_as_folder(folder)
     if not isinstance(over or {}, Mapping):
         raise UserError(f"over must be a dict such as {{'client.lr': [0.1, 0.3]}}, got {over!r}")
     if isinstance(algorithms, str):
@@ -78,40 +87,30 @@ def sweep(
             'model and the data into a module and name them: model.name = "package.module:factory"'
         )
     runs = _expand(experiment, over or {}, overrides, algorithms, seeds)
-    folder = Path(runs_dir)
-    tasks = make_tasks(runs, folder, archive=make_archive_path(folder) if fresh else None)
-    load_trackers(track)  # an unknown name is an error now, not in every run
-    data = None if data_dir is None else Path(data_dir)
-    reject_impossible_runs(tasks, data)
-    record_cells(tasks)
+    tasks = plan_sweep(runs, folder, archive=make_archive_path(folder) if fresh else None, notify=say)
     with StopSignals(interactive=True) as stop_requested:
         try:
-            for _ in run_parallel(
-                tasks, data, jobs=jobs, workers=workers, track=track, stop_requested=stop_requested, notify=say
-            ):
-                pass
+            run_tasks(tasks, data, CoreShare(jobs, workers), track=trackers, stop_requested=stop_requested, notify=say)
         except Stopped:
-            pass
-    if failed := [task for task in tasks if task.state == "failed"]:
-        raise UserError(f"{len(failed)} of {len(tasks)} runs failed, first {failed[0].run.name}: {failed[0].why}")
+            reject_failed_tasks(tasks)
     return [Run(task.folder.path) for task in tasks if task.folder.experiment.is_file()]
 
 
 def _expand(
-    experiment: Experiment | str | Path,
+    experiment: Experiment | AnyPath,
     over: Mapping[str, Sequence[Any]],
     overrides: Overrides,
     algorithms: Sequence[str],
     seeds: int | None,
 ) -> list[GridRun]:
-    swept = [f"{path}={','.join(write_value(value) for value in _check_values(path, over[path]))}" for path in over]
-    changes = list_overrides(overrides)
+    swept = [f"{path}={','.join(_write_values(path, over[path]))}" for path in over]
+    changes = format_overrides(overrides)
     if isinstance(experiment, Experiment):
         return expand_table(to_table(experiment), changes, algorithms=algorithms, seeds=seeds, over=swept)
     return expand_grid(find_experiment(experiment), changes, algorithms=algorithms, seeds=seeds, over=swept)
 
 
-def _check_values(path: str, values: Any) -> Sequence[Any]:
+def _write_values(path: str, values: Any) -> list[str]:
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise UserError(f"over[{path!r}] must be a list of values, got {values!r}")
-    return values
+    return [write_value(to_python(value)) for value in values]

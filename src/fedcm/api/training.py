@@ -1,35 +1,23 @@
 """Train in memory, in five lines of Python: any `nn.Module`, any list of clients, any algorithm."""
 
 import copy
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, Self, Unpack, final
+from typing import Any, Literal, Unpack, final
 
 from torch import nn
 
-from fedcm.api.experiments import TrainingSettings, check_count, make_experiment
+from fedcm.api.experiments import TrainingSettings
+from fedcm.api.in_memory import InMemoryTraining
+from fedcm.api.progress import show_progress
 from fedcm.api.state import RunState
 from fedcm.core.algorithm import Algorithm
-from fedcm.core.executor import Executor
 from fedcm.core.losses import Loss
 from fedcm.core.metrics import Metrics
 from fedcm.core.participation import Participation
-from fedcm.core.round_loop import FinishedRound, run_rounds
+from fedcm.core.round_loop import FinishedRound
 from fedcm.data.dataset import ClientsOnDemand
-from fedcm.errors import Stopped, UserError, WorkerFailed
-from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
-from fedcm.executors.distributed import DistributedExecutor
-from fedcm.executors.local import LocalExecutor
-from fedcm.executors.process_group import reject_second_group
-from fedcm.runs import handshake
-from fedcm.runs.folder import RunFolder
-from fedcm.runs.handshake import StartState
-from fedcm.runs.progress import show_progress
-from fedcm.runs.worker import run_forked_worker
-from fedcm.runs.worker_pool import WorkerPool
+from fedcm.errors import Stopped, UserError
 from fedcm.system.signals import StopSignals
 
 
@@ -63,7 +51,7 @@ class TrainingRound:
         metrics: The metrics of the round, as a dict.
     """
 
-    def __init__(self, finished: FinishedRound, training: "_Training") -> None:
+    def __init__(self, finished: FinishedRound, training: "InMemoryTraining") -> None:
         self.index = finished.index
         self.metrics = finished.metrics.to_dict()
         self._finished = finished
@@ -78,18 +66,18 @@ class TrainingRound:
         """Return the state after this round, for `resume_from`.
 
         Raises:
-            UserError: a later round has begun.
+            UserError: If a later round has begun.
         """
         if self._state is not None:
             return self._state
         if self._training.finished is not self._finished:
             raise UserError(f"the state of round {self.index} is gone, because a later round began; ask for it earlier")
-        return self._training.capture()
+        return self._training.capture_state()
 
-    def keep_state(self) -> None:
+    def _keep_state(self) -> None:
         """Keep the state of the last round, because the loop has ended and its workers with it."""
         if self._training.finished is self._finished:
-            self._state = self._training.capture()
+            self._state = self._training.capture_state()
 
     def __repr__(self) -> str:
         loss, accuracy = self.metrics["loss"], self.metrics.get("test_accuracy")
@@ -160,9 +148,10 @@ def train(
         The trained model and its history; see `TrainingResult`.
 
     Raises:
-        UserError: an argument cannot work.
-        Diverged: the loss or a parameter is no longer finite.
-        WorkerFailed: a worker died, or your own code failed in one.
+        UserError: If an argument cannot work.
+        Diverged: If the loss or a parameter is no longer finite.
+        TrainingFailed: If your own code failed in a worker, or a worker died. With `workers=1`, the exception of your
+            own code is raised as it is, which is easier to debug.
 
     >>> import torch, fedcm
     >>> x = torch.linspace(-1, 1, 200).reshape(20, 10, 1)              # 20 clients with 10 examples each
@@ -172,27 +161,27 @@ def train(
     >>> history[-1]["test_accuracy"]
     1.0
     """
-    settings: TrainingSettings = {
-        "test": test,
-        "participation": participation,
-        "epochs": epochs,
-        "steps": steps,
-        "batch_size": batch_size,
-        "lr": lr,
-        "lr_decay": lr_decay,
-        "server_lr": server_lr,
-        "weight_decay": weight_decay,
-        "weight_decay_at": weight_decay_at,
-        "clip": clip,
-        "weights": weights,
-        "loss": loss,
-        "evaluate_every": evaluate_every,
-        "stack": stack,
-        "seed": seed,
-    }
+    settings = TrainingSettings(
+        test=test,
+        participation=participation,
+        epochs=epochs,
+        steps=steps,
+        batch_size=batch_size,
+        lr=lr,
+        lr_decay=lr_decay,
+        server_lr=server_lr,
+        weight_decay=weight_decay,
+        weight_decay_at=weight_decay_at,
+        clip=clip,
+        weights=weights,
+        loss=loss,
+        evaluate_every=evaluate_every,
+        stack=stack,
+        seed=seed,
+    )
     history: list[Metrics] = []
     stopped = False
-    training = _Training(model, clients, algorithm, rounds, settings, workers, resume_from)
+    training = InMemoryTraining(model, clients, algorithm, rounds, settings, workers, resume_from)
     with StopSignals(interactive=True) as training.stop_requested, training:
         finished_rounds = show_progress(
             training.run(), total=training.setup.plan.rounds, first=training.next_round, hidden=not progress
@@ -203,7 +192,7 @@ def train(
         except Stopped:
             stopped = True
         trained = copy.deepcopy(training.setup.problem.bind(training.server.params))
-        return TrainingResult(trained, history, training.capture(), stopped)
+        return TrainingResult(trained, history, training.capture_state(), stopped)
 
 
 def rounds(
@@ -225,15 +214,16 @@ def rounds(
         rounds: The greatest number of rounds.
         workers: Processes that share each round.
         resume_from: Continue from this state.
-        **settings: All other settings of `fedcm.train`: test, lr, participation, …
+        **settings: All other settings of `fedcm.train` but `progress`: test, lr, participation, …
 
     Yields:
         Each round when it is finished, with its metrics, its model and its state.
 
     Raises:
-        UserError: an argument cannot work.
-        Diverged: the loss or a parameter is no longer finite.
-        WorkerFailed: a worker died, or your own code failed in one.
+        UserError: If an argument cannot work.
+        Diverged: If the loss or a parameter is no longer finite.
+        TrainingFailed: If your own code failed in a worker, or a worker died. With `workers=1`, the exception of your
+            own code is raised as it is, which is easier to debug.
 
     >>> import torch, fedcm
     >>> clients = [(torch.linspace(-1, 1, 8)[:, None] + k / 10, torch.arange(8) // 4) for k in range(4)]
@@ -242,99 +232,10 @@ def rounds(
     ...         break
     >>> model = round.model()
     """
-    return _iterate(_Training(model, clients, algorithm, rounds, settings, workers, resume_from))
+    return _iterate(InMemoryTraining(model, clients, algorithm, rounds, settings, workers, resume_from))
 
 
-class _Training:
-    """A training in memory, for `train` and `rounds`. Arguments are checked at once; `with` starts the workers."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        clients: Sequence[Any] | ClientsOnDemand,
-        algorithm: Algorithm[Any, Any, Any, Any],
-        rounds: int,
-        settings: TrainingSettings,
-        workers: int,
-        resume_from: RunState | None,
-    ) -> None:
-        if resume_from is not None and not isinstance(resume_from, RunState):
-            kind = type(resume_from).__name__
-            raise UserError(f"resume_from must be a RunState, such as the state of a TrainingResult, got a {kind}")
-        check_count("workers", workers)
-        if workers > 1:
-            reject_second_group()
-        if resume_from is not None:
-            resume_from.check_next_round()
-        self.next_round = resume_from.next_round if resume_from is not None else 0
-        experiment = make_experiment(model, clients, algorithm, rounds=rounds, name="train", **settings)
-        self.setup = experiment.model_copy(update={"rounds": self.next_round + rounds}).build()
-        self.server = self.setup.algorithm.init_server(self.setup.problem.initial_params)
-        if resume_from is not None:
-            self.server = resume_from.restore_server(self.setup, self.server)
-        self.finished: FinishedRound | None = None
-        self.stop_requested: Callable[[], bool] = lambda: False
-        self._workers = workers
-        self._resume_from = resume_from
-        self._pool: WorkerPool | None = None
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            if self._workers > 1:
-                self._start_workers(stack)
-            else:
-                self.states: ClientStates = ClientStatesInMemory(
-                    self.setup.algorithm, self.setup.problem.initial_params
-                )
-                if self._resume_from is not None:
-                    self._resume_from.restore_clients(self.states)
-                self.executor: Executor = LocalExecutor(self.setup.runner, self.states, self.stop_requested)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _start_workers(self, stack: ExitStack) -> None:
-        folder, setup = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedcm-train-"))), self.setup
-        states = setup.open_client_states(RunFolder(folder).client_states)
-        stack.callback(states.close)
-        if self._resume_from is not None:
-            self._resume_from.restore_clients(states)
-        stop_requested = self.stop_requested
-        self._pool = WorkerPool.fork(
-            folder, self._workers, lambda group: run_forked_worker(group, setup, folder, stop_requested)
-        )
-        stack.callback(self._pool.close)
-        group = self._pool.connect(self.stop_requested)
-        stack.callback(group.close)
-        handshake.propose_run(group, setup, folder)
-        handshake.send_start(group, StartState(folder, self.next_round, self.server, states.save()))
-        stack.enter_context(self._pool.watch())
-        self.states, self.executor = states, DistributedExecutor(setup.runner, states, group, stop_requested)
-
-    def run(self) -> Iterator[FinishedRound]:
-        """Run the rounds."""
-        setup = self.setup
-        rounds = run_rounds(setup.algorithm, self.executor, setup.plan, self.server, self.next_round)
-        while (finished := self._run_next(rounds)) is not None:
-            self.server, self.next_round, self.finished = finished.server, finished.index + 1, finished
-            yield finished
-
-    def _run_next(self, rounds: Iterator[FinishedRound]) -> FinishedRound | None:
-        try:
-            return next(rounds, None)
-        except WorkerFailed as failure:
-            cause = str(failure) if self._pool is None else self._pool.find_cause(str(failure))
-            raise WorkerFailed(cause) from None
-
-    def capture(self) -> RunState:
-        """Return the state after the last finished round."""
-        return RunState.capture(self.setup, self.next_round, self.server, self.states)
-
-
-def _iterate(training: _Training) -> Generator[TrainingRound, None, None]:
+def _iterate(training: InMemoryTraining) -> Generator[TrainingRound, None, None]:
     current: TrainingRound | None = None
     with training:
         try:
@@ -343,4 +244,4 @@ def _iterate(training: _Training) -> Generator[TrainingRound, None, None]:
                 yield current
         finally:
             if current is not None:
-                current.keep_state()
+                current._keep_state()

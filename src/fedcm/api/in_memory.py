@@ -1,0 +1,109 @@
+"""A training that leaves nothing on the disk: what `fedcm.train` and `fedcm.rounds` share."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self, final
+
+from torch import nn
+
+from fedcm.api.arguments import to_count
+from fedcm.api.experiments import TrainingSettings, make_experiment
+from fedcm.api.state import RunState
+from fedcm.core.algorithm import Algorithm
+from fedcm.core.executor import Executor
+from fedcm.core.round_loop import FinishedRound, run_rounds
+from fedcm.data.dataset import ClientsOnDemand
+from fedcm.errors import UserError
+from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
+from fedcm.executors.local import LocalExecutor
+from fedcm.executors.process_group import reject_second_group
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.workers.connection import Workers
+from fedcm.system.callbacks import StopRequested
+
+
+@final
+class InMemoryTraining:
+    """A training in memory. Its arguments are checked at once; `with` starts the workers.
+
+    Attributes:
+        setup: The objects that train.
+        server: The algorithm's server state after the last finished round.
+        next_round: The next round to run.
+        finished: The last finished round.
+        stop_requested: Called before every client; the training stops when it returns True.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        clients: Sequence[Any] | ClientsOnDemand,
+        algorithm: Algorithm[Any, Any, Any, Any],
+        rounds: int,
+        settings: TrainingSettings,
+        workers: int,
+        resume_from: RunState | None,
+    ) -> None:
+        if resume_from is not None and not isinstance(resume_from, RunState):
+            kind = type(resume_from).__name__
+            raise UserError(f"resume_from must be a RunState, such as the state of a TrainingResult, got a {kind}")
+        self._workers = to_count("workers", workers)
+        if self._workers > 1:
+            reject_second_group()
+        if resume_from is not None:
+            resume_from._check_next_round()
+        self.next_round = int(resume_from.next_round) if resume_from is not None else 0
+        experiment = make_experiment(model, clients, algorithm, rounds=rounds, name="train", **settings)
+        self.setup = experiment.model_copy(update={"rounds": self.next_round + experiment.rounds}).build()
+        self.server = self.setup.init_server()
+        if resume_from is not None:
+            self.server = resume_from._restore_server(self.setup, self.server)
+            resume_from._check_clients(self.setup.plan.population)
+        self.finished: FinishedRound | None = None
+        self.stop_requested: StopRequested = lambda: False
+        self._resume_from = resume_from
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if self._workers > 1:
+                self._start_workers(stack)
+            else:
+                self.states: ClientStates = ClientStatesInMemory(
+                    self.setup.algorithm, self.setup.problem.initial_params
+                )
+                if self._resume_from is not None:
+                    self._resume_from._restore_clients(self.states)
+                self.executor: Executor = LocalExecutor(self.setup.runner, self.states, self.stop_requested)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def _start_workers(self, stack: ExitStack) -> None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedcm-train-"))) / "run"
+        folder.mkdir()
+        states = self.setup.open_client_states(RunFolder(folder).client_states)
+        stack.callback(states.close)
+        if self._resume_from is not None:
+            self._resume_from._restore_clients(states)
+        workers = stack.enter_context(Workers.fork(folder, self._workers, self.setup, self.stop_requested))
+        self.executor = workers.make_executor(
+            folder, self.setup, states, self.server, self.next_round, self.stop_requested
+        )
+        self.states = states
+        stack.enter_context(workers.watch())
+
+    def run(self) -> Iterator[FinishedRound]:
+        """Run the rounds and yield each one when it is finished."""
+        setup = self.setup
+        for finished in run_rounds(setup.algorithm, self.executor, setup.plan, self.server, self.next_round):
+            self.server, self.next_round, self.finished = finished.server, finished.index + 1, finished
+            yield finished
+
+    def capture_state(self) -> RunState:
+        """Return the state after the last finished round."""
+        return RunState._capture(self.setup, self.next_round, self.server, self.states)

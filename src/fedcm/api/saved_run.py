@@ -1,0 +1,100 @@
+"""A run on disk, as a Python object."""
+
+from pathlib import Path
+from typing import Any, final
+
+from safetensors.torch import load_file
+from torch import nn
+
+from fedcm.api.arguments import AnyPath, to_optional_path, to_path
+from fedcm.api.experiments import PythonExperiment
+from fedcm.api.metrics_table import MetricsTable
+from fedcm.config.experiment import read_experiment
+from fedcm.config.overrides import read_table
+from fedcm.config.sections import Experiment
+from fedcm.errors import UserError
+from fedcm.runs.build import build
+from fedcm.runs.folder import RunFolder
+from fedcm.runs.summary import read_current_summary
+
+
+@final
+class Run:
+    """A run on disk: its experiment, its metrics, its summary and its model.
+
+    Args:
+        path: The run's folder.
+        experiment: The experiment, if the run was made of Python objects.
+
+    Raises:
+        UserError: If there is no run in this folder.
+    """
+
+    def __init__(self, path: AnyPath, experiment: Experiment | None = None) -> None:
+        self.folder = RunFolder.open(to_path("path", path))
+        self._experiment = experiment
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self.folder.path
+
+    @property
+    def name(self) -> str:
+        """The run's name, which is its folder's."""
+        return self.folder.name
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment, with every default filled in and every automatic choice made."""
+        return self._experiment or read_experiment(read_table(self.folder.experiment))
+
+    @property
+    def outcome(self) -> str:
+        """ "finished", "diverged", "running" in another process, or "stopped"."""
+        return self.folder.read_outcome()
+
+    @property
+    def metrics(self) -> MetricsTable:
+        """One row per finished round. `pandas.DataFrame(run.metrics)` makes a data frame of it."""
+        return MetricsTable(self.folder.read_metrics())
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The contents of summary.json; empty if the run has not ended."""
+        return read_current_summary(self.folder) or {}
+
+    def model(self, module: nn.Module | None = None, *, data_dir: AnyPath | None = None) -> nn.Module:
+        """Return the trained model.
+
+        Args:
+            module: A module to load the parameters into. It is needed only for a run that was made of Python objects
+                in another program.
+            data_dir: Folder of prepared datasets, which give the shape of the inputs.
+
+        Raises:
+            UserError: If the run has not finished, or the model cannot be built.
+        """
+        if not self.folder.model.is_file():
+            raise UserError(
+                f"the run {self.name!r} has no model yet, because it is {self.outcome}; resume it with fedcm.resume"
+            )
+        if module is None:
+            module = self._build_model(to_optional_path("data_dir", data_dir))
+        if not isinstance(module, nn.Module):
+            raise UserError(f"module must be a torch.nn.Module, got {module!r}")
+        try:
+            module.load_state_dict(load_file(self.folder.model))
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"the module does not have the parameters of the run's model: {reason}") from None
+        return module.eval()
+
+    def _build_model(self, data_dir: Path | None) -> nn.Module:
+        experiment = self.experiment
+        if isinstance(experiment, PythonExperiment):
+            return experiment.copy_model()
+        return build(experiment.without_autotune(), data_dir).problem.model
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name!r}: {self.outcome}, {len(self.metrics)} rounds>"
