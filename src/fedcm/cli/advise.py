@@ -1,21 +1,19 @@
 """`fedcm advise`: suggest α and η_l from a short probe."""
 
-import dataclasses
 import json
-import math
 from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli import options
-from fedcm.cli.session import print_failure, results_on_stdout
-from fedcm.runs.progress import say
+from fedcm.cli.session import keep_stdout_for_results, print_failure
 from fedcm.system.signals import StopSignals
 
 
 def advise(
     experiment: options.ExperimentPath,
-    settings: options.Settings = None,
+    overrides: options.SettingOverrides = None,
     seed: options.Seed = None,
     data_dir: options.DataDir = None,
     seconds: Annotated[
@@ -37,45 +35,28 @@ def advise(
 
     Example: `fedcm advise cifar10-lenet --set rounds=500`
     """
-    from fedcm.advise.advice import advise as make_advice
-    from fedcm.advise.probe import TRIALS, count_affordable_rounds, probe, profile_experiment
-    from fedcm.algorithms.fedcm import FedCM
-    from fedcm.cli.terminal.advice import print_advice, show_probe_progress
-    from fedcm.config.experiment import load_experiment
-    from fedcm.errors import Diverged, Stopped, UserError
-    from fedcm.executors.process_group import to_worker_failure
-    from fedcm.runs.build import build
+    from fedcm.api.advice import advise as advise_on_experiment
+    from fedcm.cli.terminal.advice import print_advice
+    from fedcm.errors import Stopped, TrainingFailed
 
-    with results_on_stdout(as_json), StopSignals() as stop_requested:
-        overrides = options.list_overrides(settings, seed)
-        loaded = load_experiment(experiment, overrides)
-        own_alpha = loaded.algorithm.alpha if isinstance(loaded.algorithm, FedCM) else None
-        if own_alpha is None:  # FedCM does not have the settings of another algorithm
-            others = [override for override in overrides if not override.startswith("algorithm.")]
-            loaded = load_experiment(experiment, others, "fedcm")
-        setup = build(loaded.without_autotune(), data_dir)
-        profile = profile_experiment(setup, own_alpha)
-        rounds = min(rounds or count_affordable_rounds(setup, seconds), profile.rounds)
+    with keep_stdout_for_results(as_json), StopSignals() as stop_requested:
         try:
-            with show_probe_progress(TRIALS * rounds) as advance:
-                result = probe(setup, rounds, advance, stop_requested)
+            advice = advise_on_experiment(
+                experiment,
+                overrides=options.collect_overrides(overrides, seed),
+                seconds=seconds,
+                rounds=rounds,
+                data_dir=data_dir,
+                progress=True,
+                stop_requested=stop_requested,
+            )
         except Stopped:
             say("stopped; nothing was written")
             raise typer.Exit(130) from None
-        except Diverged as reason:
-            raise UserError(f"{reason}; lower client.lr, or clip gradients with client.clip") from None
-        except UserError:
-            raise
-        except Exception as error:
-            print_failure(to_worker_failure(error, "the probe failed"))
+        except TrainingFailed as failure:
+            print_failure(failure)
             raise typer.Exit(1) from None
-        advice = make_advice(profile, result)
     if as_json:
-        trials = [
-            trial._asdict() | {"level": trial.level if math.isfinite(trial.level) else None} for trial in result.trials
-        ]
-        probed = result._asdict() | {"trials": trials}
-        table = dataclasses.asdict(advice) | {"setting": profile._asdict(), "probe": probed}
-        print(json.dumps(table, indent=2, allow_nan=False))
+        print(json.dumps(advice.to_table(), indent=2, allow_nan=False))
     else:
-        print_advice(advice, profile, result)
+        print_advice(advice)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from fedcm.runs.progress import say
+from fedcm.api.progress import say
 
 
 def ask_for_archive(runs_dir: Path, names: Sequence[str], *, ask: bool = True) -> Path:
@@ -15,21 +15,15 @@ def ask_for_archive(runs_dir: Path, names: Sequence[str], *, ask: bool = True) -
     Call it before signals are handled, so that Ctrl-C ends the question.
 
     Raises:
-        typer.Exit: the answer is no.
+        typer.Exit: If the answer is no.
     """
-    from fedcm.runs.archive import make_archive_path
-    from fedcm.runs.torchrun import is_launched
+    from fedcm.runs.archive import describe_existing_runs, make_archive_path
+    from fedcm.runs.workers.torchrun import is_launched
 
-    archive, runs = make_archive_path(runs_dir), _describe_existing(runs_dir, names)
+    archive, runs = make_archive_path(runs_dir), describe_existing_runs(runs_dir, names)
     if runs and ask and not is_launched() and sys.stdin.isatty() and sys.stderr.isatty():
         _ask(f"move {runs} to {archive} and start again?")
     return archive
-
-
-def announce_archive(archive: Path, runs_dir: Path, names: Sequence[str]) -> None:
-    """Say where the existing runs of these names are moved to."""
-    if runs := _describe_existing(runs_dir, names):
-        say(f"{runs} will be moved to {archive}, each when its new run starts")
 
 
 def _ask(question: str) -> None:
@@ -41,11 +35,3 @@ def _ask(question: str) -> None:
     if not agreed:
         say("nothing was changed; without --fresh, finished runs are reused and stopped ones are resumed")
         raise typer.Exit(code)
-
-
-def _describe_existing(runs_dir: Path, names: Sequence[str]) -> str:
-    """The runs that exist; empty if none does."""
-    existing = [runs_dir / name for name in names if (runs_dir / name / "experiment.toml").is_file()]
-    if len(existing) > 1:
-        return f"the {len(existing)} runs of these names in {runs_dir}"
-    return "".join(map(str, existing))

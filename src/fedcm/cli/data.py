@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fedcm.cli.options import AsJson, DataDir, ExperimentPath, Seed, Settings, list_overrides
-from fedcm.errors import UserError
-from fedcm.runs.progress import say
+from fedcm.api.progress import say
+from fedcm.cli.options import AsJson, DataDir, ExperimentPath, Seed, SettingOverrides, collect_overrides
 
 data_app = typer.Typer(no_args_is_help=True, help="Prepare datasets, and show how data are split over clients.")
 
@@ -29,13 +28,13 @@ def prepare(
     from fedcm.data import resolve_data_folder
     from fedcm.data.prepare import prepare_dataset
 
-    print(prepare_dataset(name, resolve_data_folder(data_dir), archive, offline=offline, say=say))
+    print(prepare_dataset(name, resolve_data_folder(data_dir), archive, offline=offline, notify=say))
 
 
 @data_app.command()
 def split(
     experiment: ExperimentPath,
-    settings: Settings = None,
+    overrides: SettingOverrides = None,
     seed: Seed = None,
     data_dir: DataDir = None,
     output: Annotated[
@@ -49,22 +48,13 @@ def split(
     Example: `fedcm data split experiments/demo.toml --set split.concentration=0.1 -o mix.png`
     """
     from fedcm.cli.terminal.tables import print_split
-    from fedcm.config.experiment import load_experiment
-    from fedcm.data import load_dataset
-    from fedcm.data.partition import count_labels
-    from fedcm.reports.figures.label_mix import draw_label_mix, measure_label_mix
-    from fedcm.runs.build import split as split_dataset
+    from fedcm.config.experiment import load_experiment_file
+    from fedcm.reports.split import report_split
 
-    loaded = load_experiment(experiment, list_overrides(settings, seed))
-    dataset = load_dataset(loaded.data.source, data_dir)
-    if dataset.classes is None:
-        raise UserError("the labels must be classes to show their split, got the numbers of a regression")
-    parts = split_dataset(loaded, dataset)
-    counts = count_labels(parts, dataset.train.labels.numpy())
-    summary = measure_label_mix(counts) | {"unused_examples": dataset.train.size - sum(map(len, parts))}
-    path = draw_label_mix(counts, f"{loaded.name}: {dataset.name}", output or Path(f"{loaded.name}-split.png"))
+    loaded = load_experiment_file(experiment, collect_overrides(overrides, seed))
+    summary, figure = report_split(loaded, output or Path(f"{loaded.name}-split.png"), data_dir)
     if as_json:
-        print(json.dumps(summary | {"picture": str(path)}))
+        print(json.dumps(summary | {"picture": str(figure)}))
     else:
         print_split(summary)
-        print(f"figure: {path}")
+        print(f"figure: {figure}")

@@ -11,21 +11,21 @@ import typer
 from typer.main import get_command
 
 from fedcm.cli.advise import advise
-from fedcm.cli.algorithms import algorithms
-from fedcm.cli.check import check
-from fedcm.cli.compare import compare
+from fedcm.cli.catalogue.algorithms import algorithms
+from fedcm.cli.catalogue.check import check
+from fedcm.cli.catalogue.experiments import experiments
+from fedcm.cli.catalogue.models import models
 from fedcm.cli.data import data_app
-from fedcm.cli.experiments import experiments
 from fedcm.cli.federation.app import federation_app
-from fedcm.cli.models import models
 from fedcm.cli.report import report
-from fedcm.cli.reproduce import reproduce
-from fedcm.cli.resume import resume
-from fedcm.cli.run import run
-from fedcm.cli.runs import runs
-from fedcm.cli.sweep import sweep
+from fedcm.cli.runs.resume import resume
+from fedcm.cli.runs.run import run
+from fedcm.cli.runs.runs import runs
+from fedcm.cli.runs.worker import worker
+from fedcm.cli.sweeps.compare import compare
+from fedcm.cli.sweeps.reproduce import reproduce
+from fedcm.cli.sweeps.sweep import sweep
 from fedcm.cli.theory import theory_app
-from fedcm.cli.worker import follow
 from fedcm.errors import UserError
 from fedcm.system.error_messages import DEBUG, describe_error, find_user_code, format_traceback, is_disk_error
 from fedcm.system.user_warnings import print_short_warnings
@@ -60,7 +60,7 @@ def _options(
 
 for command in (run, resume, compare, sweep, reproduce, report, runs, experiments, advise, algorithms, models, check):
     app.command()(command)
-app.command(hidden=True)(follow)
+app.command(hidden=True)(worker)
 app.add_typer(data_app, name="data")
 app.add_typer(federation_app, name="federation")
 app.add_typer(theory_app, name="theory")
@@ -83,7 +83,7 @@ def _debug_option(
 
 
 @cache
-def command_line() -> Any:
+def build_command_line() -> Any:
     """Return the command line, with the option --debug on every command and group."""
     holder = typer.Typer(add_completion=False)
     holder.command()(_debug_option)
@@ -122,7 +122,7 @@ def main() -> None:
     try:
         Path.cwd()
         with print_short_warnings():
-            command_line()()
+            build_command_line()()
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

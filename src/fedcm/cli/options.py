@@ -27,7 +27,7 @@ ExperimentPath = Annotated[
         help="A TOML file, or the name of a bundled experiment, such as `demo`.",
     ),
 ]
-Settings = Annotated[
+SettingOverrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -105,8 +105,8 @@ Precision = Annotated[
 ]
 
 
-def list_overrides(
-    settings: list[str] | None,
+def collect_overrides(
+    overrides: list[str] | None,
     seed: int | None,
     compile: str | None = None,
     device: str | None = None,
@@ -114,7 +114,7 @@ def list_overrides(
 ) -> list[str]:
     """Return the settings that the options change, as `path=value`."""
     short = {"seed": seed, "engine.compile": compile, "engine.device": device, "engine.precision": precision}
-    return [*(settings or []), *(f"{path}={value}" for path, value in short.items() if value is not None)]
+    return [*(overrides or []), *(f"{path}={value}" for path, value in short.items() if value is not None)]
 
 
 Algorithms = Annotated[
@@ -140,7 +140,7 @@ class SweepOptions:
             show_default=False,
         ),
     ] = None
-    settings: Settings = None
+    overrides: SettingOverrides = None
     seed: Seed = None
     runs_dir: RunsDir = Path("runs")
     data_dir: DataDir = None
@@ -170,12 +170,12 @@ class SweepOptions:
     ] = False
     as_json: AsJson = False
 
-    def list_overrides(self) -> list[str]:
+    def collect_overrides(self) -> list[str]:
         """Return the settings that the options change, as `path=value`."""
-        return list_overrides(self.settings, self.seed, self.compile, self.device, self.precision)
+        return collect_overrides(self.overrides, self.seed, self.compile, self.device, self.precision)
 
 
-def takes_sweep_options(command: Callable[..., None]) -> Callable[..., None]:
+def add_sweep_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `SweepOptions`; it receives them as its argument `sweep`."""
     hints = get_type_hints(SweepOptions, include_extras=True)
     shared = [

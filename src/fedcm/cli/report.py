@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli.options import DataDir, RunsDir
 from fedcm.errors import UserError
-from fedcm.runs.progress import say
 
 
 def report(
@@ -42,16 +42,16 @@ def report(
     if digests is not None:
         from fedcm.reports.write import write_digests
 
-        written = write_digests(paths, digests, data_dir, warn=say)
+        written = write_digests(paths, digests, data_dir, notify=say)
         print(f"digests: {len(written)} in {digests}")
     elif live:
         from fedcm.reports.live import keep_report_current
 
-        keep_report_current(paths, output, data_dir, tell=_print_at_once, warn=say)
+        keep_report_current(paths, output, data_dir, print_status=_print_at_once, notify=say)
     else:
         from fedcm.reports.write import write_report
 
-        print(f"report: {write_report(paths, output, data_dir, warn=say)}")
+        print(f"report: {write_report(paths, output, data_dir, notify=say)}")
 
 
 def _print_at_once(message: str) -> None:

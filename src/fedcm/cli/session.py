@@ -5,15 +5,17 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
 
-from fedcm.errors import Stopped, UserError, WorkerFailed, WriteFailed
-from fedcm.runs.progress import say
+from fedcm.api.progress import say
+from fedcm.errors import Stopped, TrainingFailed, UserError, WriteFailed
+from fedcm.system.callbacks import StopRequested
+from fedcm.system.formatting import format_count
 from fedcm.system.processes import call_on_parent_exit
 from fedcm.system.signals import StopSignals
 
@@ -26,19 +28,19 @@ class CommandSession(NamedTuple):
         launch: The processes that torchrun started; None without torchrun.
     """
 
-    stop_requested: Callable[[], bool]
+    stop_requested: StopRequested
     launch: Any
 
 
 @contextmanager
 def command_session(data_dir: Path | None, advice: str) -> Iterator[CommandSession]:
     """Handle signals, torchrun and failures in the block. `advice` says how to continue after a stop or a failure."""
-    from fedcm.runs.torchrun import is_worker
-    from fedcm.runs.worker import connect_torchrun
+    from fedcm.runs.workers.torchrun import is_worker
+    from fedcm.runs.workers.worker import connect_torchrun
 
     with (
         StopSignals(quiet=is_worker()) as stop_requested,
-        exit_codes(advice),
+        exit_on_failure(advice),
         connect_torchrun(data_dir, stop_requested) as launch,
     ):
         call_on_parent_exit(lambda: os.kill(os.getpid(), signal.SIGTERM))  # save and stop if the sweep was killed
@@ -46,7 +48,7 @@ def command_session(data_dir: Path | None, advice: str) -> Iterator[CommandSessi
 
 
 @contextmanager
-def exit_codes(advice: str) -> Iterator[None]:
+def exit_on_failure(advice: str) -> Iterator[None]:
     """Print how a run ended early and exit: 130 after a stop, 1 after a failure."""
     try:
         yield
@@ -54,18 +56,18 @@ def exit_codes(advice: str) -> Iterator[None]:
         say(f"stopped, all finished rounds are saved; {advice}")
         raise typer.Exit(130) from None
     except WriteFailed as failure:
-        say(f"fedcm: {failure}; everything saved before is complete: {_advise(failure.run, advice)}")
+        say(f"fedcm: {failure}; everything saved before is complete: {_describe_resume(failure.run, advice)}")
         raise typer.Exit(1) from None
-    except WorkerFailed as failure:
-        print_failure(failure, f"; everything saved before is complete: {_advise(failure.run, advice)}")
+    except TrainingFailed as failure:
+        print_failure(failure, f"; everything saved before is complete: {_describe_resume(failure.run, advice)}")
         raise typer.Exit(1) from None
 
 
-def _advise(run: Path | None, default: str) -> str:
+def _describe_resume(run: Path | None, default: str) -> str:
     return default if run is None else f"resume it with `fedcm resume {shlex.quote(str(run))}`"
 
 
-def print_failure(failure: WorkerFailed, advice: str = "") -> None:
+def print_failure(failure: TrainingFailed, advice: str = "") -> None:
     """Print the error, after its traceback if the user asked for tracebacks."""
     if failure.trace:
         say(failure.trace)
@@ -79,14 +81,15 @@ def choose_workers(workers: int | None, launch: Any, device: str) -> int:
     if launch is None:
         return workers if workers is not None else count_default_workers(device)
     if workers not in (None, launch.group.size):
+        processes = format_count(launch.group.size, "process", "processes")
         raise UserError(
-            f"--workers must be left out under torchrun, which started {launch.group.size} processes, got {workers}; "
+            f"--workers must be left out under torchrun, which started {processes}, got {workers}; "
             "set their number with --nproc-per-node and --nnodes"
         )
     return 1
 
 
-def results_on_stdout(as_json: bool) -> AbstractContextManager[Any]:
+def keep_stdout_for_results(as_json: bool) -> AbstractContextManager[Any]:
     """With --json, send what a user's own code prints to stderr, so that stdout is JSON only."""
     return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
@@ -103,10 +106,10 @@ def print_summary(run: Any, as_json: bool) -> None:
         print(f"run: {run.path}")
 
 
-def exit_after(run: Any, as_json: bool) -> None:
+def print_outcome_and_exit(run: Any, as_json: bool) -> None:
     """Print how a run ended and exit: 0 if it finished, 1 if it diverged, 130 if it was stopped."""
     if run.outcome == "stopped":
-        say(f"stopped, all finished rounds are saved; {_advise(run.path, '')}")
+        say(f"stopped, all finished rounds are saved; {_describe_resume(run.path, '')}")
         raise typer.Exit(130)
     print_summary(run, as_json)
     raise typer.Exit(1 if run.outcome == "diverged" else 0)

@@ -2,22 +2,22 @@
 
 import typer
 
-from fedcm.cli.federation.approve import approve
-from fedcm.cli.federation.check import check
-from fedcm.cli.federation.deal import deal
-from fedcm.cli.federation.fetch import fetch
-from fedcm.cli.federation.init import init
-from fedcm.cli.federation.join import join
-from fedcm.cli.federation.logs import logs
-from fedcm.cli.federation.renew import renew
-from fedcm.cli.federation.request import request
-from fedcm.cli.federation.resume import resume
-from fedcm.cli.federation.run import run
-from fedcm.cli.federation.server import server
-from fedcm.cli.federation.site import site
-from fedcm.cli.federation.status import status
-from fedcm.cli.federation.stop import stop
-from fedcm.cli.federation.unit import unit
+from fedcm.cli.federation.kits.check import check
+from fedcm.cli.federation.kits.server import server
+from fedcm.cli.federation.kits.site import site
+from fedcm.cli.federation.kits.unit import unit
+from fedcm.cli.federation.membership.approve import approve
+from fedcm.cli.federation.membership.init import init
+from fedcm.cli.federation.membership.join import join
+from fedcm.cli.federation.membership.renew import renew
+from fedcm.cli.federation.membership.request import request
+from fedcm.cli.federation.runs.deal import deal
+from fedcm.cli.federation.runs.fetch import fetch
+from fedcm.cli.federation.runs.logs import logs
+from fedcm.cli.federation.runs.resume import resume
+from fedcm.cli.federation.runs.run import run
+from fedcm.cli.federation.runs.status import status
+from fedcm.cli.federation.runs.stop import stop
 
 federation_app = typer.Typer(
     no_args_is_help=True,

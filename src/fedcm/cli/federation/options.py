@@ -14,4 +14,4 @@ Days = Annotated[
 ]
 Restarts = Annotated[int, typer.Option(min=0, help="How often to submit a run again that the engine lost.")]
 Patience = Annotated[float, typer.Option(min=0, help="Seconds that the server may be unreachable.")]
-Detach = Annotated[bool, typer.Option("--detach", help="Submit the run and exit; follow it with `status` and `fetch`.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Submit the run and exit; watch it with `status` and `fetch`.")]

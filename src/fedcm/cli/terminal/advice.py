@@ -1,50 +1,41 @@
-"""The output of `fedcm advise`: progress, figures, advice and warnings."""
+"""The output of `fedcm advise`: figures, advice and warnings."""
 
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from fedcm.runs.progress import make_progress_bar
+from fedcm.system.formatting import format_count
 
 if TYPE_CHECKING:
-    from fedcm.advise.advice import Advice, ExperimentProfile, ProbeResult
+    from fedcm.advice.suggestion import Advice, ProbeResult
 
 
-@contextmanager
-def show_probe_progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal; yield the function that advances it."""
-    with make_progress_bar(Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("probe", total=total, status="rounds")
-        yield lambda rounds: progress.advance(task, rounds)
-
-
-def print_advice(advice: "Advice", setting: "ExperimentProfile", probe: "ProbeResult") -> None:
+def print_advice(advice: "Advice") -> None:
     """Print the trials, the measured figures, the reasons and the warnings."""
+    profile, probe = advice.profile, advice.probe
+    diagnosis = probe.diagnosis
     _print_trials(probe)
-    found = probe.found
     table = Table(box=SIMPLE, pad_edge=False, show_header=False)
     rows = (
-        ("gradient, squared", "‖∇f‖²", f"{found['gradient_square']:.3g}"),
-        ("dissimilarity of clients", "σ_g²", f"{found['dissimilarity']:.3g}"),
-        ("noise of a minibatch", "σ_l²", f"{found['noise']:.3g}"),
-        ("noise of a client's mean over its round", "", f"{found['round_noise']:.3g}"),
+        ("gradient, squared", "‖∇f‖²", f"{diagnosis['gradient_square']:.3g}"),
+        ("dissimilarity of clients", "σ_g²", f"{diagnosis['dissimilarity']:.3g}"),
+        ("noise of a minibatch", "σ_l²", f"{diagnosis['noise']:.3g}"),
+        ("noise of a client's mean over its round", "", f"{diagnosis['round_noise']:.3g}"),
         ("variance of a round's mean gradient", "V", f"{advice.variance:.3g}"),
         ("… relative to the gradient", "r = V/‖∇f‖²", "–" if advice.ratio is None else f"{advice.ratio:.3g}"),
-        ("drift in the local steps", "ε", f"{found['drift']:.3g}"),
+        ("drift in the local steps", "ε", f"{diagnosis['drift']:.3g}"),
         ("smoothness along them", "L", "–" if probe.smoothness is None else f"{probe.smoothness:.3g}"),
-        ("cosine of clients' directions with ∇f", "", f"{found['direction_cosine']:.2f}"),
+        ("cosine of clients' directions with ∇f", "", f"{diagnosis['direction_cosine']:.2f}"),
         (
             "loss over clients, smallest to largest",
             "",
-            f"{found['client_loss_least']:.2f} to {found['client_loss_most']:.2f}",
+            f"{diagnosis['client_loss_least']:.2f} to {diagnosis['client_loss_most']:.2f}",
         ),
-        ("clients per round, population", "S, N", f"{setting.cohort:.3g}, {setting.population}"),
-        ("local steps, rounds", "K, T", f"{setting.steps:.3g}, {setting.rounds}"),
+        ("clients per round, population", "S, N", f"{profile.cohort_size:.3g}, {profile.population}"),
+        ("local steps, rounds", "K, T", f"{profile.steps:.3g}, {profile.rounds}"),
     )
     for row in rows:
         table.add_row(*row)
@@ -58,7 +49,9 @@ def print_advice(advice: "Advice", setting: "ExperimentProfile", probe: "ProbeRe
 
 
 def _print_trials(probe: "ProbeResult") -> None:
-    table = Table(box=SIMPLE, pad_edge=False, title=f"trials of {probe.rounds} rounds", title_justify="left")
+    table = Table(
+        box=SIMPLE, pad_edge=False, title=f"trials of {format_count(probe.rounds, 'round')}", title_justify="left"
+    )
     marks = sorted({mark for trial in probe.trials for mark in trial.losses})
     columns = sorted({marks[0], marks[len(marks) // 2], marks[-1]})
     for column in ("α", "η_l", *(f"loss after {mark}" for mark in columns), "their mean"):

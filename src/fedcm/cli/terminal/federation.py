@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedcm.runs.progress import make_progress_bar, say
+from fedcm.api.progress import make_progress_bar, say
+
+_STATE_TEXTS = {"unknown": "starting, or lost (use `resume`)"}  # what the table says instead of a state
 
 
 def print_request(request: Path, invitation: Any, kit: Path) -> None:
@@ -57,13 +59,13 @@ def show_run(updates: Iterator[Any], title: str, rounds: int) -> Any:
 
 
 def _format_metrics(metrics: dict[str, Any]) -> str:
-    words = ["no site counted" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
-    words.append(f"{metrics['cohort']} of {metrics.get('asked', metrics['cohort'])} sites")
+    parts = ["no site counted" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
+    parts.append(f"{metrics['cohort']} of {metrics.get('asked', metrics['cohort'])} sites")
     if metrics.get("test_accuracy") is not None:
-        words.append(f"accuracy {metrics['test_accuracy']:.2%}")
+        parts.append(f"accuracy {metrics['test_accuracy']:.2%}")
     elif metrics.get("test_loss") is not None:
-        words.append(f"test loss {metrics['test_loss']:.4g}")
-    return "  ".join(words)
+        parts.append(f"test loss {metrics['test_loss']:.4g}")
+    return "  ".join(parts)
 
 
 def print_runs_table(rows: Sequence[dict[str, Any]]) -> None:
@@ -83,5 +85,7 @@ def print_runs_table(rows: Sequence[dict[str, Any]]) -> None:
         if accuracy == "–" and last.get("test_loss") is not None:
             accuracy = f"loss {last['test_loss']:.4g}"
         reason = f" ({escape(row['why'])})" if row.get("why") else ""
-        table.add_row(escape(row["run"]), row["state"] + reason, done, loss, accuracy, str(row["submitted"])[:19])
+        state: str = row["state"]
+        text = _STATE_TEXTS.get(state, state) + reason
+        table.add_row(escape(row["run"]), text, done, loss, accuracy, str(row["submitted"])[:19])
     Console().print(table)

@@ -9,7 +9,7 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 
-from fedcm.cli.terminal.tables import format_setting, print_table
+from fedcm.cli.terminal.tables import format_toml_setting, print_table
 from fedcm.reports.metric import ACCURACY, METRICS, describe_divergence, find_divergence_round
 
 _COLOURS = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red", "damaged": "red"}
@@ -20,7 +20,7 @@ def print_runs(runs: Sequence[dict[str, Any]]) -> None:
     """Print one row per run, then how to resume the stopped ones.
 
     Args:
-        runs: The result of `fedcm.runs.overview.describe_runs`.
+        runs: The result of `fedcm.runs.overview.make_overview`.
     """
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in _HEADINGS:
@@ -57,9 +57,9 @@ def _format_source(source: str | None) -> str:
 
 def _list_settings(run: Mapping[str, Any]) -> list[str]:
     """The algorithm's settings, and other settings that differ from runs of the same experiment."""
-    own = [format_setting(name, value) for name, value in (run["settings"] or {}).items()]
+    own = [format_toml_setting(name, value) for name, value in (run["settings"] or {}).items()]
     others = {path: value for path, value in (run["differs"] or {}).items() if not path.startswith("algorithm.")}
-    return [*own, *(format_setting(path, value) for path, value in others.items())]
+    return [*own, *(format_toml_setting(path, value) for path, value in others.items())]
 
 
 def _format_score(run: Mapping[str, Any], which: str) -> str:

@@ -17,10 +17,20 @@ from fedcm.reports.scores import (
     list_best,
     make_scores,
     name_mean_column,
-    read_summary,
 )
+from fedcm.reports.sweep import read_summaries
+from fedcm.runs.summary import read_current_summary
 from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.formatting import format_bytes, format_duration
+
+
+def print_sweep_results(tasks: Sequence[SweepTask]) -> None:
+    """Print one row per algorithm and cell if the sweep has cells or several seeds, else one row per run."""
+    has_labels = any(task.run.experiment.cell.labels for task in tasks)
+    if has_labels or len({task.run.experiment.seed for task in tasks}) > 1:
+        print_cells(tasks)
+    else:
+        print_comparison(read_summaries(tasks))
 
 
 def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
@@ -56,7 +66,7 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
     print(f"{title}: last, mean and best of the evaluations; {meaning}{reached}")
 
 
-def print_sweep(tasks: Sequence[SweepTask]) -> None:
+def print_cells(tasks: Sequence[SweepTask]) -> None:
     """Print one row per algorithm and cell: mean ± standard deviation over seeds, with the best of a cell in bold.
 
     The grid's axes and the swept settings have columns of their own.
@@ -67,12 +77,15 @@ def print_sweep(tasks: Sequence[SweepTask]) -> None:
         experiment = task.run.experiment
         cell = tuple(experiment.cell.labels.get(axis, "–") for axis in axes)
         rows.setdefault((cell, get_algorithm_name(experiment.algorithm)), []).append(task)
-    summaries = {key: _read_summaries(group) for key, group in rows.items()}
+    summaries = {
+        key: [summary for task in group if (summary := read_current_summary(task.folder))]
+        for key, group in rows.items()
+    }
     scores = {}
     for cell in dict.fromkeys(cell for cell, _ in rows):
-        in_cell = {key: found for key, found in summaries.items() if key[0] == cell}
-        metric = choose_summary_metric(summary for found in in_cell.values() for summary in found)
-        scores |= {key: make_scores(found, metric) for key, found in in_cell.items()}
+        in_cell = {key: of_group for key, of_group in summaries.items() if key[0] == cell}
+        metric = choose_summary_metric(summary for of_group in in_cell.values() for summary in of_group)
+        scores |= {key: make_scores(of_group, metric) for key, of_group in in_cell.items()}
     mean, meaning = name_mean_column(scores.values())
     n = ["n"] if mean == "meanₙ" else []
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
@@ -86,12 +99,12 @@ def print_sweep(tasks: Sequence[SweepTask]) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for (cell, algorithm), group in rows.items():
         one = scores[cell, algorithm]
-        best = list_best({key: found for key, found in scores.items() if key[0] == cell})
+        best = list_best({key: score for key, score in scores.items() if key[0] == cell})
         figure = figures[cell, algorithm]
         table.add_row(
             *map(escape, cell),
             escape(algorithm),
-            str(sum(task.state in ("finished", "diverged") for task in group)),
+            str(sum(task.outcome in ("finished", "diverged") for task in group)),
             one.divergence or one.format("mean_last"),
             *[_list_rounds(one) for _ in n],
             *[one.format(key) for key in ("last", "best")],
@@ -112,7 +125,3 @@ def _is_number(text: str) -> bool:
 
 def _list_rounds(scores: Scores) -> str:
     return ", ".join(map(str, sorted(scores.list_averaged_rounds()))) or "–"
-
-
-def _read_summaries(tasks: Sequence[SweepTask]) -> list[dict[str, Any]]:
-    return [summary for task in tasks if (summary := read_summary(task.folder))]

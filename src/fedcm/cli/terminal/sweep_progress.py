@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from fedcm.runs.progress import say
+from fedcm.api.progress import say
 from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.formatting import format_estimate
 
@@ -24,8 +24,8 @@ def show_sweep_progress(
     display = _show_live if console.is_terminal else _show_plain
     for task in display(ended, tasks, pace, console):
         done = sum(task.has_ended for task in tasks)
-        why = f": {task.why}" if task.why else ""
-        say(f"{done}/{len(tasks)} {task.run.name} {task.state}{why}")
+        reason = f": {task.reason}" if task.reason else ""
+        say(f"{done}/{len(tasks)} {task.run.name} {task.outcome}{reason}")
         yield task
 
 
@@ -46,16 +46,18 @@ def _show_live(
         lines: dict[str, TaskID] = {}
         for one in ended:
             bar.update(
-                whole, completed=sum(task.done for task in tasks), left=f"{format_estimate(pace.estimate())} left"
+                whole,
+                completed=sum(task.rounds_done for task in tasks),
+                left=f"{format_estimate(pace.estimate())} left",
             )
             for task in tasks:
                 name = task.run.name
-                if task.state == "running" and name not in lines:
+                if task.outcome == "running" and name not in lines:
                     lines[name] = bar.add_task(name, total=task.rounds, left="")
                 elif task.has_ended and name in lines:
                     bar.remove_task(lines.pop(name))
                 if name in lines:
-                    bar.update(lines[name], completed=task.done)
+                    bar.update(lines[name], completed=task.rounds_done)
             if one is not None:
                 yield one
 
@@ -69,7 +71,7 @@ def _show_plain(
         if time.monotonic() - last >= _PLAIN_EVERY:
             last = time.monotonic()
             active = ", ".join(
-                f"{task.run.name} {task.done}/{task.rounds}" for task in tasks if task.state == "running"
+                f"{task.run.name} {task.rounds_done}/{task.rounds}" for task in tasks if task.outcome == "running"
             )
             print(f"{active}; {format_estimate(left)} left for all runs", file=sys.stderr, flush=True)
         if one is not None:
@@ -81,25 +83,23 @@ class _Pace:
 
     def __init__(self, tasks: Sequence[SweepTask], jobs: int) -> None:
         self.tasks, self.jobs = tasks, jobs
-        self._first_seen: dict[
-            str, tuple[float, int]
-        ] = {}  # when a run was first seen in progress, and its rounds then
+        self._first_seen: dict[str, tuple[float, int]] = {}  # by run: when it was first in progress, its rounds then
         self._paces: dict[str, float] = {}  # seconds per round
 
     def estimate(self) -> float | None:
         """Return the remaining seconds; None if no pace is known yet."""
         now = time.monotonic()
         for task in self.tasks:
-            if task.state == "running":
-                since, first = self._first_seen.setdefault(task.run.name, (now, task.done))
-                if task.done > first:
-                    self._paces[_make_key(task)] = (now - since) / (task.done - first)
+            if task.outcome == "running":
+                since, first = self._first_seen.setdefault(task.run.name, (now, task.rounds_done))
+                if task.rounds_done > first:
+                    self._paces[_get_kind(task)] = (now - since) / (task.rounds_done - first)
         if not self._paces:
             return None
         usual, left = sum(self._paces.values()) / len(self._paces), [task for task in self.tasks if not task.has_ended]
-        seconds = sum((task.rounds - task.done) * self._paces.get(_make_key(task), usual) for task in left)
+        seconds = sum((task.rounds - task.rounds_done) * self._paces.get(_get_kind(task), usual) for task in left)
         return seconds / max(min(self.jobs, len(left)), 1)
 
 
-def _make_key(task: SweepTask) -> str:
+def _get_kind(task: SweepTask) -> str:
     return str(task.run.experiment.cell.labels)

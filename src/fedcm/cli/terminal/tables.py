@@ -13,30 +13,35 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.bundled import find_experiments_folder, holds_grid, list_experiments
+from fedcm.config.bundled import find_experiments_folder, has_grid, list_experiments
 from fedcm.core.algorithm import get_message_types
 from fedcm.sweeps.estimate import Estimate
-from fedcm.system.formatting import format_estimate
+from fedcm.system.formatting import format_count, format_estimate
 
 
 def print_plan(estimates: Sequence[Estimate], cores: int) -> None:
     """Print the estimated time of each run of a sweep, and the sum."""
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0), show_footer=True)
-    total, left = sum(e.seconds for e in estimates), sum(e.task.rounds - e.task.done for e in estimates)
-    table.add_column("run", overflow="fold", footer=f"{len(estimates)} runs")
+    total, left = sum(e.seconds for e in estimates), sum(e.task.rounds - e.task.rounds_done for e in estimates)
+    table.add_column("run", overflow="fold", footer=format_count(len(estimates), "run"))
     for heading, footer in (("state", ""), ("rounds", str(sum(e.task.rounds for e in estimates))), ("left", str(left))):
         table.add_column(heading, justify="right", no_wrap=True, footer=footer)
     table.add_column("per round", justify="right", no_wrap=True)
     table.add_column("total", justify="right", no_wrap=True, footer=format_estimate(total))
     for e in estimates:
         per_round = f"{e.seconds_per_round:.2f} s" if not e.task.has_ended else "–"
-        left_here = str(e.task.rounds - e.task.done)
+        left_here = str(e.task.rounds - e.task.rounds_done)
         table.add_row(
-            escape(e.task.run.name), e.task.state, str(e.task.rounds), left_here, per_round, format_estimate(e.seconds)
+            escape(e.task.run.name),
+            e.task.outcome,
+            str(e.task.rounds),
+            left_here,
+            per_round,
+            format_estimate(e.seconds),
         )
     print_table(table)
     together = format_estimate(total / cores)
-    print(f"times on one core, estimated from a few steps; about {together} on the {cores} cores in use")
+    print(f"times on one core, estimated from a few steps; about {together} on {format_count(cores, 'core')}")
 
 
 def print_algorithms() -> None:
@@ -47,7 +52,7 @@ def print_algorithms() -> None:
     for name, kind in ALGORITHMS.items():
         types = get_message_types(kind)
         sent, kept, reported = (t.__annotations__ for t in (types.broadcast, types.client_state, types.report))
-        settings = "\n".join(format_setting(field.name, field.default) for field in dataclasses.fields(kind))
+        settings = "\n".join(format_toml_setting(field.name, field.default) for field in dataclasses.fields(kind))
         table.add_row(
             name,
             str(len(sent)),
@@ -71,7 +76,7 @@ def print_models() -> None:
     for name, factory in MODELS.items():
         about = inspect.getdoc(factory) or (inspect.getdoc(inspect.getmodule(factory)) or "").split("\n")[0]
         options = [p for p in inspect.signature(factory).parameters.values() if p.default is not p.empty]
-        table.add_row(name, about, ", ".join(format_setting(p.name, p.default) for p in options) or "–")
+        table.add_row(name, about, ", ".join(format_toml_setting(p.name, p.default) for p in options) or "–")
     print_table(table)
     print('For your own model: model.name = "package.module:factory"; its keyword arguments are the options.')
 
@@ -80,7 +85,7 @@ def print_experiments() -> None:
     """Print the bundled experiments: name, what each one is, and the command that runs it."""
     table = Table("experiment", "description", "run it with", box=SIMPLE, pad_edge=False)
     for experiment in list_experiments():
-        command = "compare" if holds_grid(experiment.path) else "run"
+        command = "compare" if has_grid(experiment.path) else "run"
         table.add_row(experiment.name, experiment.title, f"fedcm {command} {experiment.name}")
     print_table(table)
     print(f"The files are in {find_experiments_folder()}; copy one to change it.")
@@ -101,7 +106,7 @@ def print_split(summary: Mapping[str, float]) -> None:
     print_table(table)
 
 
-def format_setting(name: str, value: Any) -> str:
+def format_toml_setting(name: str, value: Any) -> str:
     """Format a setting as in TOML, which writes these values like JSON."""
     return f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}"
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedcm.runs.progress import say
+from fedcm.api.progress import say
 from fedcm.theory.rates.measurement import RateRow
 from fedcm.theory.rates.ratios import AlgorithmComparison
 from fedcm.theory.rates.slopes import TOLERANCE

@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli import options
 from fedcm.cli.archive_question import ask_for_archive
-from fedcm.cli.session import choose_workers, command_session, exit_after, results_on_stdout
-from fedcm.runs.progress import say
+from fedcm.cli.session import choose_workers, command_session, keep_stdout_for_results, print_outcome_and_exit
 
 
 def run(
     experiment: options.ExperimentPath,
-    settings: options.Settings = None,
+    overrides: options.SettingOverrides = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -49,24 +49,29 @@ def run(
     Examples: `fedcm run demo`, `fedcm run my.toml --set algorithm.alpha=0.05 --set rounds=100 --seed 3`
     """
     from fedcm.api.experiments import load_experiment
-    from fedcm.api.runs import resume as resume_run
     from fedcm.api.runs import run as run_experiment
-    from fedcm.runs.folder import find_run_of_job
-    from fedcm.runs.session import make_default_name
-    from fedcm.runs.torchrun import is_launched
+    from fedcm.runs.identity import make_default_name
+    from fedcm.runs.workers.torchrun import is_launched
 
-    overrides = options.list_overrides(settings, seed, compile, device, precision)
+    overrides = options.collect_overrides(overrides, seed, compile, device, precision)
     if fresh and archive is None and not is_launched():
         default = make_default_name(load_experiment(experiment, overrides))
         archive = ask_for_archive(runs_dir, [name or default])
-    with command_session(data_dir, "start it again") as (stop_requested, launch), results_on_stdout(as_json):
+    with command_session(data_dir, "start it again") as (stop_requested, launch), keep_stdout_for_results(as_json):
         chosen = load_experiment(experiment, overrides)
-        size = choose_workers(workers, launch, chosen.engine.device)
-        shared = {"data_dir": data_dir, "workers": size, "track": track or (), "diagnose_every": diagnose}
-        shared |= {"progress": True, "notify": say, "stop_requested": stop_requested, "launch": launch}
-        restarted = find_run_of_job(launch.job, runs_dir) if launch is not None else None
-        if restarted is not None:
-            finished = resume_run(restarted.path, **shared)
-        else:
-            finished = run_experiment(chosen, name=name, runs_dir=runs_dir, fresh=fresh, archive=archive, **shared)
-    exit_after(finished, as_json)
+        finished = run_experiment(
+            chosen,
+            name=name,
+            runs_dir=runs_dir,
+            data_dir=data_dir,
+            workers=choose_workers(workers, launch, chosen.engine.device),
+            track=track or (),
+            diagnose_every=diagnose,
+            fresh=fresh,
+            archive=archive,
+            progress=True,
+            notify=say,
+            stop_requested=stop_requested,
+            launch=launch,
+        )
+    print_outcome_and_exit(finished, as_json)

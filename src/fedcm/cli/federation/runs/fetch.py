@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli import options
 from fedcm.cli.federation.options import AdminKit, RunName
 
@@ -26,4 +27,4 @@ def fetch(
     from fedcm.federation.kit import read_kit
 
     with open_session(read_kit(kit)) as session:
-        print(f"run: {fetch_run(session, run, runs_dir, replace=fresh)}")
+        print(f"run: {fetch_run(session, run, runs_dir, say, replace=fresh)}")

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli import options
-from fedcm.cli.session import choose_workers, command_session, exit_after, results_on_stdout
-from fedcm.runs.progress import say
+from fedcm.cli.session import choose_workers, command_session, keep_stdout_for_results, print_outcome_and_exit
 
 
 def resume(
     run: Annotated[Path, typer.Argument(help="The run's folder, or its name in the folder of runs.")],
-    settings: Annotated[
+    overrides: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
@@ -34,18 +34,15 @@ def resume(
     Examples: `fedcm resume runs/demo-fedcm-seed1`, `fedcm resume demo-fedcm-seed1 --set rounds=600`
     """
     from fedcm.api.runs import resume as resume_run
-    from fedcm.config.overrides import read_table
-    from fedcm.runs.folder import RunFolder, folder_exists
+    from fedcm.runs.folder import find_run
 
-    with command_session(data_dir, "start it again") as (stop_requested, launch), results_on_stdout(as_json):
-        folder = RunFolder.open(run if folder_exists(run) or not folder_exists(runs_dir / run) else runs_dir / run)
-        engine = read_table(folder.experiment).get("engine")
-        device = engine.get("device") if isinstance(engine, dict) else None
+    with command_session(data_dir, "start it again") as (stop_requested, launch), keep_stdout_for_results(as_json):
+        folder = find_run(run, runs_dir)
         finished = resume_run(
             folder.path,
-            overrides=settings or (),
+            overrides=overrides or (),
             data_dir=data_dir,
-            workers=choose_workers(workers, launch, device if isinstance(device, str) else "cpu"),
+            workers=choose_workers(workers, launch, folder.read_device()),
             track=track or (),
             diagnose_every=diagnose,
             progress=True,
@@ -53,4 +50,4 @@ def resume(
             stop_requested=stop_requested,
             launch=launch,
         )
-    exit_after(finished, as_json)
+    print_outcome_and_exit(finished, as_json)

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from fedcm.cli import options
-from fedcm.cli.sweep_session import run_sweep
+from fedcm.cli.sweeps.session import run_sweep
 
 
-@options.takes_sweep_options
+@options.add_sweep_options
 def reproduce(
     what: Annotated[
         str, typer.Argument(metavar="WHAT", help="What to reproduce: `table1`, `table2`, `table3`, `figures`.")
@@ -30,6 +30,6 @@ def reproduce(
     from fedcm.sweeps.grid import expand_grid
     from fedcm.sweeps.paper_grids import list_grid_files
 
-    overrides = sweep.list_overrides()
+    overrides = sweep.collect_overrides()
     runs = [run for path in list_grid_files(what, scale) for run in expand_grid(path, overrides, seeds=sweep.seeds)]
     run_sweep(runs, f"{scale}-{what}", dataclasses.replace(sweep, runs_dir=sweep.runs_dir / scale))

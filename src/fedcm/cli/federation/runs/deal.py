@@ -12,7 +12,7 @@ def deal(
     experiment: options.ExperimentPath,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the files.")],
     sites: Annotated[str, typer.Option(metavar="A,B,…", help="The sites' names; by default site-1, site-2, ….")] = "",
-    settings: options.Settings = None,
+    overrides: options.SettingOverrides = None,
     seed: options.Seed = None,
     data_dir: options.DataDir = None,
 ) -> None:
@@ -20,11 +20,12 @@ def deal(
 
     Example: `fedcm federation deal experiments/demo.toml --set split.clients=3 -o dealt`
     """
-    from fedcm.config.experiment import load_experiment
+    from fedcm.config.experiment import load_experiment_file
     from fedcm.federation.provision.deal import deal as deal_data
+    from fedcm.system.formatting import split_names
 
-    chosen = load_experiment(experiment, options.list_overrides(settings, seed))
-    files, needed = deal_data(chosen, [name for name in sites.split(",") if name], output, data_dir)
+    chosen = load_experiment_file(experiment, options.collect_overrides(overrides, seed))
+    files, needed = deal_data(chosen, split_names(sites), output, data_dir)
     for file in files:
         print(file)
     if needed:

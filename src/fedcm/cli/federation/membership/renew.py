@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli.federation.options import Days
 from fedcm.errors import UserError
-from fedcm.runs.progress import say
 
 
 def renew(
@@ -39,12 +39,12 @@ def renew(
 
     if not is_federation(folder):
         if days is not None or only:
-            raise UserError("--days and --only need the organiser's folder, and this is a kit")
+            raise UserError("--days and --only need the organiser's folder, but this is a kit")
         request, invited = request_renewal(folder, invitation)
         print_request(request, invited, folder)
         return
     if invitation is not None:
-        raise UserError("--invitation needs a kit, and this is the organiser's folder, which has its own invitation")
-    if not renew_kits(folder, days or DAYS, only or ()):
+        raise UserError("--invitation needs a kit, but this is the organiser's folder, which has its own invitation")
+    if not renew_kits(folder, days or DAYS, only or (), say):
         say("there are no kits here: each party renews its own with `fedcm federation renew KIT`, and you approve")
     print_expiry_dates(Authority.open(folder).list_issued())

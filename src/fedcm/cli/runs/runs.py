@@ -13,9 +13,9 @@ def runs(runs_dir: RunsDir = Path("runs"), as_json: AsJson = False) -> None:
     """
     from fedcm.cli.terminal.run_table import print_runs
     from fedcm.runs.folder import list_runs
-    from fedcm.runs.overview import describe_runs
+    from fedcm.runs.overview import make_overview
 
-    described = describe_runs(list_runs(runs_dir, nested=True), runs_dir)
+    described = make_overview(list_runs(runs_dir, nested=True), runs_dir)
     if as_json:
         print(json.dumps(described, indent=2, default=str))
     elif described:

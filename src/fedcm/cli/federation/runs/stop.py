@@ -1,7 +1,7 @@
 """`fedcm federation stop`."""
 
+from fedcm.api.progress import say
 from fedcm.cli.federation.options import AdminKit, RunName
-from fedcm.runs.progress import say
 
 
 def stop(run: RunName, kit: AdminKit) -> None:

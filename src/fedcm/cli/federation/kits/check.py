@@ -8,7 +8,7 @@ import typer
 
 from fedcm.cli.federation.options import KitPath
 from fedcm.cli.options import AsJson
-from fedcm.cli.session import results_on_stdout
+from fedcm.cli.session import keep_stdout_for_results
 
 
 def check(
@@ -32,7 +32,7 @@ def check(
     from fedcm.federation.check.checks import check_kit
 
     results = []
-    with results_on_stdout(as_json):
+    with keep_stdout_for_results(as_json):
         for result in check_kit(kit, experiment):
             results.append(result)
             if not as_json:

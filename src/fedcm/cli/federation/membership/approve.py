@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli.federation.options import Days
 from fedcm.errors import UserError
-from fedcm.runs.progress import say
 
 
 def approve(
@@ -30,11 +30,11 @@ def approve(
     """
     from fedcm.federation.provision.authority import Authority
     from fedcm.federation.provision.folder import DAYS
-    from fedcm.federation.provision.request import read_request, reject_unplanned
+    from fedcm.federation.provision.request import find_planned_party, read_request
 
     signer = Authority.open(authority)
     requested = read_request(request)
-    party = reject_unplanned(requested, signer.plan)
+    party = find_planned_party(requested, signer.plan)
     say(
         f"{party.kind} {party.name} requests a certificate of {requested.federation}, with the role {party.role}, for "
         "the key"

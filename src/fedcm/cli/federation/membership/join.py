@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedcm.runs.progress import say
+from fedcm.api.progress import say
 
 
 def join(
@@ -21,7 +21,7 @@ def join(
     from fedcm.federation.certificate import read_certificate
     from fedcm.federation.provision.membership import join as install_answer
 
-    ready = install_answer(signed, kit)
+    ready = install_answer(signed, kit, say)
     ends = read_certificate(ready.certificate).ends.date()
     say(f"the kit of the {ready.kind} {ready.name} is ready, with a certificate until {ends}")
     say("if it is being served, restart it to use the new certificate; what to do next:")

@@ -7,7 +7,7 @@ import typer
 
 def check(
     algorithm: Annotated[str, typer.Argument(help="A bundled name, or `package.module:Class`.")],
-    settings: Annotated[
+    hyperparameters: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter, such as `alpha=0.1`.")
     ] = None,
 ) -> None:
@@ -15,12 +15,10 @@ def check(
 
     Example: `fedcm check my_methods:FedProx --set mu=0.1`
     """
-    from fedcm.config.experiment import read_algorithm
-    from fedcm.config.overrides import apply_overrides
+    from fedcm.config.experiment import make_algorithm
     from fedcm.core.contract import find_violations
 
-    table = apply_overrides({"algorithm": {"name": algorithm}}, [f"algorithm.{setting}" for setting in settings or []])
-    violations = find_violations(read_algorithm(table["algorithm"]))
+    violations = find_violations(make_algorithm(algorithm, hyperparameters or []))
     for violation in violations:
         print(f"✗ {violation}")
     if violations:

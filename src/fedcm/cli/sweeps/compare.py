@@ -1,10 +1,10 @@
 """`fedcm compare`: run an experiment once per algorithm and seed."""
 
 from fedcm.cli import options
-from fedcm.cli.sweep_session import run_sweep
+from fedcm.cli.sweeps.session import run_sweep
 
 
-@options.takes_sweep_options
+@options.add_sweep_options
 def compare(
     experiment: options.ExperimentPath, algorithms: options.Algorithms = "", *, sweep: options.SweepOptions
 ) -> None:
@@ -17,9 +17,10 @@ def compare(
     Example: `fedcm compare demo --algorithms fedavg,fedcm --seeds 3`
     """
     from fedcm.algorithms import ALGORITHMS
-    from fedcm.config.bundled import holds_grid
-    from fedcm.sweeps.grid import expand_grid, split_names
+    from fedcm.config.bundled import has_grid
+    from fedcm.sweeps.grid import expand_grid
+    from fedcm.system.formatting import split_names
 
-    names = split_names(algorithms) or ([] if holds_grid(experiment) else list(ALGORITHMS))
-    runs = expand_grid(experiment, sweep.list_overrides(), algorithms=names, seeds=sweep.seeds)
+    names = split_names(algorithms) or ([] if has_grid(experiment) else list(ALGORITHMS))
+    runs = expand_grid(experiment, sweep.collect_overrides(), algorithms=names, seeds=sweep.seeds)
     run_sweep(runs, experiment.stem, sweep)

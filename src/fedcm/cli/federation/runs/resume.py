@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
+from fedcm.api.progress import say
 from fedcm.cli import options
-from fedcm.cli.federation.following import follow_and_fetch
 from fedcm.cli.federation.options import AdminKit, Detach, Patience, Restarts, RunName
-from fedcm.runs.progress import say
+from fedcm.cli.federation.runs.run_watch import watch_and_fetch
 
 
 def resume(
     run: RunName,
     kit: AdminKit,
-    settings: options.Settings = None,
+    overrides: options.SettingOverrides = None,
     runs_dir: options.RunsDir = Path("runs"),
     detach: Detach = False,
     restarts: Restarts = 3,
@@ -29,13 +29,13 @@ def resume(
     from fedcm.federation.admin.session import open_session
     from fedcm.federation.kit import read_kit
 
-    changes = settings or []
-    reject_unchangeable(changes)
+    overrides = overrides or []
+    reject_unchangeable(overrides)
     admin = read_kit(kit)
     if not detach:
         reject_local_run(runs_dir / run)
     with open_session(admin) as session:
-        submitted = resume_run(session, run, changes)
+        submitted = resume_run(session, run, overrides)
     say(f"run {run} was submitted again")
     if not detach:
-        follow_and_fetch(admin, submitted, runs_dir, restarts, patience)
+        watch_and_fetch(admin, submitted, runs_dir, restarts, patience)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli.federation.options import Days
-from fedcm.runs.progress import say
 
 
 def init(

@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
+from fedcm.api.progress import say
 from fedcm.cli import options
-from fedcm.cli.federation.following import follow_and_fetch
 from fedcm.cli.federation.options import AdminKit, Detach, Patience, Restarts
-from fedcm.runs.progress import say
+from fedcm.cli.federation.runs.run_watch import watch_and_fetch
 
 
 def run(
     experiment: options.ExperimentPath,
     kit: AdminKit,
-    settings: options.Settings = None,
+    overrides: options.SettingOverrides = None,
     seed: options.Seed = None,
     name: Annotated[
         str | None, typer.Option(help="The run's name; by default made from experiment, algorithm and seed.")
@@ -27,28 +27,28 @@ def run(
     restarts: Restarts = 3,
     patience: Patience = 600.0,
 ) -> None:
-    """Run an experiment over the connected sites, follow it, and fetch the result as an ordinary run's folder.
+    """Run an experiment over the connected sites, watch it, and fetch the result as an ordinary run's folder.
 
-    Ctrl-C stops following; the run continues (`fedcm federation stop` stops it).
+    Ctrl-C stops watching; the run continues (`fedcm federation stop` stops it).
 
     Example: `fedcm federation run experiments/demo.toml --kit admins/lead@example.org --set rounds=20`
     """
-    from fedcm.config.experiment import load_experiment
+    from fedcm.config.experiment import load_experiment_file
     from fedcm.federation.admin.results import reject_local_run
     from fedcm.federation.admin.runs import start_run
     from fedcm.federation.admin.session import open_session
     from fedcm.federation.kit import read_kit
-    from fedcm.runs.session import make_default_name, reject_unusable_name
+    from fedcm.runs.identity import make_default_name, reject_unusable_name
+    from fedcm.system.formatting import format_count, split_names
 
-    admin, chosen = read_kit(kit), load_experiment(experiment, options.list_overrides(settings, seed))
+    admin, chosen = read_kit(kit), load_experiment_file(experiment, options.collect_overrides(overrides, seed))
     name = name or make_default_name(chosen)
     reject_unusable_name(name)
     if not detach:
         reject_local_run(runs_dir / name)
-    named = [site.strip() for site in (sites or "").split(",") if site.strip()]
     with open_session(admin) as session:
-        submitted = start_run(session, name, chosen, named, say)
+        submitted = start_run(session, name, chosen, split_names(sites or ""), say)
     taking_part = submitted.experiment.federation.sites
-    say(f"run {name} was submitted for {len(taking_part)} sites: {', '.join(taking_part)}")
+    say(f"run {name} was submitted for {format_count(len(taking_part), 'site')}: {', '.join(taking_part)}")
     if not detach:
-        follow_and_fetch(admin, submitted, runs_dir, restarts, patience)
+        watch_and_fetch(admin, submitted, runs_dir, restarts, patience)

@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from fedcm.cli import options
-from fedcm.cli.sweep_session import run_sweep
+from fedcm.cli.sweeps.session import run_sweep
 
 
-@options.takes_sweep_options
+@options.add_sweep_options
 def sweep(
     experiment: options.ExperimentPath,
     over: Annotated[
@@ -32,9 +32,10 @@ def sweep(
 
     Example: `fedcm sweep demo --over algorithm.alpha=0.03,0.1,0.3 --over client.lr=0.05,0.1`
     """
-    from fedcm.sweeps.grid import expand_grid, split_names
+    from fedcm.sweeps.grid import expand_grid
     from fedcm.sweeps.run_names import make_sweep_title
+    from fedcm.system.formatting import split_names
 
     names = split_names(algorithms)
-    runs = expand_grid(experiment, sweep.list_overrides(), algorithms=names, seeds=sweep.seeds, over=over)
+    runs = expand_grid(experiment, sweep.collect_overrides(), algorithms=names, seeds=sweep.seeds, over=over)
     run_sweep(runs, make_sweep_title(experiment.stem, over), sweep)

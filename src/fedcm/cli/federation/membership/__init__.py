@@ -1,0 +1,1 @@
+"""Commands that create a federation and give its parties certificates."""

@@ -1,0 +1,1 @@
+"""Commands of an admin: run experiments over sites."""
