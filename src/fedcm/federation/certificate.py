@@ -35,7 +35,7 @@ def read_certificate(path: Path) -> Certificate:
     """Read a certificate from a PEM file.
 
     Raises:
-        UserError: the file is missing or is not a certificate.
+        UserError: If the file is missing or is not a certificate.
     """
     try:
         return parse_certificate(path.read_bytes())
@@ -49,7 +49,7 @@ def parse_certificate(pem: bytes) -> Certificate:
     """Parse a certificate in PEM format.
 
     Raises:
-        ValueError: the bytes are not a certificate.
+        ValueError: If the bytes are not a certificate.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding

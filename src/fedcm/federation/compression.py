@@ -65,6 +65,6 @@ def pack_report(report: Any, settings: FederationSection) -> Arrays:
     return {name: pack(vector, settings.uplink) for name, vector in zip(report._fields, report, strict=True)}
 
 
-def count_bytes(arrays: Mapping[str, np.ndarray]) -> int:
+def count_array_bytes(arrays: Mapping[str, np.ndarray]) -> int:
     """Return the total size of the arrays in bytes."""
     return sum(array.nbytes for array in arrays.values())

@@ -35,8 +35,13 @@ def reject_outdated_kit(kit: Kit) -> None:
         resources = json.loads((kit.path / "local" / "resources.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return  # the engine explains a missing or damaged file itself
-    if any(text.startswith("fedcm.") and text not in CLASSES for text in _find_strings(resources)):
+    if names_unknown_classes(resources):
         raise UserError(f"the kit {str(kit.path)!r} was made by another version of fedcm; {_explain_renewal(kit)}")
+
+
+def names_unknown_classes(resources: Any) -> bool:
+    """Return whether a table of the engine's settings names classes that this version of fedcm does not have."""
+    return any(text.startswith("fedcm.") and text not in CLASSES for text in _find_strings(resources))
 
 
 def _explain_renewal(kit: Kit) -> str:

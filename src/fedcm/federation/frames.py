@@ -10,13 +10,14 @@ from safetensors.numpy import load, save
 
 Arrays = dict[str, np.ndarray]
 
+REJECTED = "refused"  # key of an answer that says why a request failed
 _LENGTHS = struct.Struct("<QQ")
 _NO_ARRAYS: Arrays = {}
 
 
-def send(stream: BinaryIO, words: Mapping[str, Any], arrays: Mapping[str, np.ndarray] = _NO_ARRAYS) -> None:
-    """Write one message and flush the stream."""
-    head = json.dumps(words).encode()
+def send(stream: BinaryIO, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray] = _NO_ARRAYS) -> None:
+    """Write one message, JSON fields and arrays, and flush the stream."""
+    head = json.dumps(fields).encode()
     body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}) if arrays else b""
     stream.write(_LENGTHS.pack(len(head), len(body)))
     stream.write(head)
@@ -25,14 +26,14 @@ def send(stream: BinaryIO, words: Mapping[str, Any], arrays: Mapping[str, np.nda
 
 
 def receive(stream: BinaryIO) -> tuple[dict[str, Any], Arrays]:
-    """Read one message.
+    """Read one message and return its JSON fields and its arrays.
 
     Raises:
-        EOFError: the other process closed the pipe.
+        EOFError: If the other process closed the pipe.
     """
     head_length, body_length = _LENGTHS.unpack(_read_exactly(stream, _LENGTHS.size))
-    words = json.loads(_read_exactly(stream, head_length))
-    return words, load(_read_exactly(stream, body_length)) if body_length else {}
+    fields = json.loads(_read_exactly(stream, head_length))
+    return fields, load(_read_exactly(stream, body_length)) if body_length else {}
 
 
 def _read_exactly(stream: BinaryIO, size: int) -> bytes:

@@ -42,7 +42,7 @@ def read_kit(path: Path) -> Kit:
     """Read whose kit a folder is.
 
     Raises:
-        UserError: the folder is not a kit, or its start file is damaged.
+        UserError: If the folder is not a kit, or its start file is damaged.
     """
     startup = path / "startup"
     kinds = [kind for kind, file in START_FILES.items() if (startup / file).is_file()]

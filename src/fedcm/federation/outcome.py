@@ -23,7 +23,7 @@ class Outcome(Section):
     lines: list[str] = Field(default=[])  # the last lines of the log since this job began
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether this job has ended its work on the run."""
         return self.state not in ("starting", "running")
 

@@ -91,7 +91,7 @@ class Party:
     role: str  # in the certificate, as the engine calls it: server, client, lead or member
 
     @property
-    def place(self) -> Path:
+    def kit_folder(self) -> Path:
         """Path of its kit inside the organiser's folder."""
         return Path("server") if self.kind == "server" else Path(f"{self.kind}s") / self.name
 
@@ -107,7 +107,7 @@ class FederationPlan(Section):
     server: PlannedServer
 
     @property
-    def org(self) -> str:
+    def certificate_organisation(self) -> str:
         """The organisation that is written into certificates."""
         return self.organisation or self.name.replace("-", "_")
 

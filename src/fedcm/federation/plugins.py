@@ -21,10 +21,10 @@ class ConfigurationOnly(AppValidator):
     def validate(self, app_folder: str) -> tuple[str, dict]:
         """Return the reason to reject a job, empty if there is none, and an empty table of job properties."""
         for path in sorted(Path(app_folder).rglob("*")):
-            place = path.relative_to(app_folder).as_posix()
-            known = place == "config" if path.is_dir() else place in ALLOWED_FILES or path.name in _SIGNATURES
+            name = path.relative_to(app_folder).as_posix()
+            known = name == "config" if path.is_dir() else name in ALLOWED_FILES or path.name in _SIGNATURES
             if path.is_symlink() or not known:
-                return f"a job may contain only {', '.join(sorted(ALLOWED_FILES))}, got {place!r}", {}
+                return f"a job may contain only {', '.join(sorted(ALLOWED_FILES))}, got {name!r}", {}
         return "", {}
 
 

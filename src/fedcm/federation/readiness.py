@@ -22,11 +22,11 @@ def read_servable_kit(path: Path, kind: str) -> Kit:
     """Read the kit of a server or site and check that it can be served.
 
     Args:
-        path: the kit's folder.
+        path: The kit's folder.
         kind: "server" or "site".
 
     Raises:
-        UserError: it is not a kit of this kind, it is incomplete or outdated, or the engine is not installed.
+        UserError: If it is not a kit of this kind, it is incomplete or outdated, or the engine is not installed.
     """
     require_engine()
     kit = read_kit(path.absolute())
@@ -36,7 +36,7 @@ def read_servable_kit(path: Path, kind: str) -> Kit:
             if kit.kind == "admin"
             else f"a {kit.kind}'s; start it with `fedcm federation {kit.kind} {path}`"
         )
-        raise UserError(f"`fedcm federation {kind}` needs a {kind}'s kit, and {str(path)!r} is {owner}")
+        raise UserError(f"`fedcm federation {kind}` needs a {kind}'s kit, but {str(path)!r} is {owner}")
     for file, what in ((kit.certificate, "certificate"), (kit.key, "private key"), (kit.root, "root certificate")):
         if not (file.is_file() and os.access(file, os.R_OK)):
             raise UserError(f"a kit must contain its {what}, but {str(file)!r} is missing or not readable by this user")
@@ -58,7 +58,7 @@ def lock_kit(kit: Path) -> Iterator[int]:
     The keeper process inherits the descriptor, so the kit stays locked until all processes of the command have ended.
 
     Raises:
-        UserError: another process serves the kit.
+        UserError: If another process serves the kit.
     """
     descriptor = os.open(kit / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     until = time.monotonic() + _LOCK_PATIENCE

@@ -150,10 +150,10 @@ def reject_foreign_code(experiment: Mapping[str, Any], allowed: list[str], owner
     """Raise UserError if an experiment names a model or algorithm that is neither bundled nor allowed by the operator.
 
     Args:
-        experiment: the experiment's table.
+        experiment: The experiment's table.
         allowed: `limits.code` of the operator's settings.
-        owner: for the message, "this site" or "this server".
-        file: for the message, the file of the operator's settings.
+        owner: For the message, "this site" or "this server".
+        file: For the message, the file of the operator's settings.
     """
     for what, bundled in (("model", MODELS), ("algorithm", ALGORITHMS)):
         table = experiment.get(what)

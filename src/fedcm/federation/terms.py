@@ -24,7 +24,7 @@ RECORD_FILE = "federation.json"
 NEVER = -1  # last counted round of a site none of whose rounds has counted
 
 
-class Description(Section):
+class DataDescription(Section):
     """A site's description of its examples."""
 
     examples: Annotated[int, Field(ge=1, lt=2**40)]
@@ -35,7 +35,7 @@ class Description(Section):
     versions: dict[str, str] = Field(default={})
 
     @model_validator(mode="after")
-    def _check_sums(self) -> "Description":
+    def _check_sums(self) -> "DataDescription":
         """Check that this many bytes can have these sums: Σx ≤ 255·n, Σx² ≤ 255·Σx and (Σx)² ≤ n·Σx²."""
         channels = self.shape[0] if len(self.shape) > 1 else 1
         count = self.examples * prod(self.shape) // channels
@@ -50,7 +50,7 @@ class Description(Section):
 
 
 def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -> dict[str, Any]:
-    """Return the fields of a `Description` as JSON values, ready to be sent."""
+    """Return the fields of a `DataDescription` as JSON values, ready to be sent."""
     features = data.train.features
     return {
         "examples": data.train.size,
@@ -78,7 +78,7 @@ class Terms(Section):
 
 
 def agree_on_terms(
-    descriptions: Mapping[str, Description], settings: FederationSection
+    descriptions: Mapping[str, DataDescription], settings: FederationSection
 ) -> tuple[Terms, dict[str, str]]:
     """Choose the terms that fit most sites.
 
@@ -111,7 +111,7 @@ def agree_on_terms(
     return terms, reasons
 
 
-def reject_unfit_site(name: str, own: Description, terms: Terms) -> None:
+def reject_unfit_site(name: str, own: DataDescription, terms: Terms) -> None:
     """Raise UserError if the run's model cannot take a site's examples."""
     for what, given, required in (
         ("shape", own.shape, terms.shape),
@@ -120,7 +120,7 @@ def reject_unfit_site(name: str, own: Description, terms: Terms) -> None:
     ):
         if given != required:
             raise UserError(
-                f"the examples of all sites must have the same shape, kind and labels, and {name} has the {what} "
+                f"the examples of all sites must have the same shape, kind and labels, but {name} has the {what} "
                 f"{given} where the others have {required}"
             )
     if own.classes is not None and terms.classes is not None and own.classes > terms.classes:

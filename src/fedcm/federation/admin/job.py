@@ -21,10 +21,10 @@ def write_job(folder: Path, run: str, experiment: Experiment, *, resume: bool) -
     """Write a job's folder, named like the run, into `folder` and return its path.
 
     Args:
-        folder: an existing folder.
-        run: the run's name.
-        experiment: with every site named in `federation.sites`.
-        resume: whether the run may exist already at the server.
+        folder: An existing folder.
+        run: The run's name.
+        experiment: The experiment, with every site named in `federation.sites`.
+        resume: Whether the run may exist already at the server.
     """
     sites, text = sorted(experiment.federation.sites), to_toml(experiment)
     workflow = {"id": "rounds", "path": CONTROLLER, "args": {"run": run, "experiment": text, "resume": resume}}

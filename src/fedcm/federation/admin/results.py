@@ -1,53 +1,55 @@
 """Fetch a run from the server into a run's folder like any other."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from fedcm.errors import UserError
 from fedcm.federation.admin.session import AdminSession
 from fedcm.federation.outcome import LOG, RESULT
 from fedcm.runs.archive import make_archive_path, move_to_archive
-from fedcm.runs.progress import say
 
 
-def fetch_run(session: AdminSession, run: str, runs_dir: Path, *, replace: bool) -> Path:
+def fetch_run(session: AdminSession, run: str, runs_dir: Path, notify: Callable[[str], None], *, replace: bool) -> Path:
     """Download the newest results of a run and return its folder.
 
     Args:
-        session: of the admin who owns the run.
-        run: the run's name.
-        runs_dir: where the folder is made.
-        replace: move a folder of the same name to the archive instead of rejecting it.
+        session: The session of the admin who owns the run.
+        run: The run's name.
+        runs_dir: Where the folder is made.
+        notify: Called with one sentence if a folder is moved to the archive.
+        replace: Whether to move a folder of the same name to the archive instead of rejecting it.
     """
-    place = runs_dir / run
+    run_folder = runs_dir / run
     with session.download(session.find_newest_job(run).id) as folder:
-        found = [file.parent for file in folder.rglob(f"{RESULT}/experiment.toml")]
-        if not found:
+        results = [file.parent for file in folder.rglob(f"{RESULT}/experiment.toml")]
+        if not results:
             raise UserError(f"the run {run!r} has no result yet; `fedcm federation status {run}` shows its state")
-        if place.exists() and not replace:
+        if run_folder.exists() and not replace:
             raise UserError(
-                f"{str(place)!r} exists already; give another --runs-dir, or --fresh to move it to the archive there"
+                f"{str(run_folder)!r} exists already; give another --runs-dir, or --fresh to move it to the "
+                "archive there"
             )
-        install_run(found[0], place)
-    return place
+        install_run(results[0], run_folder, notify)
+    return run_folder
 
 
-def install_run(downloaded: Path, place: Path) -> None:
-    """Copy a downloaded run to its place, and move a run that is there to the archive."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_name(f".{place.name}.fetched")
+def install_run(downloaded: Path, run_folder: Path, notify: Callable[[str], None]) -> None:
+    """Copy a downloaded run to its folder, and move a run that is there to the archive."""
+    run_folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = run_folder.with_name(f".{run_folder.name}.fetched")
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(downloaded, unfinished)
-    if place.exists():
-        archived = move_to_archive(place, make_archive_path(place.parent))
-        say(f"moved the previous run {place} to {archived}")
-    unfinished.rename(place)
+    if run_folder.exists():
+        archived = move_to_archive(run_folder, make_archive_path(run_folder.parent))
+        notify(f"moved the previous run {run_folder} to {archived}")
+    unfinished.rename(run_folder)
 
 
-def reject_local_run(place: Path) -> None:
+def reject_local_run(run_folder: Path) -> None:
     """Raise UserError if the folder is a run that was not fetched, because fetching would replace it."""
-    if place.exists() and not (place / LOG).is_file():
+    if run_folder.exists() and not (run_folder / LOG).is_file():
         raise UserError(
-            f"{str(place)!r} is a run of this machine, which the fetched run would replace; give another --name or "
-            "--runs-dir"
+            f"{str(run_folder)!r} is a run of this machine, which the fetched run would replace; give another --name "
+            "or --runs-dir"
         )

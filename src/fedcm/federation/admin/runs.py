@@ -1,7 +1,7 @@
 """What an admin does with runs: start, resume, stop, and read their state and log."""
 
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fedcm.config.experiment import read_experiment
@@ -11,8 +11,7 @@ from fedcm.errors import UserError
 from fedcm.federation.admin.session import AdminSession, Job, UnreachableError
 from fedcm.federation.experiment import prepare_experiment
 from fedcm.federation.outcome import LOG, RESULT
-
-Say = Callable[[str], None]
+from fedcm.system.callbacks import Notify
 
 CHANGEABLE = tuple(
     f"federation.{key}"
@@ -33,56 +32,58 @@ class SubmittedRun(NamedTuple):
     job: str
 
 
-def start_run(session: AdminSession, name: str, experiment: Experiment, sites: Sequence[str], say: Say) -> SubmittedRun:
+def start_run(
+    session: AdminSession, name: str, experiment: Experiment, sites: Sequence[str], notify: Notify
+) -> SubmittedRun:
     """Submit a new run.
 
     Args:
-        session: of the admin.
-        name: the run's name.
-        experiment: what to run.
-        sites: which sites take part; by default those of the experiment, or all that are connected.
-        say: called with a line per site that is not connected.
+        session: The admin's session.
+        name: The run's name.
+        experiment: The experiment to run.
+        sites: Which sites take part; by default those of the experiment, or all that are connected.
+        notify: Called with a line per site that is not connected.
 
     Raises:
-        UserError: no site is connected, or the name is taken.
+        UserError: If no site is connected, or the name is taken.
     """
     connected = session.list_sites()
     chosen = sorted(sites or experiment.federation.sites or connected)
     if not chosen:
         raise UserError(
-            f"a run needs sites, and none is connected to {session.kit.host}; start one with `fedcm federation site`"
+            f"a run needs sites, but none is connected to {session.kit.host}; start one with `fedcm federation site`"
         )
     for site in sorted(set(chosen) - set(connected)):
-        say(f"{site} is not connected; the run begins without it if the quorum is connected")
+        notify(f"{site} is not connected; the run begins without it if the quorum is connected")
     _reject_taken_name(session, name)
     federation = experiment.federation.model_copy(update={"sites": chosen})
     prepared = prepare_experiment(experiment.model_copy(update={"federation": federation}))
     return SubmittedRun(name, prepared, session.submit_run(name, prepared, resume=False))
 
 
-def resume_run(session: AdminSession, name: str, changes: Sequence[str] = ()) -> SubmittedRun:
-    """Submit a stopped or lost run again; `changes` are overrides, which `reject_unchangeable` has checked."""
+def resume_run(session: AdminSession, name: str, overrides: Sequence[str] = ()) -> SubmittedRun:
+    """Submit a stopped or lost run again, with overrides that `reject_unchangeable` has checked."""
     last = session.find_newest_job(name)
-    if not last.over and session.query_run(last.id, "state") is not None:
+    if not last.has_ended and session.query_run(last.id, "state") is not None:
         raise UserError(f"the run {name!r} is running; `fedcm federation status {name}` shows its state")
-    experiment = read_experiment(apply_overrides(tomllib.loads(session.get_experiment(last.id)), changes))
-    if not last.over:
+    experiment = read_experiment(apply_overrides(tomllib.loads(session.get_experiment(last.id)), overrides))
+    if not last.has_ended:
         session.abort(last.id)  # a job that the engine lost would block the queue for ever
     return SubmittedRun(name, experiment, session.submit_run(name, experiment, resume=True))
 
 
-def reject_unchangeable(changes: Iterable[str]) -> None:
+def reject_unchangeable(overrides: Iterable[str]) -> None:
     """Raise UserError for an override that a resume does not allow."""
-    for change in changes:
-        if change.partition("=")[0] not in CHANGEABLE:
-            raise UserError(f"a resume can change only {', '.join(CHANGEABLE)}, got {change!r}")
+    for override in overrides:
+        if override.partition("=")[0] not in CHANGEABLE:
+            raise UserError(f"a resume can change only {', '.join(CHANGEABLE)}, got {override!r}")
 
 
 def stop_run(session: AdminSession, name: str) -> None:
     """Stop a run after its current round."""
     job = session.find_newest_job(name)
-    if job.over:
-        raise UserError(f"the run {name!r} is over already ({job.state.lower()})")
+    if job.has_ended:
+        raise UserError(f"the run {name!r} has ended already ({job.state.lower()})")
     if session.query_run(job.id, "stop") is None:
         session.abort(job.id)
 
@@ -111,7 +112,7 @@ def describe_runs(session: AdminSession, name: str | None = None) -> list[dict[s
 
 def _describe_run(session: AdminSession, job: Job, *, download: bool) -> dict[str, Any]:
     try:
-        outcome = session.get_outcome(job.id) if download or not job.over else None
+        outcome = session.get_outcome(job.id) if download or not job.has_ended else None
     except UnreachableError:
         raise
     except UserError:  # another admin's run, of which only the engine's state may be seen
@@ -119,7 +120,7 @@ def _describe_run(session: AdminSession, job: Job, *, download: bool) -> dict[st
     state = _FINAL_STATES.get(job.state, job.state.lower())
     row = {"run": job.run, "state": state, "submitted": job.submitted, "job": job.id}
     if outcome is None:
-        return row if job.over else row | {"state": "starting, or lost (use `resume`)"}
+        return row if job.has_ended else row | {"state": "unknown"}
     return row | {"state": outcome.state, "rounds": outcome.rounds, "why": outcome.why, "last": outcome.metrics}
 
 

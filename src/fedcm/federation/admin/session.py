@@ -41,16 +41,16 @@ class Job(NamedTuple):
     run: str
     state: str  # as the engine calls it
     submitted: str
-    by: str  # the admin who submitted it
+    submitter: str  # the admin
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the engine has finished the job."""
-        return is_finished(self.state)
+        return is_final_state(self.state)
 
 
-def is_finished(state: str) -> bool:
-    """Return whether this is the engine's state of a job that is over."""
+def is_final_state(state: str) -> bool:
+    """Return whether this is the engine's state of a job that has ended."""
     return state.startswith(_FINISHED)
 
 
@@ -95,7 +95,7 @@ class AdminSession:
 
     def find_newest_job(self, run: str) -> Job:
         """Return the newest job of this admin's run; another admin's run of the same name is a different run."""
-        jobs = [job for job in self.list_jobs(run) if job.by == self.kit.name]
+        jobs = [job for job in self.list_jobs(run) if job.submitter == self.kit.name]
         if not jobs:
             raise UserError(
                 f"{self.kit.name} has no run {run!r} at {self.kit.host}; `fedcm federation status` lists all runs"
@@ -129,7 +129,7 @@ class AdminSession:
         fields = self.query_run(job, "state")
         if fields is not None:
             return Outcome.model_validate(fields)
-        return self._download_outcome(job) if is_finished(self.get_state(job)) else None
+        return self._download_outcome(job) if is_final_state(self.get_state(job)) else None
 
     def abort(self, job: str) -> None:
         """End a job; one that is over stays as it is."""
@@ -185,11 +185,11 @@ def open_session(kit: Kit, seconds: float = 10.0) -> Iterator[AdminSession]:
     """Log in with an admin's kit, waiting at most `seconds` for the server.
 
     Raises:
-        UnreachableError: the server does not answer.
-        UserError: it is not an admin's kit, the server rejects it, or the engine is not installed.
+        UnreachableError: If the server does not answer.
+        UserError: If it is not an admin's kit, the server rejects it, or the engine is not installed.
     """
     if kit.kind != "admin":
-        raise UserError(f"an admin's kit is required, and {str(kit.path)!r} is the kit of the {kit.kind} {kit.name}")
+        raise UserError(f"an admin's kit is required, but {str(kit.path)!r} is the kit of the {kit.kind} {kit.name}")
     require_engine()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would write to the terminal
     from nvflare.fuel.flare_api import api_spec

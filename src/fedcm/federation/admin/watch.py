@@ -1,20 +1,19 @@
-"""Follow a run: its rounds and its log, and a new job when the engine lost the last one.
+"""Watch a run: its rounds and its log, and a new job when the engine lost the last one.
 
 The engine does not continue a job after the server died, nor keep one whose process died at a site. But the run is
-saved in the server's kit after every round. So the follower submits it again, and it resumes where it was.
+saved in the server's kit after every round. So the watching command submits it again, and it resumes where it was.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, final
 
 from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
-from fedcm.federation.admin.session import AdminSession, UnreachableError, is_finished, open_session
+from fedcm.federation.admin.session import AdminSession, UnreachableError, is_final_state, open_session
 from fedcm.federation.kit import Kit
 from fedcm.federation.outcome import Outcome
-
-Say = Callable[[str], None]
+from fedcm.system.callbacks import Notify
 
 _POLL = 0.5  # seconds between two queries
 _START_TIMEOUT = 120.0  # seconds from submitting a job to its first answer
@@ -34,21 +33,21 @@ class RunUpdate(NamedTuple):
     lines: list[str]  # new lines of its log
 
 
-def follow_run(
-    kit: Kit, run: str, experiment: Experiment, job: str, say: Say, *, restarts: int, patience: float
+def watch_run(
+    kit: Kit, run: str, experiment: Experiment, job: str, notify: Notify, *, restarts: int, patience: float
 ) -> Iterator[RunUpdate]:
     """Yield updates until the run is finished, stopped, diverged or failed.
 
     Args:
-        kit: the admin's kit.
-        run: the run's name.
-        experiment: to submit the run again.
-        job: id of the run's present job.
-        say: called with lines about lost jobs and connections.
-        restarts: how often in a row a lost run is submitted again.
-        patience: seconds that the server may be unreachable.
+        kit: The admin's kit.
+        run: The run's name.
+        experiment: The run's experiment, to submit the run again.
+        job: Id of the run's present job.
+        notify: Called with lines about lost jobs and connections.
+        restarts: How often in a row a lost run is submitted again.
+        patience: Seconds that the server may be unreachable.
     """
-    watch = _Watch(run, experiment, job, say, restarts)
+    watch = _Watch(run, experiment, job, notify, restarts)
     unreachable = _Timer()
     while True:
         try:
@@ -58,14 +57,14 @@ def follow_run(
                     unreachable.reset()
                     if outcome is not None:
                         yield RunUpdate(outcome, watch.take_new_lines(outcome))
-                        if outcome.over:
+                        if outcome.has_ended:
                             watch.await_end(session)
                             return
                     time.sleep(_POLL)
         except UnreachableError as error:
             if unreachable.exceeds(patience):
                 raise
-            say(f"{error}; trying again")
+            notify(f"{error}; trying again")
             time.sleep(2)
 
 
@@ -73,11 +72,11 @@ def follow_run(
 class _Watch:
     """One run, in whichever job it is."""
 
-    def __init__(self, run: str, experiment: Experiment, job: str, say: Say, restarts: int) -> None:
+    def __init__(self, run: str, experiment: Experiment, job: str, notify: Notify, restarts: int) -> None:
         self.run = run
         self.experiment = experiment
         self.job = job
-        self.say = say
+        self.notify = notify
         self.restarts = self.restarts_left = restarts
         self.silence = _Timer()  # since the job's last answer
         self.answered = False  # whether the present job has answered
@@ -95,7 +94,7 @@ class _Watch:
             return Outcome(run=self.run, state="stopped", why="it was stopped before it began")
         if outcome is None:
             timeout = _SILENCE_TIMEOUT if self.answered else _START_TIMEOUT
-            if is_finished(state) or (state.startswith(_RUNNING) and self.silence.exceeds(timeout)):
+            if is_final_state(state) or (state.startswith(_RUNNING) and self.silence.exceeds(timeout)):
                 self._restart_lost_run(session, state)
             return None
         self.silence.reset()
@@ -114,7 +113,7 @@ class _Watch:
     def await_end(self, session: AdminSession) -> None:
         """Wait until the engine has ended the job of a run that is over; only then it gives out the results."""
         ending = _Timer()
-        while not is_finished(session.get_state(self.job)) and not ending.exceeds(_END_TIMEOUT):
+        while not is_final_state(session.get_state(self.job)) and not ending.exceeds(_END_TIMEOUT):
             time.sleep(_POLL)
 
     def take_new_lines(self, outcome: Outcome) -> list[str]:
@@ -129,7 +128,7 @@ class _Watch:
         if not back:
             self.returned.reset()
         elif self.returned.exceeds(_RETURN_DELAY * 2**self.pauses):  # wait longer for a site that comes and goes
-            self.say(f"{', '.join(back)} is connected again; {self.run} resumes with it in a new job")
+            self.notify(f"{', '.join(back)} is connected again; {self.run} resumes with it in a new job")
             session.query_run(self.job, "pause")
             self.pausing = True
             self.pauses += 1
@@ -141,8 +140,8 @@ class _Watch:
             )
         self.restarts_left -= 1
         self.lost_at = self.round
-        self.say(f"the engine lost the job of {self.run} ({state.lower()}); the run resumes in a new job")
-        if not is_finished(state):
+        self.notify(f"the engine lost the job of {self.run} ({state.lower()}); the run resumes in a new job")
+        if not is_final_state(state):
             session.abort(self.job)
         self._submit_again(session)
 
@@ -154,7 +153,7 @@ class _Watch:
         ):
             time.sleep(_POLL)
         newest = session.find_newest_job(self.run)
-        if newest.id != self.job and not newest.over:
+        if newest.id != self.job and not newest.has_ended:
             self.job = newest.id
         else:
             self.job = session.submit_run(self.run, self.experiment, resume=True)

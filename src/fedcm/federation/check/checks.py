@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from fedcm.errors import UserError
-from fedcm.federation.check.connection import Handshake, is_named, reach_port, resolve_host, shake_hands
+from fedcm.federation.check.connection import Handshake, do_handshake, matches_hostname, reach_port, resolve_host
 from fedcm.federation.check.credentials import check_certificate, check_key, check_signature
-from fedcm.federation.check.result import CheckResult, make_failure, make_good, make_warning, run_check
+from fedcm.federation.check.result import CheckResult, make_failure, make_success, make_warning, run_check
 from fedcm.federation.engine import reject_outdated_kit, require_engine
 from fedcm.federation.kit import Kit, read_kit
 from fedcm.federation.readiness import find_taken_ports, is_served
@@ -25,11 +25,11 @@ def check_kit(path: Path, experiment: Path | None = None) -> Iterator[CheckResul
     """Check a kit and yield each result as soon as it is known.
 
     Args:
-        path: the kit's folder.
-        experiment: for a site's kit, also check this experiment on the site's data.
+        path: The kit's folder.
+        experiment: For a site's kit, also check this experiment on the site's data.
 
     Raises:
-        UserError: the folder is not a kit, there is no such experiment, or the engine is not installed.
+        UserError: If the folder is not a kit, there is no such experiment, or the engine is not installed.
     """
     require_engine()
     kit = read_kit(path.absolute())
@@ -55,7 +55,7 @@ def _reject_bad_experiment(kit: Kit, experiment: Path) -> None:
     from fedcm.config.overrides import read_table
 
     if kit.kind != "site":
-        raise UserError(f"--experiment needs a site's kit, and {str(kit.path)!r} is the kit of the {kit.kind}")
+        raise UserError(f"--experiment needs a site's kit, but {str(kit.path)!r} is the kit of the {kit.kind}")
     read_table(experiment)
 
 
@@ -72,33 +72,33 @@ def _check_files(kit: Kit) -> Iterator[CheckResult]:
         )
     else:
         reject_outdated_kit(kit)
-        yield make_good("kit", f"{owner}{', being served now' if is_served(kit.path) else ''}")
+        yield make_success("kit", f"{owner}{', being served now' if is_served(kit.path) else ''}")
 
 
 def _check_disk(kit: Kit) -> Iterator[CheckResult]:
     free = shutil.disk_usage(kit.path).free / 1e9
     message = f"{free:.1f} GB free for logs, runs and checkpoints"
-    make = make_failure if free < _DISK[0] else make_warning if free < _DISK[1] else make_good
-    yield make("disk", message if make is make_good else f"{message}; free some space, or move the kit")
+    make = make_failure if free < _DISK[0] else make_warning if free < _DISK[1] else make_success
+    yield make("disk", message if make is make_success else f"{message}; free some space, or move the kit")
 
 
 def _check_connection(kit: Kit) -> Iterator[CheckResult]:
-    name = _check_name(kit)
+    name = _check_host_name(kit)
     if kit.kind == "server" and not is_served(kit.path):
-        yield _check_ports(kit)
+        yield _check_free_ports(kit)
         yield name
         return
     yield name
     if name.state == "good":
-        port = _check_port(kit)
+        port = _check_server_port(kit)
         yield port
         if port.state == "good":
-            yield _check_handshake(kit, shake_hands(kit))
+            yield _check_handshake(kit, do_handshake(kit))
 
 
-def _check_name(kit: Kit) -> CheckResult:
+def _check_host_name(kit: Kit) -> CheckResult:
     try:
-        return make_good("server's name", f"{kit.host} is {', '.join(resolve_host(kit.host, kit.port))}")
+        return make_success("server's name", f"{kit.host} is {', '.join(resolve_host(kit.host, kit.port))}")
     except OSError as error:
         make = make_warning if kit.kind == "server" else make_failure
         return make(
@@ -106,21 +106,21 @@ def _check_name(kit: Kit) -> CheckResult:
         )
 
 
-def _check_port(kit: Kit) -> CheckResult:
+def _check_server_port(kit: Kit) -> CheckResult:
     address = f"{kit.host}:{kit.port}"
     try:
         reach_port(kit.host, kit.port)
     except OSError as error:
         advice = "start it there with `fedcm federation server`, or open the port in the firewalls between"
         return make_failure("server", f"it does not answer at {address} ({_describe_error(error)}); {advice}")
-    return make_good("server", f"it answers at {address}")
+    return make_success("server", f"it answers at {address}")
 
 
-def _check_ports(kit: Kit) -> CheckResult:
+def _check_free_ports(kit: Kit) -> CheckResult:
     if taken := find_taken_ports(kit):
         ports = " and ".join(map(str, taken))
         return make_failure("ports", f"another process listens at {ports}; `ss -ltnp` shows which")
-    return make_good("ports", " and ".join(map(str, dict.fromkeys((kit.port, kit.admin_port)))) + " are free")
+    return make_success("ports", " and ".join(map(str, dict.fromkeys((kit.port, kit.admin_port)))) + " are free")
 
 
 def _check_handshake(kit: Kit, handshake: Handshake) -> CheckResult:
@@ -128,20 +128,20 @@ def _check_handshake(kit: Kit, handshake: Handshake) -> CheckResult:
         return make_failure(
             "mutual TLS", f"{handshake.failure}; are both kits of the same federation, and both certificates valid now?"
         )
-    if not is_named(kit.host, handshake.names):
+    if not matches_hostname(kit.host, handshake.names):
         names = ", ".join(handshake.names)
         return make_failure(
             "mutual TLS",
             f"the server's certificate must be for {kit.host}, but is for {names}; ask the organiser for another",
         )
-    return make_good("mutual TLS", f"both sides accept each other; the server is {kit.host}")
+    return make_success("mutual TLS", f"both sides accept each other; the server is {kit.host}")
 
 
 def _check_clock(kit: Kit) -> Iterator[CheckResult]:
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     match _is_clock_synchronised():
         case True:
-            yield make_good("clock", f"{now}, and the system synchronises it")
+            yield make_success("clock", f"{now}, and the system synchronises it")
         case False:
             yield make_warning("clock", f"{now}, and nothing synchronises it; see `timedatectl`")
         case _:
@@ -165,7 +165,7 @@ def _check_test_data(kit: Kit) -> Iterator[CheckResult]:
             "test data", 'none, so runs are not evaluated; name some in server.toml: [test] source = "test.npz"'
         )
     else:
-        yield make_good("test data", f"{examples.size} examples of {tuple(examples.features.shape[1:])}")
+        yield make_success("test data", f"{examples.size} examples of {tuple(examples.features.shape[1:])}")
 
 
 def _check_site(kit: Kit, experiment: Path | None) -> Iterator[CheckResult]:
@@ -173,7 +173,7 @@ def _check_site(kit: Kit, experiment: Path | None) -> Iterator[CheckResult]:
     from fedcm.federation.settings import load_site_settings
 
     settings = load_site_settings(kit.path)
-    yield make_good("site.toml", f"data from {settings.data.source}")
+    yield make_success("site.toml", f"data from {settings.data.source}")
     data = yield from check_data(kit, settings)
     if experiment is not None:
         yield from run_check("experiment", partial(check_experiment, kit, settings, data, experiment))

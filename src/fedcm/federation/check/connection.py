@@ -26,8 +26,8 @@ class Handshake:
 
 def resolve_host(host: str, port: int) -> list[str]:
     """Return the host's addresses, or raise OSError if its name is unknown."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[4][0]) for address in found))
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in addresses))
 
 
 def reach_port(host: str, port: int) -> None:
@@ -35,8 +35,8 @@ def reach_port(host: str, port: int) -> None:
     socket.create_connection((host, port), _TIMEOUT).close()
 
 
-def shake_hands(kit: Kit) -> Handshake:
-    """Do a mutual TLS handshake with the server; check the names afterwards with `is_named`."""
+def do_handshake(kit: Kit) -> Handshake:
+    """Do a mutual TLS handshake with the server; check the names afterwards with `matches_hostname`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # the names are checked afterwards, so that the message can list them
     context.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 a client learns too late that it was rejected
@@ -59,10 +59,10 @@ def shake_hands(kit: Kit) -> Handshake:
         return Handshake(f"{_REJECTED}: {error}", ())
 
 
-def is_named(host: str, names: tuple[str, ...]) -> bool:
+def matches_hostname(host: str, names: tuple[str, ...]) -> bool:
     """Return whether a certificate with these names is valid for a host, by the rules of the engine.
 
-    >>> is_named("fl.example.org", ("*.example.org",)), is_named("10.0.0.5", ("10.0.0.5",))
+    >>> matches_hostname("fl.example.org", ("*.example.org",)), matches_hostname("10.0.0.5", ("10.0.0.5",))
     (True, True)
     """
     host = host.lower().rstrip(".")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from fedcm.errors import UserError
 from fedcm.federation.certificate import read_certificate
-from fedcm.federation.check.result import CheckResult, make_failure, make_good, make_warning
+from fedcm.federation.check.result import CheckResult, make_failure, make_success, make_warning
 from fedcm.federation.kit import Kit
 
 _SOON = 30  # days
@@ -23,7 +23,7 @@ def check_key(kit: Kit) -> Iterator[CheckResult]:
             "others use this machine, renew the kit with `fedcm federation renew`",
         )
     else:
-        yield make_good("private key", "only its owner can read it")
+        yield make_success("private key", "only its owner can read it")
 
 
 def check_certificate(kit: Kit) -> Iterator[CheckResult]:
@@ -36,14 +36,14 @@ def check_certificate(kit: Kit) -> Iterator[CheckResult]:
     elif now < certificate.starts:
         starts = f"{certificate.starts:%Y-%m-%d %H:%M} UTC"
         yield make_failure(
-            "certificate", f"it is valid from {starts}, and here it is {now:%Y-%m-%d %H:%M} UTC; is this clock right?"
+            "certificate", f"it is valid from {starts}, but here it is {now:%Y-%m-%d %H:%M} UTC; is this clock right?"
         )
     elif now > certificate.ends:
         yield make_failure("certificate", f"it was valid {until}; {_RENEW}")
     elif certificate.days_left < _SOON:
         yield make_warning("certificate", f"{valid}; {_RENEW}")
     else:
-        yield make_good("certificate", valid)
+        yield make_success("certificate", valid)
 
 
 def check_signature(kit: Kit) -> Iterator[CheckResult]:
@@ -61,7 +61,7 @@ def check_signature(kit: Kit) -> Iterator[CheckResult]:
     if certificate.public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
         yield make_failure("key and certificate", f"the certificate must be for this key, but is for another; {_RENEW}")
     else:
-        yield make_good("key and certificate", "belong together")
+        yield make_success("key and certificate", "belong together")
     now = datetime.now(UTC)
     try:
         certificate.verify_directly_issued_by(root)
@@ -71,9 +71,10 @@ def check_signature(kit: Kit) -> Iterator[CheckResult]:
     if not root.not_valid_before_utc <= now <= root.not_valid_after_utc:
         yield make_failure(
             "root certificate",
-            f"it is not valid now, and ends on {root.not_valid_after_utc:%Y-%m-%d}; ask the organiser",
+            f"it must be valid now, but is valid from {root.not_valid_before_utc:%Y-%m-%d} until "
+            f"{root.not_valid_after_utc:%Y-%m-%d}; ask the organiser",
         )
     else:
-        yield make_good(
+        yield make_success(
             "root certificate", f"signed the kit's certificate; valid until {root.not_valid_after_utc:%Y-%m-%d}"
         )

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import torch
 
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.config.overrides import read_table
 from fedcm.config.schema import read_section
 from fedcm.core.participation import FixedSize
 from fedcm.data.dataset import Dataset
-from fedcm.federation.check.result import CheckResult, make_good, make_warning
+from fedcm.federation.check.result import CheckResult, make_success, make_warning
 from fedcm.federation.kit import Kit
 from fedcm.federation.settings import SiteSettings, load_site_data, reject_forbidden
 from fedcm.federation.site.data import make_single_site_data
-from fedcm.federation.terms import Description, agree_on_terms, describe_data
+from fedcm.federation.terms import DataDescription, agree_on_terms, describe_data
 from fedcm.runs.build import build
 
 
@@ -29,23 +29,23 @@ def check_data(kit: Kit, settings: SiteSettings) -> Generator[CheckResult, None,
         counts = torch.bincount(labels.long().reshape(-1), minlength=data.classes)
         classes = f"{data.classes} classes with {int(counts.min())} to {int(counts.max())} examples"
     shape = "×".join(map(str, features.shape[1:])) or "one number"
-    yield make_good("data", f"{data.train.size} examples of {shape} {kind}, {classes}")
+    yield make_success("data", f"{data.train.size} examples of {shape} {kind}, {classes}")
     return data
 
 
 def check_experiment(kit: Kit, settings: SiteSettings, data: Dataset, path: Path) -> Iterator[CheckResult]:
     """Check that the site's limits allow an experiment and that its model trains on the site's data."""
     reject_forbidden(read_table(path), settings.limits)  # first: reading an experiment imports the code that it names
-    given = load_experiment(path).without_autotune()
+    given = load_experiment_file(path).without_autotune()
     experiment = given.model_copy(
         update={"engine": given.engine.model_copy(update={"device": settings.training.device, "compile": "off"})}
     )
-    yield make_good("limits", f"this site allows the experiment {experiment.name!r}")
-    own = read_section(Description, describe_data(data, {}, with_sums=experiment.federation.mean is None))
+    yield make_success("limits", f"this site allows the experiment {experiment.name!r}")
+    own = read_section(DataDescription, describe_data(data, {}, with_sums=experiment.federation.mean is None))
     terms, _ = agree_on_terms({kit.name: own}, experiment.federation)  # other sites may have more classes
     population = experiment.participation.clients if isinstance(experiment.participation, FixedSize) else 1
     setup = build(experiment, data=make_single_site_data(data, terms, population))
-    yield make_good("experiment", f"{experiment.model.name} of {setup.problem.size:,} parameters takes these data")
+    yield make_success("experiment", f"{experiment.model.name} of {setup.problem.size:,} parameters takes these data")
     sites = experiment.federation.sites
     if sites and kit.name not in sites:
         yield make_warning("sites", f"the experiment names the sites {', '.join(sites)}, but not {kit.name}")

@@ -30,7 +30,7 @@ class CheckResult:
         return {"about": self.about, "state": self.state, "told": self.message}
 
 
-def make_good(about: str, message: str) -> CheckResult:
+def make_success(about: str, message: str) -> CheckResult:
     """Return the result of a check that passed."""
     return CheckResult(about, "good", message)
 

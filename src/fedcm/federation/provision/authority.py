@@ -21,7 +21,7 @@ from fedcm.federation.certificate import Certificate, parse_certificate, read_ce
 from fedcm.federation.plan import FederationPlan, Party, plan_to_toml, read_plan
 from fedcm.federation.provision.certificate_tool import run_tool
 from fedcm.federation.provision.invitation import Invitation
-from fedcm.federation.provision.request import CertificateRequest, read_member, reject_unplanned
+from fedcm.federation.provision.request import CertificateRequest, find_planned_party, read_member
 from fedcm.system.files import write_text
 
 AUTHORITY_FOLDER = "authority"
@@ -94,7 +94,7 @@ class Authority:
         An older answer to the same party is replaced, as at a renewal; any other file is not.
         """
         plan = self.plan
-        party = reject_unplanned(request, plan)
+        party = find_planned_party(request, plan)
         if signed.exists() and not _is_answer_to(signed, party):
             raise UserError(f"{str(signed)!r} exists already; give another file with -o")
         write_text(self._profile, _make_profile(plan))

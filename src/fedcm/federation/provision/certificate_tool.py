@@ -13,19 +13,19 @@ from fedcm.federation.engine import require_engine
 _TIMEOUT = 120  # seconds; the tool usually needs one
 
 
-def run_tool(*words: str | Path, home: Path) -> None:
+def run_tool(*arguments: str | Path, home: Path) -> None:
     """Run the tool.
 
     Args:
-        words: its command and options.
-        home: a private folder, where the tool keeps its records and temporary files instead of in the user's own.
+        arguments: The command and its options.
+        home: A private folder, where the tool keeps its records and temporary files instead of in the user's own.
 
     Raises:
-        UserError: the tool failed or took too long, or the engine is not installed.
+        UserError: If the tool failed or took too long, or the engine is not installed.
     """
     require_engine()
     environment = {**os.environ, "HOME": str(home), "TMPDIR": str(home)}
-    command = [sys.executable, "-P", "-m", "nvflare.cli", "--format", "json", *map(str, words)]
+    command = [sys.executable, "-P", "-m", "nvflare.cli", "--format", "json", *map(str, arguments)]
     try:
         done = subprocess.run(
             command,
@@ -40,15 +40,16 @@ def run_tool(*words: str | Path, home: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"{_describe_command(words)} did not end within {_TIMEOUT} s; try again") from None
+        raise UserError(f"{_describe_command(arguments)} did not end within {_TIMEOUT} s; try again") from None
     answer = _parse_answer(done.stdout)
     if done.returncode != 0 or answer.get("status") != "ok":
         reason = _get_reason(answer) or _get_last_line(done.stderr) or done.returncode
-        raise UserError(f"{_describe_command(words)} failed: {reason}")
+        raise UserError(f"{_describe_command(arguments)} failed: {reason}")
 
 
-def _describe_command(words: tuple[str | Path, ...]) -> str:
-    return f"the engine's certificate tool ({' '.join(str(word) for word in words[:2] if isinstance(word, str))})"
+def _describe_command(arguments: tuple[str | Path, ...]) -> str:
+    names = " ".join(argument for argument in arguments[:2] if isinstance(argument, str))
+    return f"the engine's certificate tool ({names})"
 
 
 def _parse_answer(output: str) -> dict[str, Any]:

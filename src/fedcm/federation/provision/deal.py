@@ -16,41 +16,50 @@ from fedcm.data import load_dataset
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData, prepare_features
 from fedcm.errors import UserError
-from fedcm.runs.build import distribute
+from fedcm.runs.build import make_federated_data
 from fedcm.system.files import atomic_write
 
+_TEST = "test"  # the file of the test set
 
-class DealtData(NamedTuple):
+
+class SiteFiles(NamedTuple):
     """The files that were written, and what the federation needs to repeat the simulation."""
 
     files: list[Path]
     settings: list[str]  # for `--set` of `fedcm federation run`, to end with the bits of the simulation
 
 
-def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: Path | None = None) -> DealtData:
+def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: Path | None = None) -> SiteFiles:
     """Write one file per client of the experiment's split, and `test.npz` if the data have a test set.
 
     Args:
-        experiment: names the data and the split.
-        sites: one name per client; by default site-1, site-2, ….
-        folder: where the files are written.
-        data_dir: where data sets are stored.
+        experiment: The experiment that names the data and the split.
+        sites: One name per client; by default site-1, site-2, ….
+        folder: Where the files are written.
+        data_dir: Where data sets are stored.
+
+    Raises:
+        UserError: If the names do not fit the split, or a site would have the file of the test set.
     """
     data = load_dataset(experiment.data.source, data_dir)
-    clients = distribute(experiment, data)
+    clients = make_federated_data(experiment, data)
     assert isinstance(clients, ArrayData)
     names = sorted(sites) or [f"site-{k + 1:0{len(str(clients.population))}d}" for k in range(clients.population)]
     if len(names) != clients.population or len(set(names)) != len(names):
         raise UserError(
             f"the split has {clients.population} clients and needs as many different sites, got {len(names)}"
         )
+    if data.test is not None and _TEST in [name.casefold() for name in names]:
+        raise UserError(
+            f"a site must not be named {_TEST!r}, because {_TEST}.npz holds the test set; give another name"
+        )
     files = []
     for client, name in enumerate(names):
         index = clients.order[int(clients.offsets[client]) : int(clients.offsets[client + 1])]
         files.append(_write(folder / f"{name}.npz", Examples(*[part[index] for part in data.train]), data))
     if data.test is not None:
-        files.append(_write(folder / "test.npz", data.test, data))
-    return DealtData(files, _make_settings(data))
+        files.append(_write(folder / f"{_TEST}.npz", data.test, data))
+    return SiteFiles(files, _make_settings(data))
 
 
 def _write(path: Path, examples: Examples, data: Dataset) -> Path:

@@ -26,10 +26,10 @@ def create_federation(
     """Make a federation in a new folder, which appears complete or not at all.
 
     Args:
-        plan: who takes part.
-        folder: the organiser's folder; it must not exist, or be empty.
-        days: validity of the certificates.
-        only_authority: make no kits; every party requests its own certificate.
+        plan: Who takes part.
+        folder: The organiser's folder; it must not exist, or be empty.
+        days: Validity of the certificates.
+        only_authority: Whether to make no kits, because every party requests its own certificate.
 
     Returns:
         The certificates of the kits that were made.
@@ -57,13 +57,19 @@ def create_federation(
     return issued
 
 
-def renew_kits(folder: Path, days: int = DAYS, only: Iterable[str] = ()) -> list[IssuedCertificate]:
+def renew_kits(
+    folder: Path,
+    days: int = DAYS,
+    only: Iterable[str] = (),
+    notify: Callable[[str], None] = lambda message: None,
+) -> list[IssuedCertificate]:
     """Renew the kits in the organiser's folder, and write the invitation again from the plan.
 
     Args:
-        folder: the organiser's folder.
-        days: validity of the certificates.
-        only: names of the parties to renew; those without a kit get one. By default all kits are renewed.
+        folder: The organiser's folder.
+        days: Validity of the certificates.
+        only: Names of the parties to renew; those without a kit get one. By default all kits are renewed.
+        notify: Called with a message about files in a kit's `local/` that were kept or replaced.
     """
     authority = Authority.open(folder)
     plan, names = authority.plan, list(only)
@@ -72,11 +78,12 @@ def renew_kits(folder: Path, days: int = DAYS, only: Iterable[str] = ()) -> list
     for name in names:
         if name not in known:
             raise UserError(f"the plan of {plan.name!r} has no {name!r}; {suggest(name, known)}")
-    chosen = [known[name] for name in names] or [party for party in plan.parties if (folder / party.place).exists()]
+    existing = [party for party in plan.parties if (folder / party.kit_folder).exists()]
+    chosen = [known[name] for name in names] or existing
     for party in chosen:
-        if (folder / party.place / "startup").exists():
-            read_kit(folder / party.place)
-    return _map_parties(chosen, lambda party: _make_kit(folder, authority, party, days))
+        if (folder / party.kit_folder / "startup").exists():
+            read_kit(folder / party.kit_folder)
+    return _map_parties(chosen, lambda party: _make_kit(folder, authority, party, days, notify))
 
 
 def is_federation(folder: Path) -> bool:
@@ -84,14 +91,20 @@ def is_federation(folder: Path) -> bool:
     return (folder / AUTHORITY_FOLDER / "plan.toml").is_file()
 
 
-def _make_kit(folder: Path, authority: Authority, party: Party, days: int) -> IssuedCertificate:
+def _make_kit(
+    folder: Path,
+    authority: Authority,
+    party: Party,
+    days: int,
+    notify: Callable[[str], None] = lambda message: None,
+) -> IssuedCertificate:
     """Request, sign and join in one place."""
-    kit = folder / party.place
+    kit = folder / party.kit_folder
     request = request_certificate(kit, party, authority.invitation)
     signed = kit / REQUEST / "signed.zip"
     try:
         issued = authority.sign(read_request(request), signed, days)
-        join(signed, kit)
+        join(signed, kit, notify)
     except BaseException:
         shutil.rmtree(kit / REQUEST, ignore_errors=True)
         request.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ def request_renewal(kit: Path, newer: Path | None = None) -> tuple[Path, Invitat
     """Request a new certificate, with a new key, for a kit that has one.
 
     Args:
-        kit: the kit's folder.
-        newer: a newer invitation of the same authority, if the plan has changed.
+        kit: The kit's folder.
+        newer: A newer invitation of the same authority, if the plan has changed.
 
     Returns:
         The request's file and the invitation that it was made from.
@@ -85,11 +86,16 @@ def request_renewal(kit: Path, newer: Path | None = None) -> tuple[Path, Invitat
     return request_certificate(kit, invitation.plan.get_party(current.kind, current.name), invitation), invitation
 
 
-def join(signed: Path, kit: Path) -> Kit:
+def join(signed: Path, kit: Path, notify: Callable[[str], None] = lambda message: None) -> Kit:
     """Install the organiser's answer to a kit's request; the kit is then ready, or renewed.
 
+    Args:
+        signed: The organiser's answer.
+        kit: The kit's folder.
+        notify: Called with a message about the operator's files in `local/` that were kept or replaced.
+
     Raises:
-        UserError: the answer is for another request or from another authority, or the kit has requested nothing.
+        UserError: If the answer is for another request or from another authority, or the kit has requested nothing.
     """
     kit = kit.resolve()
     folder = kit / REQUEST
@@ -113,7 +119,7 @@ def join(signed: Path, kit: Path) -> Kit:
     shutil.copyfile(signed, copy)
     fingerprint = ("--fingerprint", invitation.root)
     run_tool("package", copy, "--request-dir", folder, "--workspace", made, *fingerprint, home=folder)
-    installed = install_kit(next(made.glob(f"*/prod_*/{party.name}")), kit, party, invitation)
+    installed = install_kit(next(made.glob(f"*/prod_*/{party.name}")), kit, party, invitation, notify)
     shutil.rmtree(folder)
     (kit / f"{party.name}.request.zip").unlink(missing_ok=True)
     return installed
@@ -139,4 +145,5 @@ def _make_participant(party: Party, plan: FederationPlan) -> dict[str, Any]:
         "site": {"type": "client"},
         "admin": {"type": "admin", "role": party.role},
     }
-    return {"name": plan.name, "participants": [{"name": party.name, "org": plan.org} | details[party.kind]]}
+    participant = {"name": party.name, "org": plan.certificate_organisation} | details[party.kind]
+    return {"name": plan.name, "participants": [participant]}

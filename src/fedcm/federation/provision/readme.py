@@ -99,8 +99,8 @@ Send the file `{name}.request.zip` to the organiser, who sends back `{name}.sign
 
     fedcm federation join {name}.signed.zip .
 
-{restart}`startup/` and `local/` are written again, the old certificate is kept in `old/`, and everything else in this
-folder stays.
+{restart}`startup/` and `local/` are written again, except for files in `local/` that you have changed or added. The
+old certificate is kept in `old/`, and everything else in this folder stays.
 """
 
 
@@ -110,7 +110,7 @@ def make_readme(party: Party, invitation: Invitation, ends: str) -> str:
     name = party.name
     titles = {"server": f"The server of {plan.name}", "site": f"{name}, {plan.name}", "admin": f"{name}, {plan.name}"}
     owners = {"server": "the server", "site": f"the site **{name}**", "admin": f"**{name}**"}
-    words = {
+    values = {
         "title": titles[party.kind],
         "owner": owners[party.kind],
         "federation": plan.name,
@@ -122,7 +122,7 @@ def make_readme(party: Party, invitation: Invitation, ends: str) -> str:
         "restart": "" if party.kind == "admin" else f"Restart the {party.kind} to use the new certificate. ",
     }
     for_role = {"server": _FOR_SERVER, "client": _FOR_SITE, "lead": _FOR_ADMIN, "member": _FOR_VIEWER}[party.role]
-    return "\n".join(part.format(**words) for part in (_HEAD, for_role, _RENEWAL))
+    return "\n".join(part.format(**values) for part in (_HEAD, for_role, _RENEWAL))
 
 
 def make_settings_files(party: Party) -> dict[str, str]:

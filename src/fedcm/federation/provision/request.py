@@ -48,7 +48,7 @@ def read_request(path: Path) -> CertificateRequest:
     """Read a request and check that its sender holds the key.
 
     Raises:
-        UserError: the file is missing or is not a request.
+        UserError: If the file is missing or is not a request.
     """
     try:
         content = _read_limited(path)
@@ -75,18 +75,18 @@ def read_request(path: Path) -> CertificateRequest:
         ) from None
 
 
-def reject_unplanned(request: CertificateRequest, plan: FederationPlan) -> Party:
+def find_planned_party(request: CertificateRequest, plan: FederationPlan) -> Party:
     """Return the party that requests a certificate.
 
     Raises:
-        UserError: the request differs from the plan, which alone decides who gets which certificate.
+        UserError: If the request differs from the plan, which alone decides who gets which certificate.
     """
     if request.federation != plan.name:
         raise UserError(f"this is the federation {plan.name!r}, but the request is for {request.federation!r}")
     party = plan.get_party(request.kind, request.name)
     for what, requested, planned in (
         ("role", request.role, party.role),
-        ("organisation", request.organisation, plan.org),
+        ("organisation", request.organisation, plan.certificate_organisation),
         ("other hosts", sorted(request.hosts), sorted(plan.server.also) if party.kind == "server" else []),
     ):
         if requested != planned:
@@ -101,7 +101,7 @@ def read_answer(path: Path) -> SignedAnswer:
     """Read the organiser's signed answer.
 
     Raises:
-        UserError: the file is missing or is not an answer.
+        UserError: If the file is missing or is not an answer.
     """
     try:
         root = parse_certificate(read_member(path, "rootCA.pem"))

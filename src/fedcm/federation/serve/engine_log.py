@@ -41,7 +41,7 @@ class EngineLog:
         self.last_lines = deque[str](maxlen=60)
         self._shown_at: dict[str, float] = {}
 
-    def select(self, line: str) -> str | None:
+    def filter_line(self, line: str) -> str | None:
         """Return what to show of a line, or None."""
         self.last_lines.append(line)
         record = _RECORD.match(line)

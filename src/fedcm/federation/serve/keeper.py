@@ -33,18 +33,18 @@ def adopt_orphans() -> None:
 
 def end_descendants(patience: float = 0.0) -> None:
     """Ask all processes below this one to end, and kill those that have not ended after `patience` seconds."""
-    start, asked = time.monotonic(), set[int]()
-    while (passed := time.monotonic() - start) < patience + _KILL_TIMEOUT:
+    start, terminated = time.monotonic(), set[int]()
+    while (elapsed := time.monotonic() - start) < patience + _KILL_TIMEOUT:
         _reap()
-        left = psutil.Process().children(recursive=True)
-        if not left:
+        remaining = psutil.Process().children(recursive=True)
+        if not remaining:
             return
-        for process in left:
+        for process in remaining:
             with suppress(psutil.Error):
-                if passed >= patience:
+                if elapsed >= patience:
                     process.kill()
-                elif process.pid not in asked:
-                    asked.add(process.pid)
+                elif process.pid not in terminated:
+                    terminated.add(process.pid)
                     process.terminate()
         time.sleep(0.02)
 

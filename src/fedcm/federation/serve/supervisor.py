@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,8 @@ from fedcm.errors import UserError
 from fedcm.federation.kit import START_FILES, Kit
 from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_taken_ports
 from fedcm.federation.serve.engine_log import EngineLog
-
-Say = Callable[[str], None]
+from fedcm.system.callbacks import Notify
+from fedcm.system.processes import describe_exit
 
 LAST_LINES = "last_words.txt"  # the engine's output before it died, which its own log may lack
 _MODULES = {"server": "nvflare.private.fed.app.server.server_train", "site": "fedcm.federation.site.engine"}
@@ -45,25 +45,25 @@ class SupervisorTimes:
 DEFAULT_TIMES = SupervisorTimes()
 
 
-def serve(path: Path, kind: str, say: Say, times: SupervisorTimes = DEFAULT_TIMES) -> int:
+def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAULT_TIMES) -> int:
     """Run the engine of a server's or site's kit until it is stopped.
 
     Args:
-        path: the kit's folder.
+        path: The kit's folder.
         kind: "server" or "site".
-        say: called with each line for the operator.
-        times: delays and limits.
+        notify: Called with each line for the operator.
+        times: Delays and limits.
 
     Returns:
         The exit code of the command.
 
     Raises:
-        UserError: the kit cannot be served, or the engine rejects its configuration.
+        UserError: If the kit cannot be served, or the engine rejects its configuration.
     """
     kit = read_servable_kit(path, kind)
     with lock_kit(kit.path) as lock:
         reject_taken_ports(kit)
-        return Supervisor(kit, make_engine_command(kit), say, times, lock).run()
+        return Supervisor(kit, make_engine_command(kit), notify, times, lock).run()
 
 
 def make_engine_command(kit: Kit) -> list[str]:
@@ -79,13 +79,13 @@ def make_engine_command(kit: Kit) -> list[str]:
 class Supervisor:
     """Runs the engine through a keeper process, shows its log, and restarts it when it dies."""
 
-    def __init__(self, kit: Kit, command: Sequence[str], say: Say, times: SupervisorTimes, lock: int) -> None:
+    def __init__(self, kit: Kit, command: Sequence[str], notify: Notify, times: SupervisorTimes, lock: int) -> None:
         """Prepare to run `command`; `lock` is the descriptor of the kit's lock, which the keeper inherits."""
         self.kit = kit
         self.command = command
         self.times = times
         self.lock = lock
-        self._print = say
+        self._print = notify
         self._keeper: subprocess.Popen[bytes] | None = None
         self._signals = 0  # received so far
 
@@ -98,13 +98,13 @@ class Supervisor:
             deaths = 0
             while not self._signals:
                 self._clean_up()
-                self.say(f"{self.kit.kind} {self.kit.name} of {self.kit.federation} starts")
+                self.notify(f"{self.kit.kind} {self.kit.name} of {self.kit.federation} starts")
                 started, log = time.monotonic(), EngineLog(self.kit)
                 code = self._run_once(log)
                 if self._signals:
                     break
                 if (self.kit.path / _SHUTDOWN_NOTE).exists():
-                    self.say("shut down by an admin")
+                    self.notify("shut down by an admin")
                     return 0
                 self._write_last_lines(log)
                 reason = f": {log.last_error}" if log.last_error else ""
@@ -114,19 +114,21 @@ class Supervisor:
                 deaths = 0 if time.monotonic() - started >= self.times.healthy else deaths
                 delay = self.times.delays[min(deaths, len(self.times.delays) - 1)]
                 deaths += 1
-                self.say(f"the engine {_describe_exit(code)}{reason}; restart in {delay:g} s (its last lines: {file})")
+                self.notify(
+                    f"the engine {_describe_end(code)}{reason}; restart in {delay:g} s (its last lines: {file})"
+                )
                 self._sleep(delay)
             self._clean_up()
-            self.say("stopped")
+            self.notify("stopped")
         return 0
 
     def _run_once(self, log: EngineLog) -> int:
         """Return the engine's exit code once none of its processes is left."""
         from fedcm.federation.serve.keeper import end_descendants
 
-        words = [sys.executable, "-m", "fedcm.federation.serve.keeper", str(self.times.grace), *self.command]
+        keeper_command = [sys.executable, "-m", "fedcm.federation.serve.keeper", str(self.times.grace), *self.command]
         self._keeper = subprocess.Popen(
-            words,
+            keeper_command,
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -167,11 +169,11 @@ class Supervisor:
                     return
                 *lines, rest = (rest[-_MAX_LINE:] + data).split(b"\n")
                 for line in lines:
-                    shown = log.select(line.decode("utf-8", "replace").rstrip())
+                    shown = log.filter_line(line.decode("utf-8", "replace").rstrip())
                     if shown and not self._signals:
-                        self.say(shown)
+                        self.notify(shown)
 
-    def say(self, line: str) -> None:
+    def notify(self, line: str) -> None:
         """Show a line to the operator; a closed terminal is not an error."""
         with suppress(OSError):
             self._print(line)
@@ -227,9 +229,8 @@ def _is_ignored(number: int) -> bool:
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
-def _describe_exit(code: int) -> str:
+def _describe_end(code: int) -> str:
     from fedcm.federation.serve.keeper import SIGNAL_EXIT
 
-    number = -code if code < 0 else code - SIGNAL_EXIT
-    names = {int(known): known.name for known in signal.Signals}
-    return f"was ended by {names[number]}" if number in names else f"exited with code {code}"
+    number = code - SIGNAL_EXIT
+    return describe_exit(-number if number in set(signal.Signals) else code)

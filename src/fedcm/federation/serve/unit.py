@@ -83,7 +83,7 @@ def _read_kit_of_service(path: Path) -> Kit:
     kit = read_kit(path.absolute())
     if kit.kind == "admin":
         raise UserError(
-            f"a unit needs the kit of a server or site, and {str(path)!r} is an admin's: admins need no service"
+            f"a unit needs the kit of a server or site, but {str(path)!r} is an admin's: admins need no service"
         )
     return read_servable_kit(path, kit.kind)
 

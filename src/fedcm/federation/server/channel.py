@@ -11,7 +11,7 @@ class SiteAnswer(NamedTuple):
     """A site's answer to a task."""
 
     site: str
-    words: Mapping[str, Any]
+    fields: Mapping[str, Any]
     arrays: Arrays
 
 
@@ -29,12 +29,12 @@ class Deadline:
         self.end = min(self.end, time.monotonic() + seconds)
 
     @property
-    def passed(self) -> float:
+    def elapsed(self) -> float:
         """Seconds since the deadline was set."""
         return time.monotonic() - self.start
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds until the deadline, at least 0."""
         return max(self.end - time.monotonic(), 0.0)
 
@@ -42,7 +42,7 @@ class Deadline:
 class Channel(Protocol):
     """Sends tasks to sites and receives their answers."""
 
-    def reachable(self) -> set[str]:
+    def list_connected_sites(self) -> set[str]:
         """Return the sites that are connected now."""
         ...
 
@@ -51,11 +51,11 @@ class Channel(Protocol):
         ...
 
     def ask(
-        self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
+        self, task: str, fields: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
     ) -> Iterator[SiteAnswer]:
         """Send a task and yield the answers as they arrive, at most one per site, until the deadline.
 
         Raises:
-            Stopped: the engine has ended the job.
+            Stopped: If the engine has ended the job.
         """
         ...

@@ -4,7 +4,7 @@ import queue
 import shutil
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
@@ -21,13 +21,14 @@ from nvflare.apis.signal import Signal
 from fedcm.config.experiment import read_experiment
 from fedcm.errors import Diverged, Stopped
 from fedcm.federation.engine import RUN_TOPIC
-from fedcm.federation.frames import Arrays
+from fedcm.federation.frames import REJECTED, Arrays
 from fedcm.federation.kit import SERVER_FILE
 from fedcm.federation.outcome import LOG, RESULT, Outcome
 from fedcm.federation.server.channel import Deadline, SiteAnswer
 from fedcm.federation.server.run import RUNS, RunRequest, run_federation
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
-from fedcm.runs.session import reject_unusable_name
+from fedcm.runs.identity import reject_unusable_name
+from fedcm.system.callbacks import StopRequested
 from fedcm.system.files import write_text
 
 _LOGS = "logs"  # folder of the server's kit with one log file per run
@@ -51,10 +52,10 @@ class FederatedTraining(Controller):
         """Prepare the job.
 
         Args:
-            run: the run's name in the server's kit.
-            experiment: its TOML, with every site named.
-            resume: whether the run may exist already.
-            task_check_period: seconds between the engine's checks of its tasks.
+            run: The run's name in the server's kit.
+            experiment: The experiment's TOML, with every site named.
+            resume: Whether the run may exist already.
+            task_check_period: Seconds between the engine's checks of its tasks.
         """
         super().__init__(task_check_period=task_check_period)
         reject_unusable_name(run)  # files are named after it, and a job can be made by hand
@@ -135,7 +136,7 @@ class FederatedTraining(Controller):
         what = query.get("what") if isinstance(query, dict) else None
         if what in ("stop", "pause") and self._stop_command != "stop":
             self._stop_command = what
-        connected = set() if self._channel is None else self._channel.reachable()
+        connected = set() if self._channel is None else self._channel.list_connected_sites()
         with self._changing:
             lost = self._outcome.metrics.get("lost", [])  # may be connected, but not to this job
             absent = sorted((set(self._outcome.sites) - connected) | set(lost))
@@ -147,17 +148,17 @@ class FederatedTraining(Controller):
     def _publish(self, fl_ctx: FLContext) -> None:
         """Copy what an admin can fetch to the place from which the engine takes a job's results."""
         engine: Any = fl_ctx.get_engine()
-        place = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT
-        place.mkdir(parents=True, exist_ok=True)
+        result_folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT
+        result_folder.mkdir(parents=True, exist_ok=True)
         if self.opened:
             for file in (self.kit / RUNS / self.run / name for name in _PUBLISHED):
                 if file.is_file():
-                    shutil.copyfile(file, place / file.name)
-            shutil.copyfile(self._get_log_file(), place / LOG)
+                    shutil.copyfile(file, result_folder / file.name)
+            shutil.copyfile(self._get_log_file(), result_folder / LOG)
         else:
-            write_text(place / LOG, "\n".join([*self._outcome.lines, ""]))
-        if self._outcome.over:  # without this file, an admin's command treats the job as lost
-            write_text(place / "outcome.json", self._outcome.model_dump_json(indent=2))
+            write_text(result_folder / LOG, "\n".join([*self._outcome.lines, ""]))
+        if self._outcome.has_ended:  # without this file, an admin's command treats the job as lost
+            write_text(result_folder / "outcome.json", self._outcome.model_dump_json(indent=2))
 
 
 def _get_submitter(fl_ctx: FLContext) -> str:
@@ -169,12 +170,12 @@ def _get_submitter(fl_ctx: FLContext) -> str:
 class _TaskChannel:
     """A `Channel` that broadcasts the engine's tasks."""
 
-    def __init__(self, controller: Controller, fl_ctx: FLContext, is_aborted: Callable[[], bool]) -> None:
+    def __init__(self, controller: Controller, fl_ctx: FLContext, is_aborted: StopRequested) -> None:
         self.controller = controller
         self.fl_ctx = fl_ctx
         self.is_aborted = is_aborted
 
-    def reachable(self) -> set[str]:
+    def list_connected_sites(self) -> set[str]:
         engine: Any = self.fl_ctx.get_engine()
         get_disconnect_time = self.controller.get_client_disconnect_time
         return {client.name for client in engine.get_clients() if get_disconnect_time(client.name) is None}
@@ -184,7 +185,7 @@ class _TaskChannel:
             raise Stopped("the engine ended the job")
 
     def ask(
-        self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
+        self, task: str, fields: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
     ) -> Iterator[SiteAnswer]:
         if not sites:
             return
@@ -194,8 +195,8 @@ class _TaskChannel:
             answers.put(_read_answer(client_task))
             client_task.result = None  # pyright: ignore[reportAttributeAccessIssue] - frees a large result
 
-        data = DXO(DataKind.WEIGHTS, data=dict(arrays), meta=dict(words)).to_shareable()
-        engine_task = Task(task, data, timeout=int(deadline.left) + 1, result_received_cb=receive)
+        data = DXO(DataKind.WEIGHTS, data=dict(arrays), meta=dict(fields)).to_shareable()
+        engine_task = Task(task, data, timeout=int(deadline.remaining) + 1, result_received_cb=receive)
         self.controller.broadcast(engine_task, self.fl_ctx, targets=list(sites), min_responses=len(sites))
         try:
             for _ in sites:
@@ -211,23 +212,24 @@ class _TaskChannel:
     ) -> SiteAnswer | None:
         while True:
             self.check_stopped()
-            left = deadline.left if engine_task.completion_status is None else 0.0  # a completed task gets no answers
+            has_completed = engine_task.completion_status is not None  # it then gets no more answers
+            remaining = 0.0 if has_completed else deadline.remaining
             try:
-                return answers.get(timeout=min(max(left, 0.001), _POLL))
+                return answers.get(timeout=min(max(remaining, 0.001), _POLL))
             except queue.Empty:
-                if left <= 0:
+                if remaining <= 0:
                     return None
 
 
 def _read_answer(client_task: ClientTask) -> SiteAnswer:
-    """Return a site's answer; one that cannot be read becomes a report of that."""
+    """Return a site's answer; one that cannot be read becomes an answer that says so."""
     result: Any = client_task.result
     name = client_task.client.name
     try:
         code = result.get_return_code()
         if code != ReturnCode.OK:
-            return SiteAnswer(name, {"refused": f"the engine reports {code}"}, {})
+            return SiteAnswer(name, {REJECTED: f"the engine reports {code}"}, {})
         message = from_shareable(result)
         return SiteAnswer(name, dict(message.meta), dict(message.data))
     except Exception as error:
-        return SiteAnswer(name, {"refused": f"its answer cannot be read ({type(error).__name__})"}, {})
+        return SiteAnswer(name, {REJECTED: f"its answer cannot be read ({type(error).__name__})"}, {})

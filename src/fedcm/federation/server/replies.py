@@ -8,7 +8,7 @@ import torch
 
 from fedcm.config.sections import Link
 from fedcm.federation.compression import get_wire_dtype, unpack
-from fedcm.federation.frames import Arrays
+from fedcm.federation.frames import REJECTED, Arrays
 
 _MAX_LOSS = 1e30
 _MAX_NORM = 1e18  # a larger report would spoil the mean for good, whatever federation.norm_bound allows
@@ -40,44 +40,44 @@ class ExpectedReply(NamedTuple):
     norm_bound: float | None
 
 
-def check_reply(words: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
+def check_reply(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
     """Check a reply and unpack its report.
 
     Args:
-        words: the reply's JSON values.
-        arrays: the reply's vectors.
-        expected: what every good reply has in common.
-        steps: the number of local steps that the site must take, given its number of examples.
+        fields: The reply's JSON values.
+        arrays: The reply's vectors.
+        expected: What every good reply has in common.
+        steps: The number of local steps that the site must take, given its number of examples.
 
     Raises:
-        BadReply: the reply does not count.
+        BadReply: If the reply does not count.
     """
     try:
-        return _check(words, arrays, expected, steps)
+        return _check(fields, arrays, expected, steps)
     except BadReply:
         raise
     except Exception as error:  # a site can send anything
         raise BadReply(f"its reply cannot be read ({type(error).__name__})") from None
 
 
-def _check(words: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
-    if "refused" in words:
-        raise BadReply(f"it reports: {str(words['refused'])[:500]}")
-    run, round = words.get("run"), words.get("round")
+def _check(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
+    if REJECTED in fields:
+        raise BadReply(f"it reports: {str(fields[REJECTED])[:500]}")
+    run, round = fields.get("run"), fields.get("round")
     if not (isinstance(run, str) and isinstance(round, int) and (run, round) == (expected.run, expected.round)):
         raise BadReply(f"it answers round {str(round)[:40]} of run {str(run)[:80]}")
-    if unknown := set(words) - _KEYS:
+    if unknown := set(fields) - _KEYS:
         raise BadReply(f"its reply has unknown keys: {str(sorted(map(str, unknown))[:4])[:200]}")
-    if words.get("steps") != steps:
-        raise BadReply(f"its number of local steps is {str(words.get('steps'))[:40]}, but its data require {steps}")
-    loss = words.get("loss")
+    if fields.get("steps") != steps:
+        raise BadReply(f"its number of local steps is {str(fields.get('steps'))[:40]}, but its data require {steps}")
+    loss = fields.get("loss")
     if not (isinstance(loss, float) and abs(loss) < _MAX_LOSS):
         raise BadReply(f"its loss is {str(loss)[:40]}")
     names: tuple[str, ...] = getattr(expected.kind, "_fields", ())
     if set(arrays) != set(names):
         raise BadReply(f"its vectors must be {list(names)}, got {sorted(map(str, arrays))[:8]}")
     report = expected.kind(*[_read_vector(name, arrays[name], expected) for name in names])
-    return CheckedReply(report, steps, loss, _read_seconds(words.get("seconds")))
+    return CheckedReply(report, steps, loss, _read_seconds(fields.get("seconds")))
 
 
 def _read_seconds(value: Any) -> float:

@@ -1,7 +1,8 @@
 """A run over real sites, at the server: started or resumed in a folder of the server's kit, like any run."""
 
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,15 +12,17 @@ from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_quorum, prepare_experiment
 from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
-from fedcm.federation.server.rounds import FederationExecutor, describe_sites
+from fedcm.federation.server.rounds import FederationExecutor
+from fedcm.federation.server.site_descriptions import describe_sites
 from fedcm.federation.settings import load_server_settings, load_test_data
 from fedcm.federation.terms import RECORD_FILE, FederationRecord, Terms, agree_on_terms, read_record, write_record
 from fedcm.runs.archive import make_archive_path
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.session import Session, hash_settings
-
-Say = Callable[[str], None]
+from fedcm.runs.identity import hash_settings
+from fedcm.runs.session import Session, SessionOptions
+from fedcm.system.callbacks import Notify, StopRequested
+from fedcm.system.formatting import format_count
 
 RUNS = "runs"
 
@@ -29,7 +32,7 @@ class RunRequest(NamedTuple):
 
     kit: Path
     name: str
-    by: str  # the admin
+    admin: str
     resume: bool  # whether the run may exist already
 
     @property
@@ -42,50 +45,61 @@ def run_federation(
     request: RunRequest,
     experiment: Experiment,
     channel: Channel,
-    say: Say,
-    stop_requested: Callable[[], bool],
+    notify: Notify,
+    stop_requested: StopRequested,
     on_open: Callable[[], None],
 ) -> Generator[dict[str, Any], None, None]:
     """Start a run, or resume it if its folder exists, and yield the metrics of each round once it is saved.
 
     Args:
-        request: the run and its owner.
-        experiment: with every site named in `federation.sites`.
-        channel: carries messages to the sites.
-        say: called with each line for the run's log.
-        stop_requested: whether an admin has asked to stop.
-        on_open: called once the run is known to be this admin's and its folder is open.
+        request: The run and its owner.
+        experiment: The experiment, with every site named in `federation.sites`.
+        channel: Carries messages to the sites.
+        notify: Called with each line for the run's log.
+        stop_requested: Returns whether an admin has asked to stop.
+        on_open: Called once the run is known to be this admin's and its folder is open.
 
     Raises:
-        UserError: the run exists and is not to be resumed, belongs to another admin, or differs from this experiment;
-            or the quorum is missing at the start.
-        Stopped: an admin or the engine stopped the run.
+        UserError: If the run exists and is not to be resumed, belongs to another admin, or differs from this
+            experiment; or if the quorum is missing at the start.
+        Stopped: If an admin or the engine stopped the run.
     """
-    held_out = load_test_data(request.kit, load_server_settings(request.kit))
-    if (request.path / RECORD_FILE).is_file():  # written last: without it the run has not begun
-        record = _check_resumable(request, experiment)
-        build_setup = _make_build(record, held_out, {})
-        run = Session.resume(request.path, None, say, stop_requested, build_setup=build_setup)
-        say(f"run {request.name} resumes at round {run.next_round} of {run.total_rounds}")
-    else:
-        sites = sorted(experiment.federation.sites)
-        terms, sizes = _agree(channel, sites, experiment, say)
-        record = FederationRecord(id=secrets.token_hex(16), by=request.by, sites=sites, terms=terms)
-        build_setup, runs_dir = _make_build(record, held_out, sizes), request.kit / RUNS
-        prepared = prepare_experiment(experiment)
-        archive = make_archive_path(runs_dir)  # for the folder of a run that ended before it began
-        run = Session.start(
-            prepared, runs_dir, request.name, None, stop_requested, archive=archive, build_setup=build_setup
-        )
-        write_record(request.path, record)
-        say(f"run {request.name} begins with {len(sites)} sites: {', '.join(sites)}")
-    with run:
+    with _open_run(request, experiment, channel, notify, stop_requested) as (run, record):
         on_open()
         data = run.setup.runner.data
         assert isinstance(data, RemoteData)
         settings, counted = experiment.federation, _read_counted(run, record.sites)
-        executor = FederationExecutor(run.setup.runner, data, channel, record, settings, counted, say, stop_requested)
+        executor = FederationExecutor(
+            run.setup.runner, data, channel, record, settings, counted, notify, stop_requested
+        )
         yield from (metrics.to_dict() for metrics in run.rounds(executor))
+
+
+@contextmanager
+def _open_run(
+    request: RunRequest, experiment: Experiment, channel: Channel, notify: Notify, stop_requested: StopRequested
+) -> Iterator[tuple[Session, FederationRecord]]:
+    """Start or resume the run, and close its session at the end of the block."""
+    held_out = load_test_data(request.kit, load_server_settings(request.kit))
+    if (request.path / RECORD_FILE).is_file():  # written last: without it the run has not begun
+        record = _check_resumable(request, experiment)
+        build_setup = _make_build(record, held_out, {})
+        options = SessionOptions(build_setup=build_setup, notify=notify, stop_requested=stop_requested)
+        with Session.resume(request.path, options=options) as run:
+            notify(f"run {request.name} resumes at round {run.next_round} of {run.total_rounds}")
+            yield run, record
+    else:
+        sites = sorted(experiment.federation.sites)
+        terms, sizes = _negotiate_terms(channel, sites, experiment, notify)
+        record = FederationRecord(id=secrets.token_hex(16), by=request.admin, sites=sites, terms=terms)
+        build_setup, runs_dir = _make_build(record, held_out, sizes), request.kit / RUNS
+        prepared = prepare_experiment(experiment)
+        archive = make_archive_path(runs_dir)  # for the folder of a run that ended before it began
+        options = SessionOptions(build_setup=build_setup, notify=notify, stop_requested=stop_requested)
+        with Session.start(prepared, runs_dir, request.name, archive=archive, options=options) as run:
+            write_record(request.path, record)
+            notify(f"run {request.name} begins with {format_count(len(sites), 'site')}: {', '.join(sites)}")
+            yield run, record
 
 
 def _check_resumable(request: RunRequest, experiment: Experiment) -> FederationRecord:
@@ -99,7 +113,7 @@ def _check_resumable(request: RunRequest, experiment: Experiment) -> FederationR
             "give another --name"
         )
     record = read_record(request.path)
-    if record.by != request.by:
+    if record.by != request.admin:
         raise UserError(f"only {record.by}, who began the run {request.name!r}, can resume it; give another --name")
     before = RunFolder(request.path).read_provenance().get("experiment_sha256")
     same = (
@@ -113,21 +127,23 @@ def _check_resumable(request: RunRequest, experiment: Experiment) -> FederationR
     return record
 
 
-def _agree(channel: Channel, sites: Sequence[str], experiment: Experiment, say: Say) -> tuple[Terms, dict[int, int]]:
+def _negotiate_terms(
+    channel: Channel, sites: Sequence[str], experiment: Experiment, notify: Notify
+) -> tuple[Terms, dict[int, int]]:
     """Return the terms, and the known numbers of examples by client."""
-    settings, connected = experiment.federation, channel.reachable()
-    needed = compute_quorum(len(sites), settings.quorum)
-    descriptions, reasons = describe_sites(channel, [site for site in sites if site in connected], settings, needed)
+    settings, connected = experiment.federation, channel.list_connected_sites()
+    quorum = compute_quorum(len(sites), settings.quorum)
+    descriptions, reasons = describe_sites(channel, [site for site in sites if site in connected], settings, quorum)
     terms, unfit = agree_on_terms(descriptions, settings) if descriptions else (None, {})
     reasons |= unfit
     descriptions = {site: own for site, own in descriptions.items() if site not in unfit}
     for site in sites:
         if site not in descriptions:
-            say(f"{site} is missing at the start: {reasons.get(site, 'it is not connected or did not answer')}")
-    if terms is None or len(descriptions) < needed:
+            notify(f"{site} is missing at the start: {reasons.get(site, 'it is not connected or did not answer')}")
+    if terms is None or len(descriptions) < quorum:
         details = "; ".join(f"{site}: {reason}" for site, reason in reasons.items())
         raise UserError(
-            f"a run must begin with the quorum, {needed} of its {len(sites)} sites, but {len(descriptions)} described "
+            f"a run must begin with the quorum, {quorum} of its {len(sites)} sites, but {len(descriptions)} described "
             f"their data{f' ({details})' if details else ''}; start the other sites and run it again"
         )
     return terms, {sites.index(site): own.examples for site, own in descriptions.items()}

@@ -17,43 +17,43 @@ from fedcm.federation.terms import Terms
 class SingleSiteData:
     """Presents one site's data as a federation; see `fedcm.data.federated` for the methods."""
 
-    own: ArrayData
+    site_data: ArrayData
     population: int
     test_size: int = 0
 
     @property
     def classes(self) -> int | None:
         """Number of classes; None for a regression."""
-        return self.own.classes
+        return self.site_data.classes
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one example."""
-        return self.own.input_shape
+        return self.site_data.input_shape
 
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "SingleSiteData":
         """Return the same data for another dtype, device or layout."""
-        return replace(self, own=self.own.prepare_for(dtype, device, layout))
+        return replace(self, site_data=self.site_data.prepare_for(dtype, device, layout))
 
     def checksums(self) -> dict[str, str]:
         """Return the checksums of the site's examples."""
-        return self.own.checksums()
+        return self.site_data.checksums()
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
         """Return the site's number of examples for every client."""
-        return np.full(len(clients), self.own.train.size, dtype=np.int64)
+        return np.full(len(clients), self.site_data.train.size, dtype=np.int64)
 
     def client(self, client: int) -> Examples:
         """Return the site's examples, whichever client is given."""
-        return self.own.client(0)
+        return self.site_data.client(0)
 
     def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
         """Return the site's examples once per client."""
-        return self.own.stack_clients([0] * len(clients))
+        return self.site_data.stack_clients([0] * len(clients))
 
     def test_slice(self, start: int, stop: int) -> Examples:
         """Return some of the test examples."""
-        return self.own.test_slice(start, stop)
+        return self.site_data.test_slice(start, stop)
 
 
 def make_single_site_data(data: Dataset, terms: Terms, population: int) -> SingleSiteData:

@@ -14,7 +14,7 @@ from nvflare.private.fed.client.client_engine import ClientEngine
 
 
 @final
-class LeavingEngine(ClientEngine):
+class GracefulClientEngine(ClientEngine):
     """The engine with a handler for SIGTERM."""
 
     def set_agent(self, admin_agent: Any) -> None:
@@ -24,9 +24,9 @@ class LeavingEngine(ClientEngine):
 
 
 def main() -> Any:
-    """Run the engine's own main function with `LeavingEngine`."""
+    """Run the engine's own main function with `GracefulClientEngine`."""
     client_train.version_check()
-    client_train.ClientEngine = LeavingEngine
+    client_train.ClientEngine = GracefulClientEngine
     arguments = client_train.parse_arguments()
     # no grace time, because after logging out only the connection is left to close
     return MainProcessMonitor.run(client_train.main, arguments.workspace, 0, 2, args=arguments)

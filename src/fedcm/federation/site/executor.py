@@ -13,7 +13,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from fedcm.federation.frames import Arrays
+from fedcm.federation.frames import REJECTED, Arrays
 from fedcm.federation.site.training_process import RequestAborted, TrainingProcess
 from fedcm.system.error_messages import hide_paths
 
@@ -38,29 +38,29 @@ class SiteExecutor(Executor):
         """Answer a task; called by the engine."""
         try:
             request, name = from_shareable(shareable), str(fl_ctx.get_identity_name())
-            words: dict[str, Any] = dict(request.meta)
-            if "counted" in words:
-                words["counted"] = words["counted"][name]
+            fields: dict[str, Any] = dict(request.meta)
+            if "counted" in fields:
+                fields["counted"] = fields["counted"][name]
             training = self._get_training(name, fl_ctx)
-            return _make_message(*training.ask(task_name, words, dict(request.data), lambda: abort_signal.triggered))
+            return _make_message(*training.ask(task_name, fields, dict(request.data), lambda: abort_signal.triggered))
         except RequestAborted:
-            return _make_message({"refused": "the run was stopped"}, {})
+            return _make_message({REJECTED: "the run was stopped"}, {})
         except Exception as error:  # an uncaught error would end the job for all sites
             self.log_exception(fl_ctx, "a task failed")
-            return _make_message({"refused": hide_paths(f"{type(error).__name__}: {error}")}, {})
+            return _make_message({REJECTED: hide_paths(f"{type(error).__name__}: {error}")}, {})
 
     def _get_training(self, name: str, fl_ctx: FLContext) -> TrainingProcess:
         if self._training is None:
             engine: Any = fl_ctx.get_engine()
             kit = Path(engine.get_workspace().get_root_dir()).absolute()
-            opening = {
+            open_fields = {
                 "experiment": self.experiment,
                 "client": self.sites.index(name),
                 "population": len(self.sites),
             }
-            self._training = TrainingProcess(kit, opening, lambda line: self.log_warning(fl_ctx, line))
+            self._training = TrainingProcess(kit, open_fields, lambda line: self.log_warning(fl_ctx, line))
         return self._training
 
 
-def _make_message(words: dict[str, Any], arrays: Arrays) -> Shareable:
-    return DXO(DataKind.WEIGHT_DIFF, data=arrays, meta=words).to_shareable()
+def _make_message(fields: dict[str, Any], arrays: Arrays) -> Shareable:
+    return DXO(DataKind.WEIGHT_DIFF, data=arrays, meta=fields).to_shareable()

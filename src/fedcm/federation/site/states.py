@@ -15,8 +15,8 @@ from torch import Tensor
 from fedcm.errors import UserError
 from fedcm.federation.experiment import KEPT_STATES
 from fedcm.federation.terms import NEVER
-from fedcm.runs.checkpoint import save_tensors
 from fedcm.system.files import atomic_write
+from fedcm.system.tensor_files import save_tensors
 
 
 @final
@@ -28,11 +28,11 @@ class SiteStates:
         self.folder = folder
         self.initial = initial
 
-    def load_after(self, counted: int) -> Any:
+    def load_state_after(self, counted: int) -> Any:
         """Return the state after the round that counted last, and delete states that are not needed any more.
 
         Raises:
-            UserError: that state is missing or damaged.
+            UserError: If that state is missing or damaged.
         """
         if not self.initial._fields:
             return self.initial

@@ -26,14 +26,14 @@ from fedcm.config.experiment import read_experiment
 from fedcm.config.schema import read_section
 from fedcm.core.algorithm import Round, get_message_types
 from fedcm.errors import UserError
-from fedcm.federation.compression import count_bytes, pack_report, unpack_broadcast
-from fedcm.federation.frames import Arrays, receive, send
+from fedcm.federation.compression import count_array_bytes, pack_report, unpack_broadcast
+from fedcm.federation.frames import REJECTED, Arrays, receive, send
 from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import Terms, describe_data
 from fedcm.runs.build import TrainingSetup, build
-from fedcm.runs.folder import read_versions
+from fedcm.runs.identity import read_versions
 from fedcm.system.error_messages import hide_paths
 from fedcm.system.memory import keep_freed_memory
 from fedcm.system.processes import watch_parent
@@ -50,13 +50,13 @@ class SiteTrainer:
         """Load the site's examples.
 
         Args:
-            kit: the site's kit.
-            experiment: its TOML.
-            client: the site's index among the run's sites.
-            population: the number of sites.
+            kit: The site's kit.
+            experiment: The experiment's TOML.
+            client: The site's index among the run's sites.
+            population: The number of sites.
 
         Raises:
-            UserError: the site's limits do not allow the experiment, or its data cannot be loaded.
+            UserError: If the site's limits do not allow the experiment, or its data cannot be loaded.
         """
         self.kit = kit
         self.client = client
@@ -72,18 +72,18 @@ class SiteTrainer:
         self._setups: dict[str, TrainingSetup] = {}
 
     def describe(self) -> dict[str, Any]:
-        """Return the fields of a `Description` of the site's examples."""
+        """Return the fields of a `DataDescription` of the site's examples."""
         return describe_data(self.data, read_versions(), with_sums=self.experiment.federation.mean is None)
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """Do the local steps of a round from the state that counted last, and return the reply.
 
         Args:
-            run: the run's id.
-            round: the round's index.
-            counted: the site's round that counted last.
-            terms: the fields of the run's `Terms`.
-            sent: the packed broadcast.
+            run: The run's id.
+            round: The round's index.
+            counted: The site's round that counted last.
+            terms: The fields of the run's `Terms`.
+            sent: The packed broadcast.
         """
         started, links = time.perf_counter(), self.experiment.federation
         setup = self._build_setup(read_section(Terms, terms))
@@ -94,11 +94,12 @@ class SiteTrainer:
                 raise UserError(f"vectors must have {problem.size} numbers, the model's parameters, got {vector.shape}")
         states = SiteStates(self._get_state_folder(run), runner.algorithm.init_client(problem.initial_params))
         context = Round(round, plan.schedule.client_lr_at(round), plan.schedule.server_lr, 0, self.population, math.nan)
-        done = runner.run_client(self.client, _move(broadcast, problem.device), states.load_after(counted), context)
+        client_state = states.load_state_after(counted)
+        done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
         states.save(round, done.client_state)
         report = pack_report(done.report, links)
-        words = {"run": run, "round": round, "steps": done.steps, "loss": done.loss, "examples": self.data.train.size}
-        return words | {"seconds": time.perf_counter() - started, "bytes": count_bytes(report)}, report
+        fields = {"run": run, "round": round, "steps": done.steps, "loss": done.loss, "examples": self.data.train.size}
+        return fields | {"seconds": time.perf_counter() - started, "bytes": count_array_bytes(report)}, report
 
     def _build_setup(self, terms: Terms) -> TrainingSetup:
         """Build the model and the local steps for a run's terms, once, in the same way as a simulation."""
@@ -115,26 +116,26 @@ class SiteTrainer:
 
 
 @final
-class _Requests:
+class _RequestHandler:
     """Answers requests; the trainer is made by the first request that needs it."""
 
     def __init__(self, kit: Path) -> None:
         self.kit = kit
-        self._opening: dict[str, Any] = {}
+        self._open_fields: dict[str, Any] = {}
 
     @cached_property
     def _trainer(self) -> SiteTrainer:
-        return SiteTrainer(self.kit, **self._opening)
+        return SiteTrainer(self.kit, **self._open_fields)
 
-    def answer(self, kind: str, arrays: Arrays, words: dict[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    def answer(self, kind: str, arrays: Arrays, fields: dict[str, Any]) -> tuple[dict[str, Any], Arrays]:
         match kind:
             case "open":
-                self._opening = words
+                self._open_fields = fields
                 return {}, {}
             case "describe":
                 return self._trainer.describe(), {}
             case "train":
-                return self._trainer.train(**words, sent=arrays)
+                return self._trainer.train(**fields, sent=arrays)
             case _:
                 raise UserError(f"a request must be open, describe or train, got {kind!r}")
 
@@ -143,21 +144,21 @@ def main(kit: Path, requests: int, answers: int) -> None:
     """Answer requests until the pipe is closed; `requests` and `answers` are file descriptors."""
     keep_freed_memory()
     watch_parent(os.getppid(), lambda: os._exit(1))  # even during a step, because nobody would take the answer
-    handler = _Requests(kit)
+    handler = _RequestHandler(kit)
     with os.fdopen(requests, "rb") as inlet, os.fdopen(answers, "wb") as outlet, print_short_warnings():
         while True:
             try:
-                words, arrays = receive(inlet)
+                fields, arrays = receive(inlet)
             except EOFError:
                 return
             try:
-                send(outlet, *handler.answer(words.pop("kind"), arrays, words))
+                send(outlet, *handler.answer(fields.pop("kind"), arrays, fields))
             except (UserError, OSError) as error:
                 print(error, file=sys.stderr, flush=True)  # only the site's own log contains file names
-                send(outlet, {"refused": hide_paths(" ".join(str(error).split()))})
+                send(outlet, {REJECTED: hide_paths(" ".join(str(error).split()))})
             except Exception as error:  # of the site's own model or data
                 traceback.print_exc()
-                send(outlet, {"refused": hide_paths(f"{type(error).__name__}: {' '.join(str(error).split())}")})
+                send(outlet, {REJECTED: hide_paths(f"{type(error).__name__}: {' '.join(str(error).split())}")})
 
 
 def _move(message: Any, device: torch.device) -> Any:

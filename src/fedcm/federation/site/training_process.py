@@ -6,17 +6,16 @@ once. A round is a function of the broadcast and of the state that counted last,
 
 import os
 import select
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
-from fedcm.federation.frames import Arrays, receive, send
-
-Say = Callable[[str], None]
+from fedcm.federation.frames import REJECTED, Arrays, receive, send
+from fedcm.system.callbacks import Notify, StopRequested
+from fedcm.system.processes import describe_exit
 
 _ATTEMPTS = 2
 _EXIT_TIMEOUT = 5.0  # seconds for a process whose pipe has closed
@@ -31,32 +30,32 @@ class RequestAborted(Exception):  # noqa: N818
 class TrainingProcess:
     """Starts `fedcm.federation.site.trainer` and sends it requests over pipes."""
 
-    def __init__(self, kit: Path, opening: Mapping[str, Any], say: Say) -> None:
-        """Prepare to train with a kit; `opening` is the first message to every new process."""
+    def __init__(self, kit: Path, open_fields: Mapping[str, Any], notify: Notify) -> None:
+        """Prepare to train with a kit; `open_fields` is the first message to every new process."""
         self.kit = kit
-        self.opening = opening
-        self.say = say
+        self.open_fields = open_fields
+        self.notify = notify
         self._process: subprocess.Popen[bytes] | None = None
         self._requests: BinaryIO | None = None
         self._answers: BinaryIO | None = None
 
     def ask(
-        self, kind: str, words: Mapping[str, Any], arrays: Arrays, is_stopped: Callable[[], bool]
+        self, kind: str, fields: Mapping[str, Any], arrays: Arrays, stop_requested: StopRequested
     ) -> tuple[dict[str, Any], Arrays]:
-        """Send a request and return the answer; the key "refused" of an answer says why the request failed.
+        """Send a request and return the answer; the key `REJECTED` of an answer says why the request failed.
 
         Raises:
-            RequestAborted: `is_stopped` became true.
+            RequestAborted: If `stop_requested` became true.
         """
         ending = ""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._start(is_stopped)
-                return self._exchange({"kind": kind, **words}, arrays, is_stopped)
+                self._start(stop_requested)
+                return self._exchange({"kind": kind, **fields}, arrays, stop_requested)
             except (BrokenPipeError, EOFError):
                 ending = self._clean_up()
-                self.say(f"the training process {ending}" + (" and is restarted" if attempt < _ATTEMPTS else ""))
-        return {"refused": f"the training process {ending}, {_ATTEMPTS} times in a row"}, {}
+                self.notify(f"the training process {ending}" + (" and is restarted" if attempt < _ATTEMPTS else ""))
+        return {REJECTED: f"the training process {ending}, {_ATTEMPTS} times in a row"}, {}
 
     def close(self) -> None:
         """Kill the process."""
@@ -64,27 +63,27 @@ class TrainingProcess:
             self._process.kill()
             self._clean_up()
 
-    def _start(self, is_stopped: Callable[[], bool]) -> None:
+    def _start(self, stop_requested: StopRequested) -> None:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
         inlet, requests = os.pipe()
         answers, outlet = os.pipe()
-        words = [sys.executable, "-m", "fedcm.federation.site.trainer", str(self.kit), str(inlet), str(outlet)]
-        self._process = subprocess.Popen(words, pass_fds=(inlet, outlet), stdin=subprocess.DEVNULL, cwd=self.kit)
+        command = [sys.executable, "-m", "fedcm.federation.site.trainer", str(self.kit), str(inlet), str(outlet)]
+        self._process = subprocess.Popen(command, pass_fds=(inlet, outlet), stdin=subprocess.DEVNULL, cwd=self.kit)
         os.close(inlet)
         os.close(outlet)
         self._requests, self._answers = os.fdopen(requests, "wb"), os.fdopen(answers, "rb")
-        self._exchange({"kind": "open", **self.opening}, {}, is_stopped)
+        self._exchange({"kind": "open", **self.open_fields}, {}, stop_requested)
 
     def _exchange(
-        self, words: Mapping[str, Any], arrays: Arrays, is_stopped: Callable[[], bool]
+        self, fields: Mapping[str, Any], arrays: Arrays, stop_requested: StopRequested
     ) -> tuple[dict[str, Any], Arrays]:
         assert self._requests is not None
         assert self._answers is not None
-        send(self._requests, words, arrays)
+        send(self._requests, fields, arrays)
         while not select.select([self._answers], [], [], _POLL)[0]:
-            if is_stopped():
+            if stop_requested():
                 self.close()
                 raise RequestAborted
         return receive(self._answers)
@@ -104,4 +103,4 @@ class TrainingProcess:
             self._process.kill()
             code = self._process.wait()
         self._process = None
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return describe_exit(code)
