@@ -30,21 +30,21 @@ class RunCollection:
     """Reads runs as digests, and reads a run again only if its files have changed.
 
     Args:
-        data_dir: where datasets are stored, for the label mixes.
-        cells: by run folder, the cell to show the run in, in place of the cell in the run's own files.
+        data_dir: Where datasets are stored, for the label mixes.
+        cells: By run folder, the cell to show the run in, in place of the cell in the run's own files.
     """
 
     data_dir: Path | None = None
     cells: Mapping[Path, dict[str, Any]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)  # one sentence per run or digest that could not be read
     _cache: dict[Path, tuple[object, Digest]] = field(default_factory=dict)
-    _find_mix: object = None
+    _find_label_mix: object = None
 
     def read_digests(self, paths: Iterable[Path]) -> list[Digest]:
         """Return one digest per run; damaged runs are listed in `skipped`.
 
         Raises:
-            UserError: if a path does not exist, or there is nothing to read.
+            UserError: If a path does not exist, or there is nothing to read.
         """
         self.skipped.clear()
         digests: list[tuple[Path, Digest]] = []
@@ -66,12 +66,13 @@ class RunCollection:
 
     def _read_run(self, path: Path) -> Digest:
         # imported here because it needs torch, which a report about digests does not
-        from fedcm.reports.extraction import LabelMixFinder, make_digest
+        from fedcm.reports.extraction import make_digest
+        from fedcm.reports.label_mixes import LabelMixFinder
         from fedcm.runs.folder import RunFolder
 
-        if not isinstance(self._find_mix, LabelMixFinder):
-            self._find_mix = LabelMixFinder(self.data_dir)
-        digest = make_digest(RunFolder(path), self._find_mix)
+        if not isinstance(self._find_label_mix, LabelMixFinder):
+            self._find_label_mix = LabelMixFinder(self.data_dir)
+        digest = make_digest(RunFolder(path), self._find_label_mix)
         return digest.place_in_cell(self.cells[path]) if path in self.cells else digest
 
 

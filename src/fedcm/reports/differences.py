@@ -5,32 +5,30 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedcm.reports.digest import Digest
+from fedcm.system.formatting import flatten_table
 
 # names, the seed and how the machine was used: they do not belong to the method
 _OTHER_SETTINGS = ("name", "seed", "cell.", "checkpoints.", "engine.", "evaluation.", "federation.")
 _ROUNDING = ("federation.downlink", "federation.momentum", "federation.uplink")  # "exact" by default
 
 
-def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return a nested table as texts by dotted path.
+def format_settings(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a nested table as texts by dotted path.
 
-    >>> flatten({"client": {"lr": 0.1, "clip": None}, "rounds": 3})
+    >>> format_settings({"client": {"lr": 0.1, "clip": None}, "rounds": 3})
     {'client.lr': '0.1', 'client.clip': 'null', 'rounds': '3'}
     """
-    flat: dict[str, str] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return flat
+    return {
+        path: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        for path, value in flatten_table(table).items()
+    }
 
 
 def list_method_settings(digest: Digest) -> dict[str, str]:
     """Return the settings that make two runs replicates if they are equal, whatever the seeds."""
     return {
         path: text
-        for path, text in flatten(digest.experiment).items()
+        for path, text in format_settings(digest.experiment).items()
         if not path.startswith(_OTHER_SETTINGS) or _changes_numbers(path, text)
     }
 
@@ -40,10 +38,10 @@ def _changes_numbers(path: str, text: str) -> bool:
     return path in _ROUNDING and text != "exact"
 
 
-def list_differing(settings: Iterable[Mapping[str, str]]) -> list[str]:
+def list_differing_settings(settings: Iterable[Mapping[str, str]]) -> list[str]:
     """Return the paths whose texts are not the same in all tables, in their order.
 
-    >>> list_differing([{"a": "1", "b": "2"}, {"a": "1", "b": "3"}, {"a": "1", "b": "2", "c": "4"}])
+    >>> list_differing_settings([{"a": "1", "b": "2"}, {"a": "1", "b": "3"}, {"a": "1", "b": "2", "c": "4"}])
     ['b', 'c']
     """
     tables = list(settings)

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from fedcm.config.schema import Section
 from fedcm.errors import UserError
@@ -66,12 +66,14 @@ class LabelMix(Section):
 class Diagnoses(Section):
     """What `--diagnose` measured: one column per quantity and one entry per diagnosed round."""
 
+    model_config = ConfigDict(populate_by_name=True)
+
     round: list[Count] = Field(default=[])
-    found: dict[str, list[float | None]] = Field(default={})
+    values: dict[str, list[float | None]] = Field(default={}, validation_alias="found", serialization_alias="found")
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "Diagnoses":
-        if any(len(column) != len(self.round) for column in self.found.values()):
+        if any(len(column) != len(self.round) for column in self.values.values()):
             raise ValueError("the columns of the diagnoses must be equally long")
         return self
 
@@ -84,7 +86,7 @@ class OtherCell(Section):
 
 
 class Digest(Section):
-    """One run. The fields are the JSON file's keys."""
+    """One run, as it is stored in a JSON file."""
 
     digest: Literal[1] = 1  # version of the format
     name: str
@@ -121,7 +123,7 @@ class Digest(Section):
         if not (self.published is None or _is_number(self.published)):
             raise ValueError("experiment.cell.published must be a number")
         for key in ("accuracy", "test_losses"):
-            if isinstance(self.summary.get(key), dict) and not _is_complete(self._current[key]):
+            if isinstance(self.summary.get(key), dict) and not _is_complete(self._current_summary[key]):
                 raise ValueError(f"summary.{key} must have last, mean_last, mean_last_rounds and best")
         return self
 
@@ -151,7 +153,7 @@ class Digest(Section):
         return self._get_table("cell").get("published")
 
     @property
-    def _current(self) -> dict[str, Any]:
+    def _current_summary(self) -> dict[str, Any]:
         """The summary with the current keys, whatever the digest's age."""
         if is_up_to_date(self.summary):
             return self.summary
@@ -164,7 +166,7 @@ class Digest(Section):
     @property
     def accuracy(self) -> dict[str, float] | None:
         """The summary of the accuracy; None if the run was not evaluated or its labels are not classes."""
-        accuracy = self._current.get("accuracy")
+        accuracy = self._current_summary.get("accuracy")
         return accuracy if isinstance(accuracy, dict) else None
 
     def place_in_cell(self, cell: dict[str, Any]) -> "Digest":
@@ -178,7 +180,7 @@ class Digest(Section):
     @property
     def test_losses(self) -> dict[str, float] | None:
         """The summary of the test loss; None if the run was not evaluated."""
-        losses = self._current.get("test_losses")
+        losses = self._current_summary.get("test_losses")
         return losses if isinstance(losses, dict) else None
 
     @property
@@ -204,14 +206,14 @@ def _is_complete(values: object) -> bool:
 
 def write_digest(digest: Digest, path: Path) -> None:
     """Write a digest as JSON."""
-    write_text(path, digest.model_dump_json() + "\n")
+    write_text(path, digest.model_dump_json(by_alias=True) + "\n")
 
 
 def read_digest(path: Path) -> Digest:
     """Read a digest.
 
     Raises:
-        UserError: if the file cannot be read or is not a digest.
+        UserError: If the file cannot be read or is not a digest.
     """
     try:
         return Digest.model_validate_json(path.read_bytes())

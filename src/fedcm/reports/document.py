@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import final
 
-from fedcm.reports.claims.paper import carries_paper_figures
+from fedcm.reports.claims.paper import has_paper_figures
 from fedcm.reports.claims.paper_claims import judge_paper_claims
 from fedcm.reports.claims.verdicts import Claim
 from fedcm.reports.digest import Digest
@@ -40,12 +40,12 @@ def build_document(digests: Sequence[Digest], skipped: Sequence[str], created: d
     """Group runs into tables, and judge the paper's claims if the runs carry the paper's figures.
 
     Args:
-        digests: the runs.
-        skipped: one sentence per run that could not be read.
-        created: the time that the page shows.
+        digests: The runs.
+        skipped: One sentence per run that could not be read.
+        created: The time that the page shows.
     """
     runs = tuple(sorted(digests, key=lambda run: (run.started, run.name)))
     groups = tuple(group_runs(runs))
     rows = [(row.label, row.algorithm, len(row.entries)) for group in groups for row in group.rows]
-    claims = tuple(judge_paper_claims(groups, runs)) if carries_paper_figures(runs) else ()
+    claims = tuple(judge_paper_claims(groups, runs)) if has_paper_figures(runs) else ()
     return Document(runs, groups, claims, choose_row_styles(rows), tuple(skipped), created)

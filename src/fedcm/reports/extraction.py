@@ -1,65 +1,51 @@
 """Make the digest of a run from its folder. The files are only read: no code of the user is imported."""
 
-import json
 import math
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, final
-
-import numpy as np
+from typing import Any
 
 from fedcm.config.schema import read_choice
 from fedcm.core.participation import PARTICIPATION, Everyone
-from fedcm.data import SOURCES, load_dataset
-from fedcm.data.checksum import compute_sha256
-from fedcm.data.partition import SPLITS, Natural, count_labels, split_by_owner
 from fedcm.errors import UserError
 from fedcm.reports.digest import Curve, Diagnoses, Digest, LabelMix, OtherCell, ParticipationCounts
-from fedcm.reports.figures.label_mix import measure_label_mix
-from fedcm.rng import Purpose, make_generator
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.summary import bring_up_to_date, read_points, summarise
+from fedcm.runs.summary import read_current_summary, summarise
 from fedcm.sweeps.cells import read_cells
 
 Lines = Sequence[dict[str, Any]]  # of metrics.jsonl
 FindLabelMix = Callable[[dict[str, Any], str], LabelMix | None]  # from an experiment and the checksum of its split
 RedrawCohort = Callable[[Mapping[str, Any]], list[int] | None]  # from a line of metrics.jsonl; None if unknown
 _MAX_UNEVALUATED = 200  # entries in the curve of a run that was never evaluated
-_MAX_MIX_CLIENTS = 60  # in a label mix
-_MAX_MIX_COUNTS = 2000  # numbers in a label mix
 
 
-def make_digest(folder: RunFolder, find_mix: FindLabelMix = lambda table, sha256: None) -> Digest:
+def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, sha256: None) -> Digest:
     """Make the digest of a run, whether or not it is finished.
 
     Args:
-        folder: the run.
-        find_mix: returns the label mix of the run's split, e.g. a `LabelMixFinder`.
+        folder: The run.
+        find_label_mix: Returns the label mix of the run's split, such as a `LabelMixFinder`.
 
     Raises:
-        UserError: if a file of the run cannot be read.
+        UserError: If a file of the run cannot be read.
     """
     try:
         table = tomllib.loads(folder.experiment.read_text(encoding="utf-8"))
-        lines, provenance = folder.read_metrics(), _read_provenance(folder)
-        running, summary = folder.is_locked(), folder.read_summary()
+        lines, provenance = folder.read_metrics(), folder.try_read_provenance()
         targets = table.get("evaluation", {}).get("targets", [])
         split = provenance.get("data_sha256", {}).get("split")
         return Digest(
             name=folder.name,
-            state=summary["outcome"] if summary else "running" if running else "stopped",
+            state=folder.read_outcome(),
             experiment=table,
-            summary=bring_up_to_date(summary, read_points(lines, "test_accuracy"), read_points(lines, "test_loss"))
-            if summary
-            else summarise(lines, targets),
+            summary=read_current_summary(folder, lines) or summarise(lines, targets),
             versions=provenance.get("versions", {}),
             platform=provenance.get("platform", ""),
             cpu=provenance.get("cpu", {}),
             started=provenance.get("started", ""),
             participation=count_participation(lines, table.get("split", {}).get("clients"), make_cohort_redraw(table)),
-            mix=find_mix(table, split) if split else None,
+            mix=find_label_mix(table, split) if split else None,
             curve=extract_curve(lines),
             diagnoses=extract_diagnoses(lines),
             other_cells=[OtherCell.model_validate(cell) for cell in read_cells(folder.path)],
@@ -100,7 +86,7 @@ def extract_diagnoses(lines: Lines) -> Diagnoses:
     diagnosed = [line for line in lines if isinstance(line.get("diagnosis"), dict)]
     names = sorted({name for line in diagnosed for name in line["diagnosis"]} - {"seconds", "clients"})
     columns = {name: [_round_to_six_digits(line["diagnosis"].get(name)) for line in diagnosed] for name in names}
-    return Diagnoses(round=[line["round"] + 1 for line in diagnosed], found=columns)
+    return Diagnoses(round=[line["round"] + 1 for line in diagnosed], values=columns)
 
 
 def count_participation(
@@ -109,9 +95,9 @@ def count_participation(
     """Count how many clients took part how often.
 
     Args:
-        lines: the run's metrics.
-        population: number of clients; None if unknown.
-        redraw: returns the cohort of a round whose line does not list its clients. If it returns None for any round,
+        lines: The run's metrics.
+        population: Number of clients; None if unknown.
+        redraw: Returns the cohort of a round whose line does not list its clients. If it returns None for any round,
             `times` stays empty.
     """
     took_part: Counter[int] = Counter()
@@ -151,69 +137,9 @@ def make_cohort_redraw(table: Mapping[str, Any]) -> RedrawCohort:
     return redraw
 
 
-@final
-class LabelMixFinder:
-    """Draws the split of an experiment again and returns its label mix. Each split is drawn once.
-
-    The result is None if the dataset is not on this machine, its labels are not classes, a function makes the data, or
-    the checksum differs from the one that the run recorded.
-    """
-
-    def __init__(self, data_dir: Path | None = None) -> None:
-        self.data_dir = data_dir
-        self._cache: dict[str, LabelMix | None] = {}
-
-    def __call__(self, table: dict[str, Any], checksum: str) -> LabelMix | None:
-        """Return the label mix of the experiment's split if the split has this checksum."""
-        if checksum not in self._cache:
-            try:
-                self._cache[checksum] = self._draw(table, checksum)
-            except (UserError, OSError, ValueError):
-                self._cache[checksum] = None
-        return self._cache[checksum]
-
-    def _draw(self, table: dict[str, Any], checksum: str) -> LabelMix | None:
-        source = table["data"]["source"]
-        if source not in SOURCES and not Path(source).exists():
-            return None  # a function: a report runs no code of the user
-        dataset = load_dataset(source, self.data_dir)
-        if dataset.classes is None:
-            return None
-        labels = dataset.train.labels.numpy()
-        split = read_choice(SPLITS, table["split"], "kind", "split")
-        if isinstance(split, Natural) and dataset.owners is not None:
-            parts = split_by_owner(dataset.owners)
-        else:
-            parts = split.partition(labels, make_generator(table["seed"], Purpose.SPLIT))
-        sizes = np.array([len(part) for part in parts])
-        if compute_sha256(np.concatenate(parts).astype("<i8"), sizes.astype("<i8")) != checksum:
-            return None
-        return _sample_label_mix(count_labels(parts, labels), checksum)
-
-
-def _sample_label_mix(counts: np.ndarray, checksum: str) -> LabelMix:
-    clients, classes = counts.shape
-    most = max(1, min(_MAX_MIX_CLIENTS, _MAX_MIX_COUNTS // classes))
-    return LabelMix(
-        sha256=checksum,
-        clients=clients,
-        classes=classes,
-        shown=counts[:: math.ceil(clients / most)].tolist(),
-        spread={name: round(value, 4) for name, value in measure_label_mix(counts).items()},
-    )
-
-
 def _has_accuracy(line: dict[str, Any]) -> bool:
     return line.get("test_accuracy") is not None
 
 
 def _round_to_six_digits(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
-
-
-def _read_provenance(folder: RunFolder) -> dict[str, Any]:
-    try:
-        provenance = json.loads(folder.provenance.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    return provenance if isinstance(provenance, dict) else {}

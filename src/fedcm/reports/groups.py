@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, final
 
-from fedcm.reports.differences import format_setting, list_differing, list_method_settings
+from fedcm.reports.differences import format_setting, list_differing_settings, list_method_settings
 from fedcm.reports.digest import Digest
 from fedcm.reports.entry import MAIN, MEASURES, Entry, find_run_cost
 from fedcm.reports.metric import ACCURACY, Metric, choose_metric, describe_averaged_rounds
@@ -121,14 +121,15 @@ def _make_group(runs: Sequence[Digest], title: str) -> Group:
         by_place.setdefault((run.algorithm, cell.name), []).append(run)
     paths: dict[str, dict[str, None]] = {}  # by algorithm, the settings in which its runs differ within a cell
     for (algorithm, _), replicates in by_place.items():
-        paths.setdefault(algorithm, {}).update(dict.fromkeys(list_differing(map(list_method_settings, replicates))))
+        differing = list_differing_settings(map(list_method_settings, replicates))
+        paths.setdefault(algorithm, {}).update(dict.fromkeys(differing))
     rows: dict[tuple[str, str], dict[str, list[Digest]]] = {}
     for (algorithm, cell), replicates in by_place.items():
         for run in replicates:
             settings = list_method_settings(run)
-            words = ", ".join(format_setting(path, settings.get(path)) for path in paths[algorithm])
+            setting_text = ", ".join(format_setting(path, settings.get(path)) for path in paths[algorithm])
             algorithm_title = get_algorithm_title(algorithm)
-            label = f"{algorithm_title} ({words})" if words else algorithm_title
+            label = f"{algorithm_title} ({setting_text})" if setting_text else algorithm_title
             rows.setdefault((algorithm, label), {}).setdefault(cell, []).append(run)
     ordered = sorted(rows, key=lambda row: (_rank_algorithm(row[0]), row[0], _make_sort_key(row[1])))
     metric = choose_metric((run.accuracy, run.test_losses) for run in runs)
@@ -153,7 +154,8 @@ def _transpose(group: Group) -> Group:
 
 
 def _name_cell(labels: dict[str, str]) -> str:
-    """
+    """Return the name of a cell with these labels.
+
     >>> _name_cell({"setting": "II", "alpha": "0.1", "model.hidden": "[64, 32]"})
     'II · alpha 0.1 · model.hidden = [64, 32]'
     """
@@ -199,11 +201,11 @@ def describe_conditions(run: Digest) -> dict[str, str]:
     clients = run.experiment["split"].get("clients")
     labels = {} if clients is None else {"clients": f"{clients} clients"}
     kind = participation.get("kind", "everyone")
-    words = {
+    participation_text = {
         "independent": f"p = {participation.get('probability')}",
         "fixed": f"{participation.get('clients')} per round",
     }
-    return labels | {"participation": words.get(kind, kind), "split": describe_split(run)}
+    return labels | {"participation": participation_text.get(kind, kind), "split": describe_split(run)}
 
 
 def describe_split(run: Digest) -> str:

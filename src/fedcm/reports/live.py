@@ -1,7 +1,7 @@
 """Keep a report's page current while runs are in progress."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,11 +11,12 @@ from fedcm.reports.document import Document
 from fedcm.reports.write import (
     PAGE,
     read_document,
-    warn_of_skipped,
+    report_skipped,
     write_figures_and_tables,
     write_last_page,
     write_page,
 )
+from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.system.signals import StopSignals
 
 _INTERVAL = 3.0  # seconds between two reads of the runs
@@ -26,8 +27,8 @@ def keep_report_current(
     paths: Sequence[Path],
     output: Path,
     data_dir: Path | None = None,
-    tell: Callable[[str], None] = lambda message: None,
-    warn: Callable[[str], None] = lambda message: None,
+    print_status: Notify = lambda message: None,
+    notify: Notify = lambda message: None,
 ) -> None:
     """Write the page whenever a run has made progress, and figures and tables at the end.
 
@@ -37,51 +38,51 @@ def keep_report_current(
         paths: runs' folders, folders of runs, or digests.
         output: the report's folder.
         data_dir: where datasets are stored, for the label mixes.
-        tell: receives where the page is, or that there is no run yet.
-        warn: receives one message per run that cannot be read, and why the function returns.
+        print_status: Receives where the page is, or that there is no run yet.
+        notify: Receives one message per run that cannot be read, and why the function returns.
 
     Raises:
-        UserError: if there are runs or digests, and none can be read.
+        UserError: If there are runs or digests, and none can be read.
     """
     collection = RunCollection(data_dir)
-    with StopSignals(quiet=True) as stopping:
-        document = _wait_for_first_run(collection, paths, stopping, tell)
+    with StopSignals(quiet=True) as stop_requested:
+        document = _wait_for_first_run(collection, paths, stop_requested, print_status)
         if document is None:
-            warn("no run has started; no report was written")
+            notify("no run has started; no report was written")
             return
-        tell(f"report: {output / PAGE}, kept current; Ctrl-C ends it")
-        document = _follow_runs(collection, paths, output, document, stopping)
+        print_status(f"report: {output / PAGE}, kept current; Ctrl-C ends it")
+        document = _watch_runs(collection, paths, output, document, stop_requested)
         write_last_page(document, output)
         write_figures_and_tables(document, output)
-    warn_of_skipped(collection.skipped, warn)
-    warn("the page shows the runs up to now; they continue" if document.running else "no run is in progress any more")
+    report_skipped(collection.skipped, notify)
+    notify("the page shows the runs up to now; they continue" if document.running else "no run is in progress any more")
 
 
 def _wait_for_first_run(
-    collection: RunCollection, paths: Sequence[Path], stopping: Callable[[], bool], tell: Callable[[str], None]
+    collection: RunCollection, paths: Sequence[Path], stop_requested: StopRequested, print_status: Notify
 ) -> Document | None:
     """Return the first document; None if stopped before."""
     if has_runs(paths):
         return read_document(collection, paths)
-    tell(f"waiting for the first run in {', '.join(map(str, paths))}; Ctrl-C ends it")
-    while not stopping():
+    print_status(f"waiting for the first run in {', '.join(map(str, paths))}; Ctrl-C ends it")
+    while not stop_requested():
         if has_runs(paths):
             with suppress(UserError):  # a run whose files are just being written
                 return read_document(collection, paths)
-        _sleep(_INTERVAL, stopping)
+        _sleep(_INTERVAL, stop_requested)
     return None
 
 
-def _follow_runs(
+def _watch_runs(
     collection: RunCollection,
     paths: Sequence[Path],
     output: Path,
     document: Document,
-    stopping: Callable[[], bool],
+    stop_requested: StopRequested,
 ) -> Document:
     """Write the page whenever a run has changed, and return the last document."""
     written, number, last_active = None, 0, time.monotonic()
-    while not stopping():
+    while not stop_requested():
         if document.digests != written:
             number, written = number + 1, document.digests
             write_page(document, output, f"{document.created:%Y%m%d%H%M%S}-{number}")
@@ -89,14 +90,14 @@ def _follow_runs(
         last_active = now if document.running else last_active
         if now - last_active > _PATIENCE:
             break
-        _sleep(_INTERVAL, stopping)
+        _sleep(_INTERVAL, stop_requested)
         with suppress(UserError):  # a folder that is just being replaced; keep what was read before
             document = read_document(collection, paths)
     return document
 
 
-def _sleep(seconds: float, stopping: Callable[[], bool]) -> None:
+def _sleep(seconds: float, stop_requested: StopRequested) -> None:
     """Sleep, but wake up early if stopped."""
     until = time.monotonic() + seconds
-    while not stopping() and time.monotonic() < until:
+    while not stop_requested() and time.monotonic() < until:
         time.sleep(0.1)

@@ -67,7 +67,7 @@ def choose_metric(runs: Iterable[tuple[object, object]]) -> Metric:
     """Return the metric that all evaluated runs have: accuracy if possible, else test loss.
 
     Args:
-        runs: for each run its accuracy and its test loss; a false value means that it has none.
+        runs: For each run its accuracy and its test loss; a false value means that it has none.
     """
     evaluated = [(accuracy, loss) for accuracy, loss in runs if accuracy or loss]
     lacking = any(not accuracy for accuracy, _ in evaluated)
@@ -88,8 +88,8 @@ def describe_averaged_rounds(counts: Iterable[float | None]) -> str:
     if known == [1]:
         return "mean of the last round"
     *first, last = map(str, known)
-    words = f"{', '.join(first)} or {last}" if first else last
-    return f"mean of the last {words} rounds"
+    text = f"{', '.join(first)} or {last}" if first else last
+    return f"mean of the last {text} rounds"
 
 
 def read_evaluations(lines: Iterable[dict[str, Any]], metric: Metric) -> tuple[list[int], list[float]]:
@@ -102,8 +102,8 @@ def find_divergence_round(outcome: str, rounds: int) -> int | None:
     """Return the round in which a run diverged; None if it did not.
 
     Args:
-        outcome: from the run's summary.
-        rounds: the number of completed rounds.
+        outcome: The outcome in the run's summary.
+        rounds: The number of completed rounds.
     """
     return rounds if outcome == "diverged" else None
 

@@ -13,20 +13,9 @@ from fedcm.reports.metric import (
     describe_divergence,
     find_divergence_round,
 )
-from fedcm.runs.folder import RunFolder
-from fedcm.runs.summary import bring_up_to_date, is_up_to_date, read_points
 
 Summary = Mapping[str, Any]
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-
-
-def read_summary(folder: RunFolder) -> dict[str, Any] | None:
-    """Read a run's summary and convert it to the current keys; None if there is none."""
-    summary = folder.read_summary()
-    if summary is None or is_up_to_date(summary):
-        return summary
-    lines = folder.read_metrics()
-    return bring_up_to_date(summary, read_points(lines, "test_accuracy"), read_points(lines, "test_loss"))
 
 
 def choose_summary_metric(summaries: Iterable[Summary]) -> Metric:
@@ -97,7 +86,7 @@ def name_mean_column(scores: Iterable[Scores]) -> tuple[str, str]:
 def describe_metrics(scores: Iterable[Scores]) -> str:
     """Describe which metrics a table shows, and in which direction they are better."""
     used = {one.metric for one in scores if one.seeds} or {ACCURACY}
-    words = {
+    descriptions = {
         metric: "accuracy in percent" if metric is ACCURACY else "test loss, lower is better" for metric in METRICS
     }
-    return "; ".join(words[metric] for metric in METRICS if metric in used)
+    return "; ".join(descriptions[metric] for metric in METRICS if metric in used)

@@ -1,6 +1,6 @@
 """Write a report's folder: the page, with figures and tables for papers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from fedcm.reports.html.page import render_page
 from fedcm.reports.html.page_data import list_label_mixes
 from fedcm.reports.html.result_table import make_numbers_sheet, make_result_sheet
 from fedcm.reports.sheet import Sheet
+from fedcm.system.callbacks import Notify
 from fedcm.system.files import write_text
 from fedcm.system.formatting import slugify
 
@@ -29,7 +30,7 @@ def write_report(
     output: Path,
     data_dir: Path | None = None,
     cells: Mapping[Path, dict[str, Any]] | None = None,
-    warn: Callable[[str], None] = lambda message: None,
+    notify: Notify = lambda message: None,
 ) -> Path:
     """Write a page about runs, with figures and tables.
 
@@ -38,19 +39,19 @@ def write_report(
         output: the report's folder.
         data_dir: where datasets are stored, for the label mixes.
         cells: by run folder, the cell to show the run in, in place of the cell in the run's own files.
-        warn: receives one message per run that cannot be read.
+        notify: Receives one message per run that cannot be read.
 
     Returns:
         The page's path.
 
     Raises:
-        UserError: if a path does not exist, or there is no run to report.
+        UserError: If a path does not exist, or there is no run to report.
     """
     collection = RunCollection(data_dir, cells or {})
     document = read_document(collection, paths)
     write_page(document, output)
     write_figures_and_tables(document, output)
-    warn_of_skipped(collection.skipped, warn)
+    report_skipped(collection.skipped, notify)
     return output / PAGE
 
 
@@ -58,7 +59,7 @@ def write_digests(
     paths: Sequence[Path],
     output: Path,
     data_dir: Path | None = None,
-    warn: Callable[[str], None] = lambda message: None,
+    notify: Notify = lambda message: None,
 ) -> list[Path]:
     """Write one digest per run into a folder, and return their paths. The arguments are those of `write_report`."""
     collection = RunCollection(data_dir)
@@ -68,7 +69,7 @@ def write_digests(
         name = slugify(digest.name).strip(".-") or "run"
         written.append(output / f"{name}.json")
         write_digest(digest, written[-1])
-    warn_of_skipped(collection.skipped, warn)
+    report_skipped(collection.skipped, notify)
     return written
 
 
@@ -77,19 +78,19 @@ def read_document(collection: RunCollection, paths: Sequence[Path]) -> Document:
     return build_document(collection.read_digests(paths), collection.skipped, datetime.now(UTC))
 
 
-def warn_of_skipped(skipped: Sequence[str], warn: Callable[[str], None]) -> None:
+def report_skipped(skipped: Sequence[str], notify: Notify) -> None:
     """Pass on one message per run that could not be read."""
     for reason in skipped:
-        warn(f"left out: {reason}")
+        notify(f"left out: {reason}")
 
 
 def write_page(document: Document, folder: Path, stamp: str | None = None) -> Path:
     """Write the page.
 
     Args:
-        document: the content.
-        folder: the report's folder.
-        stamp: for a live page, a text that changes with every version. An open page reloads itself when the stamp
+        document: The content.
+        folder: The report's folder.
+        stamp: For a live page, a text that changes with every version. An open page reloads itself when the stamp
             changes; it is written after the page, so that the reload finds the new page.
     """
     write_text(folder / PAGE, render_page(document, stamp))

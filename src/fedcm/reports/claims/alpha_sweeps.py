@@ -72,7 +72,7 @@ def observe_inner_optimum(sweep: AlphaSweep) -> Observation:
     )
 
 
-def observe_lead_over_one(sweep: AlphaSweep) -> Observation:
+def observe_lead_over_alpha_one(sweep: AlphaSweep) -> Observation:
     """Compare every α < 1 with α = 1."""
     contrasts = {alpha: _compare(sweep, alpha, 1.0) for alpha in sweep.entries if alpha < 1}
     closest = min(contrasts, key=lambda alpha: _get_gain(sweep, alpha))

@@ -32,7 +32,7 @@ class Contrast:
 
     difference: float  # more is better; infinite if only one side diverged, NaN if both did
     error: float | None  # standard error; None if it is unknown
-    freedom: float  # degrees of freedom of the error
+    degrees_of_freedom: float  # degrees of freedom of the error
     seeds: str  # describes the seeds that the interval uses
     resolution: float = _TIE
     has_few_seeds: bool = False  # too few for a sure difference, whatever the interval
@@ -46,14 +46,14 @@ class Contrast:
         """Return the 95 % interval, widened for the number of comparisons (Bonferroni); None if there is none."""
         if self.error is None:
             return None
-        reach = float(stdtrit(self.freedom, 1 - (1 - _LEVEL) / comparisons / 2)) * self.error
+        reach = float(stdtrit(self.degrees_of_freedom, 1 - (1 - _LEVEL) / comparisons / 2)) * self.error
         return self.difference - reach, self.difference + reach
 
-    def is_surely_above(self, comparisons: int = 1) -> bool:
+    def is_significantly_above(self, comparisons: int = 1) -> bool:
         """Return whether the difference is positive beyond the uncertainty."""
         return not self.has_few_seeds and self.excludes_zero(comparisons) and self.is_above
 
-    def is_surely_below(self, comparisons: int = 1) -> bool:
+    def is_significantly_below(self, comparisons: int = 1) -> bool:
         """Return whether the difference is negative beyond the uncertainty."""
         below = self.difference < -self.resolution
         return not self.has_few_seeds and self.excludes_zero(comparisons) and below
@@ -68,30 +68,30 @@ def compare(parts: Sequence[tuple[int, SeedValues]], relative: bool = False) -> 
     """Return the contrast Σ sign·mean.
 
     Args:
-        parts: for each entry its sign and its values by seed.
-        relative: a tie is a share of the values' size, as for losses, instead of 0.005.
+        parts: For each entry its sign and its values by seed.
+        relative: Whether a tie is a share of the values' size, as for losses, instead of 0.005.
     """
     total = sum(sign * statistics.fmean(values.values()) for sign, values in parts)
     counts = [len(values) for _, values in parts]
     paired = len({frozenset(values) for _, values in parts}) == 1
-    words = _describe_seeds(counts, paired)
+    seeds = _describe_seeds(counts, paired)
     if not math.isfinite(total):
-        return Contrast(total, 0.0 if _is_certain(parts) else None, math.inf, words)
+        return Contrast(total, 0.0 if _is_certain(parts) else None, math.inf, seeds)
     size = max(abs(statistics.fmean(values.values())) for _, values in parts)
     resolution = _TIE / 100 * size if relative else _TIE
-    few = min(counts) < _MIN_SEEDS
+    has_few_seeds = min(counts) < _MIN_SEEDS
     if min(counts) < 2:
-        return Contrast(total, None, math.nan, words, resolution, few)
+        return Contrast(total, None, math.nan, seeds, resolution, has_few_seeds)
     if paired:
         by_seed = [sum(sign * values[seed] for sign, values in parts) for seed in parts[0][1]]
         error = statistics.stdev(by_seed) / math.sqrt(len(by_seed))
-        return Contrast(total, error, len(by_seed) - 1, words, resolution, few)
+        return Contrast(total, error, len(by_seed) - 1, seeds, resolution, has_few_seeds)
     shares = [statistics.variance(values.values()) / len(values) for _, values in parts]
     variance = math.fsum(shares)
     if variance == 0:
-        return Contrast(total, 0.0, min(counts) - 1, words, resolution, few)
-    freedom = variance**2 / math.fsum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))
-    return Contrast(total, math.sqrt(variance), freedom, words, resolution, few)
+        return Contrast(total, 0.0, min(counts) - 1, seeds, resolution, has_few_seeds)
+    degrees_of_freedom = variance**2 / math.fsum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))
+    return Contrast(total, math.sqrt(variance), degrees_of_freedom, seeds, resolution, has_few_seeds)
 
 
 def format_difference(contrast: Contrast, metric: Metric = ACCURACY, comparisons: int = 1) -> str:
@@ -131,7 +131,8 @@ def _is_certain(parts: Sequence[tuple[int, SeedValues]]) -> bool:
 
 
 def _describe_seeds(counts: Sequence[int], paired: bool) -> str:
-    """
+    """Describe which seeds an interval uses.
+
     >>> _describe_seeds([3, 3], True), _describe_seeds([3, 2], False), _describe_seeds([3, 1], False)
     ('paired over 3 seeds', '3 and 2 seeds', 'one side has one seed')
     """

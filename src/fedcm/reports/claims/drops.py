@@ -19,9 +19,9 @@ def observe_drops(
     """Compare what FedCM and others lose, in each pair of cells.
 
     Args:
-        group: the table.
-        is_pair: whether two cells differ in the one thing that the claim is about.
-        rivals: the algorithms to compare FedCM with; all by default.
+        group: The table.
+        is_pair: Whether two cells differ in the one thing that the claim is about.
+        rivals: The algorithms to compare FedCM with; all by default.
     """
     for before in group.cells:
         for after in group.cells:
@@ -54,12 +54,12 @@ def _observe_pair(group: Group, before: str, after: str, rivals: Sequence[str] |
                     contrasts[_get_label(rival)] = _compare(own, rival, before, after)
         if contrasts:
             ordered = sorted(drops.items(), key=lambda item: item[1])
-            words = ", ".join(f"{label} {_format_drop(drop)}" for label, drop in ordered)
+            drops_text = ", ".join(f"{label} {_format_drop(drop)}" for label, drop in ordered)
             closest = min(contrasts, key=lambda label: _rank(contrasts[label]))
             difference = format_difference(contrasts[closest])
             lead = f"; FedCM against {closest}: {difference}" if difference else ""
             title = f"{group.title}: " if group.title else ""
-            yield observe(f"{title}{before} to {after}: {words}{lead}", list(contrasts.values()))
+            yield observe(f"{title}{before} to {after}: {drops_text}{lead}", list(contrasts.values()))
 
 
 def _list_pairs(group: Group, before: str, after: str, algorithm: str) -> list[RowPair]:

@@ -54,7 +54,7 @@ def find_lead(group: Group, cell: str) -> Lead | None:
     contrasts = [compare([(1, gains), (-1, row.entries[cell].list_gains())], group.metric is LOSS) for row in others]
     closest = min(range(len(others)), key=lambda k: contrasts[k].difference)
     comparisons = max(1, math.ceil(len(contrasts) / 2))  # only one side of an interval can make a wrong leader
-    doubts = {_find_doubt(one, comparisons) for one in contrasts if not one.is_surely_above(comparisons)}
+    doubts = {_find_doubt(one, comparisons) for one in contrasts if not one.is_significantly_above(comparisons)}
     strongest: list[Certainty] = [doubt for doubt in _DOUBTS if doubt in doubts]
     certainty = strongest[0] if strongest else "sure"
     return Lead(cell, tuple(first), certainty, others[closest], contrasts[closest], comparisons)
@@ -72,19 +72,19 @@ def _describe_one(group: Group, lead: Lead) -> str:
     value = _format_entry(group, lead.rows[0], lead.cell)
     if lead.next is None or lead.over_next is None:
         return f"{names} share the {metric.extreme} {metric.title} in this table: {value}."
-    words = [value, f"next {lead.next.label} {_format_entry(group, lead.next, lead.cell)}"]
+    parts = [value, f"next {lead.next.label} {_format_entry(group, lead.next, lead.cell)}"]
     has_interval = lead.over_next.error is not None  # otherwise the certainty already gives the number of seeds
     difference = (
         format_difference(lead.over_next, metric, lead.comparisons)
         if has_interval
         else format_size(lead.over_next, metric)
     )
-    words += [difference] if difference else []
+    parts += [difference] if difference else []
     if lead.certainty == "sure":
         sentence = f"{names} is the most accurate" if metric is not LOSS else f"{names} has the lowest {metric.title}"
     else:
         sentence = f"{names} has the {metric.extreme} {metric.title} in this table ({lead.certainty})"
-    return f"{sentence}: {', '.join(words)}."
+    return f"{sentence}: {', '.join(parts)}."
 
 
 def _describe_several(group: Group, leads: Sequence[Lead]) -> str:
@@ -107,11 +107,11 @@ def _count_cells(leads: Sequence[Lead], compared: int) -> str:
         for row in lead.rows:
             counts[row.label] = counts.get(row.label, 0) + 1
     ordered = sorted(counts.items(), key=lambda item: -item[1])
-    words = [
+    parts = [
         f"{label} in {f'all {compared}' if count == compared else f'{count} of {compared}'} cells"
         for label, count in ordered
     ]
-    return "; ".join(words)
+    return "; ".join(parts)
 
 
 def _describe_smallest_lead(group: Group, leads: Sequence[Lead]) -> str:

@@ -49,9 +49,9 @@ def observe_oscillation(where: str, own: tuple[str, Entry], *others: tuple[str, 
     itself bends between them.
 
     Args:
-        where: the cell, for the text.
-        own: label and entry of FedCM.
-        others: labels and entries to compare it with.
+        where: The cell, for the text.
+        own: Label and entry of FedCM.
+        others: Labels and entries to compare it with.
 
     Returns:
         None if there is nothing to compare.
@@ -64,9 +64,9 @@ def observe_oscillation(where: str, own: tuple[str, Entry], *others: tuple[str, 
     contrasts = {label: compare([(1, values), (-1, baseline)]) for label, values in measured.items()}
     means = {label: statistics.fmean(values.values()) for label, values in {**measured, own[0]: baseline}.items()}
     ordered = sorted(means.items(), key=lambda item: -item[1])
-    words = ", ".join(f"{label} ±{value:.2f}" for label, value in ordered)
+    text = ", ".join(f"{label} ±{value:.2f}" for label, value in ordered)
     differences = ", ".join(format_difference(contrast) for contrast in contrasts.values())
-    return observe(f"{where}: {words} points about the trend, {differences}", list(contrasts.values()))
+    return observe(f"{where}: {text} points about the trend, {differences}", list(contrasts.values()))
 
 
 def _list_evaluations(run: Digest) -> list[tuple[int, float]]:

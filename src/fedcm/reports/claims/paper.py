@@ -28,7 +28,7 @@ class PaperFigure(NamedTuple):
     rounds: int
 
 
-def carries_paper_figures(runs: Iterable[Digest]) -> bool:
+def has_paper_figures(runs: Iterable[Digest]) -> bool:
     """Return whether a run has a published figure of the paper: the rule for reports that show its claims."""
     return any(_find_figures(placement) for run in runs for placement in run.list_placements())
 

@@ -12,7 +12,7 @@ from fedcm.reports.claims.alpha_sweeps import (
     has_value_near_optimum,
     list_alpha_sweeps,
     observe_inner_optimum,
-    observe_lead_over_one,
+    observe_lead_over_alpha_one,
 )
 from fedcm.reports.claims.contrast import compare, format_difference
 from fedcm.reports.claims.drops import is_iid_to_dirichlet, is_setting_one_to_two, observe_drops
@@ -49,8 +49,8 @@ def judge_paper_claims(groups: Sequence[Group], digests: Sequence[Digest]) -> li
     """Return the verdict on each claim.
 
     Args:
-        groups: the tables.
-        digests: all runs, for the sweeps over α, which may span tables.
+        groups: The tables.
+        digests: All runs, for the sweeps over α, which may span tables.
     """
     if len(groups) == 1:  # the table's title would be the same in every line of evidence
         groups = [replace(groups[0], title="")]
@@ -75,7 +75,7 @@ def judge_paper_claims(groups: Sequence[Group], digests: Sequence[Digest]) -> li
         ),
         judge_claim(
             "Every α < 1 beats α = 1",
-            [observe_lead_over_one(sweep) for sweep in sweeps if 1.0 in sweep.entries],
+            [observe_lead_over_alpha_one(sweep) for sweep in sweeps if 1.0 in sweep.entries],
             "needs FedCM runs that differ only in algorithm.alpha, with 1 and a smaller value",
         ),
     ]
@@ -120,8 +120,8 @@ def list_row_comparisons(groups: Sequence[Group], algorithms: Sequence[str] | No
     """Return the rows that represent FedCM, each with its rivals.
 
     Args:
-        groups: the tables.
-        algorithms: the algorithms whose rows are rivals; all by default.
+        groups: The tables.
+        algorithms: The algorithms whose rows are rivals; all by default.
     """
     comparisons = []
     for group in groups:
@@ -144,14 +144,14 @@ def observe_lead(comparison: RowComparison) -> Observation:
         for row in comparison.rivals
     }
     ordered = sorted(comparison.rivals, key=lambda row: _rank(comparison.get_entry(row)), reverse=True)
-    words = [f"{comparison.own.label} {own.format()}"]
+    parts = [f"{comparison.own.label} {own.format()}"]
     for k, row in enumerate(ordered):
         contrast = contrasts[row.label]
-        if k == 0 or not contrast.is_above or (contrast.error is not None and not contrast.is_surely_above()):
-            words.append(f"{'best other ' if k == 0 else ''}{row.label} {comparison.get_entry(row).format()}")
+        if k == 0 or not contrast.is_above or (contrast.error is not None and not contrast.is_significantly_above()):
+            parts.append(f"{'best other ' if k == 0 else ''}{row.label} {comparison.get_entry(row).format()}")
             if difference := format_difference(contrast, metric):
-                words.append(difference)
-    return observe(f"{comparison.where}: {', '.join(words)}", list(contrasts.values()))
+                parts.append(difference)
+    return observe(f"{comparison.where}: {', '.join(parts)}", list(contrasts.values()))
 
 
 def _rank(entry: Entry) -> tuple[bool, float]:

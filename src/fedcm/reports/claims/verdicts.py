@@ -49,11 +49,11 @@ class Observation:
 
     def judge(self, comparisons: int) -> Verdict:
         """Return the verdict; `comparisons` is the number of groups that could refute the whole claim."""
-        if any(all(c.is_surely_below(comparisons) for c in group) for group in self.refuting):
+        if any(all(c.is_significantly_below(comparisons) for c in group) for group in self.refuting):
             return "contradicted"
         if not self.required or not all(c.is_above for c in self.required):
             return "not seen"
-        return "seen" if all(c.is_surely_above(self.candidates) for c in self.required) else "suggestive"
+        return "seen" if all(c.is_significantly_above(self.candidates) for c in self.required) else "suggestive"
 
 
 def observe(text: str, required: Sequence[Contrast]) -> Observation:
@@ -65,9 +65,9 @@ def judge_claim(text: str, observations: Sequence[Observation], needs: str) -> C
     """Return a claim with the weakest verdict of its observations.
 
     Args:
-        text: the claim.
-        observations: what the runs show.
-        needs: which runs are missing; the evidence if there are no observations.
+        text: The claim.
+        observations: What the runs show.
+        needs: Which runs are missing; the evidence if there are no observations.
     """
     if not observations:
         return Claim(text, "not tested", (needs,))

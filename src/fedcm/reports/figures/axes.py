@@ -32,8 +32,8 @@ def set_log_y(axes: Any, values: Sequence[float]) -> None:
     The limits depend on the values only: a band of deviations that reaches towards 0 is cut off.
 
     Args:
-        axes: of matplotlib.
-        values: all values of the curves. If one is not above 0, the axis stays linear.
+        axes: Matplotlib axes.
+        values: All values of the curves. If one is not above 0, the axis stays linear.
     """
     from matplotlib.ticker import FixedLocator, NullFormatter
 

@@ -17,15 +17,15 @@ def draw_curves(runs: Mapping[str, Sequence[dict[str, Any]]], title: str, path: 
     """Draw the curves of runs into one figure.
 
     Args:
-        runs: the lines of `metrics.jsonl` by the name of the curve.
-        title: the figure's title.
-        path: a file that ends in .png, .pdf or .svg.
+        runs: The lines of `metrics.jsonl` by the name of the curve.
+        title: The figure's title.
+        path: A file that ends in .png, .pdf or .svg.
 
     Returns:
         The path.
 
     Raises:
-        UserError: if the path has another suffix.
+        UserError: If the path has another suffix.
     """
     metric = choose_metric(
         (read_points(lines, "test_accuracy"), read_points(lines, "test_loss")) for lines in runs.values()

@@ -16,10 +16,10 @@ def draw_group(group: Group, styles: Mapping[str, CurveStyle], folder: Path, nam
     """Draw the test metric and the training loss of a table, each as PNG and PDF.
 
     Args:
-        group: the table.
-        styles: by a row's label.
-        folder: where to write.
-        name: what the files' names begin with: `NAME-accuracy` or `NAME-test-loss`, and `NAME-loss`.
+        group: The table.
+        styles: The styles of curves, by the row's label.
+        folder: The folder to write to.
+        name: What the files' names begin with: `NAME-accuracy` or `NAME-test-loss`, and `NAME-loss`.
 
     Returns:
         The files.

@@ -1,4 +1,4 @@
-"""How labels are distributed over clients, as a figure and in numbers."""
+"""Draw how labels are distributed over clients."""
 
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,14 @@ def draw_label_mix(counts: np.ndarray, title: str, path: Path) -> Path:
 
     Args:
         counts: (clients, classes), the number of examples of each class that each client holds.
-        title: the figure's title.
-        path: a file that ends in .png, .pdf or .svg.
+        title: The figure's title.
+        path: A file that ends in .png, .pdf or .svg.
 
     Returns:
         The path.
 
     Raises:
-        UserError: if the path has another suffix.
+        UserError: If the path has another suffix.
     """
     clients, classes = counts.shape
     shown = counts[:: -(-clients // _MAX_CLIENTS)]
@@ -56,25 +56,3 @@ def _draw_map(figure: Any, axes: Any, counts: np.ndarray) -> None:
     image = axes.imshow(counts.T, aspect="auto", origin="lower", cmap="Blues", interpolation="nearest")
     axes.set(ylabel="class")
     figure.colorbar(image, ax=axes, label="examples")
-
-
-def measure_label_mix(counts: np.ndarray) -> dict[str, float]:
-    """Measure a split: examples per client, classes per client, and the distance of label distributions.
-
-    The distance is the mean total variation between a client's label distribution and that of all clients: 0 if they
-    are equal, 1 if they have no class in common.
-
-    Args:
-        counts: (clients, classes), the number of examples of each class that each client holds.
-    """
-    sizes = counts.sum(1)
-    mix = counts / np.maximum(sizes, 1)[:, None]
-    whole = counts.sum(0) / counts.sum()
-    return {
-        "clients": len(counts),
-        "examples": int(sizes.sum()),
-        "least_examples": int(sizes.min()),
-        "most_examples": int(sizes.max()),
-        "mean_classes": float((counts > 0).sum(1).mean()),
-        "mean_distance": float(np.abs(mix - whole).sum(1).mean() / 2),
-    }

@@ -44,7 +44,7 @@ def choose_row_styles(rows: Iterable[tuple[str, str, int]]) -> dict[str, CurveSt
     one algorithm has them. Each other row has the next free colour.
 
     Args:
-        rows: for each row its label, its algorithm and its number of cells.
+        rows: For each row its label, its algorithm and its number of cells.
     """
     by_algorithm: dict[str, dict[str, int]] = {}
     for label, algorithm, cells in sorted(rows, key=lambda row: (_has_settings(row[0]), -row[2])):
@@ -59,8 +59,8 @@ def choose_style(name: str, names: Sequence[str]) -> dict[str, Any]:
     """Return matplotlib's arguments for a curve: an algorithm's own colour and dashes, or the next free ones.
 
     Args:
-        name: the curve's name, e.g. of an algorithm.
-        names: all names in the figure.
+        name: The curve's name, such as that of an algorithm.
+        names: All names in the figure.
     """
     used = {FIXED[other] for other in names if other in FIXED}
     free = [k for k in range(len(PALETTE)) if k not in used]
@@ -74,13 +74,13 @@ def open_figure(path: Path, width: float = 8.0, height: float = 4.5, **grid: Any
     """Yield a matplotlib figure and its axes, and write it to `path` when the block ends without an error.
 
     Args:
-        path: a file that ends in .png, .pdf or .svg.
-        width: in inches.
-        height: in inches.
-        **grid: arguments of `matplotlib.pyplot.subplots`.
+        path: A file that ends in .png, .pdf or .svg.
+        width: Width in inches.
+        height: Height in inches.
+        **grid: Arguments of `matplotlib.pyplot.subplots`.
 
     Raises:
-        UserError: if the path has another suffix or is a folder.
+        UserError: If the path has another suffix or is a folder.
     """
     if path.suffix.lower() not in _FORMATS or path.is_dir():
         raise UserError(f"a figure must be a file that ends in {', '.join(_FORMATS)}, got {str(path)!r}")

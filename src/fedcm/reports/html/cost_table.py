@@ -4,7 +4,7 @@ from fedcm.reports.entry import TargetCost
 from fedcm.reports.groups import Group
 from fedcm.reports.html.markup import Html, tag, wrap_in_box
 from fedcm.reports.sheet import Sheet
-from fedcm.system.formatting import format_bytes
+from fedcm.system.formatting import format_bytes, format_count
 
 
 def render_cost_table(group: Group) -> Html | None:
@@ -48,7 +48,7 @@ def make_cost_sheet(group: Group, name: str) -> Sheet | None:
 def _render_cell(cost: TargetCost | None) -> Html:
     if cost is None:
         return tag("td", tag("span", "–", aria_label="not reached"))
-    share = "" if cost.reached == cost.runs else f", {cost.reached} of {cost.runs} runs"
+    share = "" if cost.reached == cost.runs else f", {cost.reached} of {format_count(cost.runs, 'run')}"
     return tag("td", f"{cost.rounds:.0f}", tag("small", format_bytes(cost.bytes) + share))
 
 

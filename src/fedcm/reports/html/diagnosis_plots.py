@@ -57,7 +57,7 @@ def list_diagnosis_plots(document: Document) -> list[dict[str, Any]]:
     runs = [run for run in document.digests if run.name in labels and run.diagnoses.round]
     plots = [_make_score_plot(runs, labels)]
     for name, (title, caption, log) in QUANTITIES.items():
-        columns = [run.diagnoses.found.get(name, []) for run in runs]
+        columns = [run.diagnoses.values.get(name, []) for run in runs]
         if log:  # a logarithmic axis has no 0
             columns = [[value or None for value in values] for values in columns]
         lines = [

@@ -16,22 +16,22 @@ def tag(name: str, *children: object, **attributes: object) -> Html:
     """Return an element.
 
     Args:
-        name: of the element.
-        *children: its content; what is not `Html` is escaped.
-        **attributes: a trailing underscore is removed and other underscores become hyphens. None and False leave an
+        name: The element's name.
+        *children: Its content; what is not `Html` is escaped.
+        **attributes: A trailing underscore is removed and other underscores become hyphens. None and False leave an
             attribute out; True gives it no value.
 
     >>> tag("td", "<b>", class_="wide", hidden=True, title=None)
     '<td class="wide" hidden>&lt;b&gt;</td>'
     """
-    words = [name]
+    parts = [name]
     for key, value in attributes.items():
         attribute = key.rstrip("_").replace("_", "-")
         if value is True:
-            words.append(attribute)
+            parts.append(attribute)
         elif value is not None and value is not False:
-            words.append(f'{attribute}="{escape(str(value))}"')
-    return Html(f"<{' '.join(words)}>{join(*children)}</{name}>")
+            parts.append(f'{attribute}="{escape(str(value))}"')
+    return Html(f"<{' '.join(parts)}>{join(*children)}</{name}>")
 
 
 def join(*children: object) -> Html:
@@ -53,10 +53,10 @@ def make_table(caption: object, head: list[object], body: list[list[object]], **
     """Return a table in a box of its own that scrolls.
 
     Args:
-        caption: of the table.
-        head: the headings.
-        body: the rows; the first column holds the rows' headings.
-        **attributes: of the table element.
+        caption: The table's caption.
+        head: The headings.
+        body: The rows; the first column holds the rows' headings.
+        **attributes: Attributes of the table element.
     """
     top = tag("tr", *(tag("th", text, scope="col") for text in head))
     rows = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", text) for text in row[1:])) for row in body]

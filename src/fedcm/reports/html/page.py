@@ -21,8 +21,8 @@ def render_page(document: Document, stamp: str | None = None) -> str:
     """Return the page as HTML.
 
     Args:
-        document: the content.
-        stamp: for a live page; the page reloads itself when `stamp.js` beside it has another stamp.
+        document: The content.
+        stamp: For a live page; the page reloads itself when `stamp.js` beside it has another stamp.
     """
     data = make_page_data(document)
     names = ", ".join(dict.fromkeys(str(run.experiment.get("name", run.name)) for run in document.digests))
@@ -49,7 +49,7 @@ def read_plotly_js() -> str:
     """Return plotly.js from plotly's Python package, without importing the package.
 
     Raises:
-        UserError: if plotly is not installed.
+        UserError: If plotly is not installed.
     """
     package = find_spec("plotly")
     if package is None or package.origin is None:

@@ -117,12 +117,12 @@ def _describe_unfinished(entry: Entry) -> str:
 
 
 def _render_legend(group: Group) -> list[Html]:
-    words = [join(f". The {group.metric.extreme} value of a column is in "), tag("b", "bold")]
+    parts = [join(f". The {group.metric.extreme} value of a column is in "), tag("b", "bold")]
     if _has_published(group):
-        words += [Html(", published figures are in "), tag("span", "grey", class_="published")]
+        parts += [Html(", published figures are in "), tag("span", "grey", class_="published")]
     if scale := _describe_scale(group):
-        words.append(join(f" and have another scale: {scale}"))
-    return [*words, Html(".")]
+        parts.append(join(f" and have another scale: {scale}"))
+    return [*parts, Html(".")]
 
 
 def _describe_scale(group: Group) -> str:

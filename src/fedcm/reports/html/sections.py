@@ -4,7 +4,7 @@ from itertools import groupby
 
 from fedcm.reports.claims.headline import write_headline
 from fedcm.reports.claims.verdicts import MARKS
-from fedcm.reports.differences import flatten, list_differing
+from fedcm.reports.differences import format_settings, list_differing_settings
 from fedcm.reports.digest import Digest
 from fedcm.reports.document import Document
 from fedcm.reports.entry import MAIN, MEASURES
@@ -80,16 +80,16 @@ def render_costs(document: Document) -> Html | None:
 
 def render_runs(document: Document) -> Html:
     """Return the table of runs, all settings and versions."""
-    settings = [flatten(run.experiment) for run in document.digests]
+    settings = [format_settings(run.experiment) for run in document.digests]
     hidden = ("cell.", "engine.", "federation.", "name")
-    paths = [path for path in list_differing(settings) if not path.startswith(hidden)]
+    paths = [path for path in list_differing_settings(settings) if not path.startswith(hidden)]
     rows: list[list[object]] = []
     for run, own in zip(document.digests, settings, strict=True):
         last = describe_divergence([run.divergence_round]) or _format_last_evaluation(run)
         sent = format_bytes(run.summary.get("bytes_down", 0) + run.summary.get("bytes_up", 0))
-        facts = [run.state, f"{run.rounds_done} of {run.experiment['rounds']}", last, sent]
-        facts.append(format_duration(run.summary.get("seconds", 0)))
-        rows.append([run.name, *facts, *(own.get(path, "–") for path in paths)])
+        columns = [run.state, f"{run.rounds_done} of {run.experiment['rounds']}", last, sent]
+        columns.append(format_duration(run.summary.get("seconds", 0)))
+        rows.append([run.name, *columns, *(own.get(path, "–") for path in paths)])
     head = ["run", "state", "rounds", "last evaluation", "bytes", "time", *paths]
     caption = "All runs, with the settings in which they differ" if paths else "All runs; their settings do not differ"
     table = make_table(caption, [*head], rows)
@@ -98,8 +98,8 @@ def render_runs(document: Document) -> Html:
 
 def _describe_measure(document: Document, measure: str) -> str:
     """Describe the rounds of a measure if they are the same in all tables; each table also describes its own."""
-    words = {group.describe_measure(measure) for group in document.groups}
-    return words.pop() if len(words) == 1 else MEASURES[measure]
+    descriptions = {group.describe_measure(measure) for group in document.groups}
+    return descriptions.pop() if len(descriptions) == 1 else MEASURES[measure]
 
 
 def _render_radio(measure: str) -> Html:
@@ -116,7 +116,7 @@ def _format_last_evaluation(run: Digest) -> str:
 def _render_all_settings(document: Document) -> Html:
     parts = []
     for run in document.digests:
-        rows: list[list[object]] = [[path, text] for path, text in flatten(run.experiment).items()]
+        rows: list[list[object]] = [[path, text] for path, text in format_settings(run.experiment).items()]
         table = make_table(f"Settings of {run.name}", ["setting", "value"], rows)
         parts.append(tag("details", tag("summary", run.name), table))
     return tag("details", tag("summary", "All settings of all runs"), *parts)

@@ -1,0 +1,38 @@
+"""Describe how an experiment splits its data over clients: a summary, and a figure of the labels of each client."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from fedcm.config.sections import Experiment
+from fedcm.data import load_dataset
+from fedcm.data.partition import count_labels, measure_label_mix
+from fedcm.errors import UserError
+from fedcm.reports.figures.label_mix import draw_label_mix
+from fedcm.runs.build import draw_split
+
+
+class SplitReport(NamedTuple):
+    """The description of a split."""
+
+    summary: dict[str, float]
+    figure: Path
+
+
+def report_split(experiment: Experiment, figure: Path, data_dir: Path | None = None) -> SplitReport:
+    """Measure and draw how an experiment splits its data.
+
+    Args:
+        experiment: The experiment.
+        figure: The figure's file, which ends in .png, .pdf or .svg.
+        data_dir: Folder of prepared datasets.
+
+    Raises:
+        UserError: If the labels are not classes, or the data cannot be split.
+    """
+    dataset = load_dataset(experiment.data.source, data_dir)
+    if dataset.classes is None:
+        raise UserError("the labels must be classes to show their split, got the numbers of a regression")
+    parts = draw_split(experiment.split, dataset, experiment.seed)
+    counts = count_labels(parts, dataset.train.labels.numpy())
+    summary = measure_label_mix(counts) | {"unused_examples": dataset.train.size - sum(map(len, parts))}
+    return SplitReport(summary, draw_label_mix(counts, f"{experiment.name}: {dataset.name}", figure))
