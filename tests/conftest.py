@@ -1,4 +1,4 @@
-"""What several tests share: a small experiment on made data, and the command line called in this process."""
+"""Fixtures of many tests: a small experiment on generated data, and the command line, called in this process."""
 
 import signal
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from scenes import Answer, small_experiment, write_npz
 
 from fedcm.cli import main as cli
 
-# plain modules of tests/settings: their asserts tell what they saw, as those of test files do
-pytest.register_assert_rewrite("bench", "engines", "networks", "records", "sites", "splits", "walks")
+# plain modules of tests/settings: with this, their asserts show the compared values, as in test files
+pytest.register_assert_rewrite("bench", "engines", "networks", "records", "sites", "splits", "trajectories")
 
-# whoever starts the tests in the background or by nohup has these ignored, and every process that a test sends them to
-# would inherit that
+# If the tests are started in the background or with nohup, these signals are ignored, and every process that a test
+# starts would inherit this.
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, usual)
@@ -23,13 +23,13 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests run on every core already: a run has one worker unless its test says otherwise."""
+    """Give every run one worker by default, because the tests themselves use all cores."""
     monkeypatch.setenv("FEDCM_WORKERS", "1")
 
 
 @pytest.fixture
 def fedcm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
-    """The command line: `fedcm("run", path)`."""
+    """A function that calls the command line: `fedcm("run", path)`."""
 
     def call(*words: object) -> Answer:
         monkeypatch.setattr("sys.argv", ["fedcm", *map(str, words)])
@@ -47,13 +47,13 @@ def fedcm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def npz(tmp_path: Path) -> Path:
-    """240 examples of 6 features in 4 classes, and 80 more to test on."""
+    """A file with 240 training and 80 test examples of 6 features in 4 classes."""
     return write_npz(tmp_path / "made.npz")
 
 
 @pytest.fixture
 def experiment(tmp_path: Path, npz: Path) -> Callable[..., Path]:
-    """Writes a small experiment, changed where asked: `experiment(rounds=3)`."""
+    """A function that writes a small experiment with changes: `experiment(rounds=3)`."""
 
     def write(**changes: Any) -> Path:
         path = tmp_path / "small.toml"

@@ -18,7 +18,7 @@ def run_with_workers(experiment: Path, folder: Path, workers: int) -> None:
 
 
 def find_worker_processes(folder: Path) -> list[int]:
-    """Return the ids of processes whose command line contains `follow` and this folder."""
+    """Return the ids of processes whose command line contains `worker` and this folder."""
     ids = []
     for proc in Path("/proc").iterdir():
         if proc.name.isdecimal():
@@ -26,6 +26,6 @@ def find_worker_processes(folder: Path) -> list[int]:
                 words = (proc / "cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if "follow" in words and str(folder) in words:
+            if "worker" in words and str(folder) in words:
                 ids.append(int(proc.name))
     return ids

@@ -4,7 +4,6 @@ import contextlib
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ import pytest
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import Stopped
-from fedcm.runs.session import Session
+from fedcm.runs.session import Session, SessionOptions
+from fedcm.system.callbacks import Notify
 
 
 @dataclass
@@ -75,7 +75,7 @@ def run_and_stop_after(rounds: int, path: Path, runs: Path, name: str) -> Path:
         return len(done) >= rounds and calls % 2 == 0
 
     done: list[Any] = []
-    session = Session.start(read_experiment(read_table(path)), runs, name, stop_requested=stop)
+    session = Session.start(read_experiment(read_table(path)), runs, name, options=SessionOptions(stop_requested=stop))
     with session, contextlib.suppress(Stopped):
         for metrics in session.rounds():
             done.append(metrics)  # noqa: PERF402 - `stop` watches it grow
@@ -83,18 +83,18 @@ def run_and_stop_after(rounds: int, path: Path, runs: Path, name: str) -> Path:
     return runs / name
 
 
-def finish_session(session: Session) -> list[dict[str, Any]]:
+def finish_session(session: Session, *, diagnose_every: int | None = None) -> list[dict[str, Any]]:
     """Run the remaining rounds of a session and close it; return their metrics."""
     with session:
-        return [metrics.to_dict() for metrics in session.rounds()]
+        return [metrics.to_dict() for metrics in session.rounds(diagnose_every=diagnose_every)]
 
 
 def load_summary(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "summary.json").read_text())
 
 
-def resume_run(folder: Path, say: Callable[[str], None] = print) -> None:
-    finish_session(Session.resume(folder, notify=say))
+def resume_run(folder: Path, notify: Notify = print) -> None:
+    finish_session(Session.resume(folder, options=SessionOptions(notify=notify)))
 
 
 def get_private_mount_command() -> tuple[str, ...]:

@@ -66,31 +66,31 @@ class InProcessChannel:
         self.asked: list[tuple[str, list[str]]] = []
         self.sites: dict[str, SiteTrainer] = {}
 
-    def reachable(self) -> set[str]:
+    def list_connected_sites(self) -> set[str]:
         return set(SITES) - self.absent
 
     def check_stopped(self) -> None:
         pass
 
     def ask(
-        self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
+        self, task: str, fields: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
     ) -> Iterator[SiteAnswer]:
         self.asked.append((task, list(sites)))
         for site in sorted(sites, reverse=True):  # the order of answers must not matter
             try:
-                answer = self._answer(task, dict(words), arrays, site)
+                answer = self._answer(task, dict(fields), arrays, site)
             except UserError as refusal:
                 answer = {"refused": str(refusal)}, {}
             if answer is not None:
                 yield SiteAnswer(site, *answer)
 
     def _answer(
-        self, task: str, words: dict[str, Any], arrays: Arrays, site: str
+        self, task: str, fields: dict[str, Any], arrays: Arrays, site: str
     ) -> tuple[Mapping[str, Any], Arrays] | None:
         if site not in self.sites:
             self.sites[site] = SiteTrainer(self.folder / site, self.text, self.names.index(site), len(self.names))
         if task == "describe":
             return self.sites[site].describe(), {}
-        words["counted"] = words["counted"][site]
-        answer = self.sites[site].train(**words, sent={name: np.array(array) for name, array in arrays.items()})
+        fields["counted"] = fields["counted"][site]
+        answer = self.sites[site].train(**fields, sent={name: np.array(array) for name, array in arrays.items()})
         return answer if self.spoil is None else self.spoil(site, *answer)

@@ -25,7 +25,7 @@ from fedcm.executors.client_states import ClientStatesInMemory
 from fedcm.executors.diagnosis import diagnose
 from fedcm.models import build_model
 from fedcm.rng import Purpose, make_generator, make_torch_seed
-from fedcm.runs.build import TrainingSetup, build, split
+from fedcm.runs.build import TrainingSetup, build, draw_split
 from fedcm.theory.problems.quadratics import Quadratics
 from fedcm.theory.problems.sampling import RoundSampler, sample_without_replacement
 from fedcm.theory.problems.saturating import Saturating
@@ -103,8 +103,9 @@ def test_a_split_draws_with_purpose_1_and_a_models_parameters_with_purpose_2(ass
     experiment = assembled.experiment
     dataset = load_source(experiment.data.source, None)
     assert isinstance(dataset, Dataset)
-    iid = experiment.model_copy(update={"split": IID(12)})
-    assert np.concatenate(split(iid, dataset)).tolist() == make_stream(1, seed=3).permutation(240).tolist()
+    assert experiment.seed == 3
+    parts = draw_split(IID(12), dataset, experiment.seed)
+    assert np.concatenate(parts).tolist() == make_stream(1, seed=3).permutation(240).tolist()
     model = build_model("mlp", (6,), 4, {"hidden": [8]}, compute_torch_seed(2, seed=3))
     expected = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     assert torch.equal(assembled.problem.initial_params, expected)

@@ -21,10 +21,10 @@ ROWS: dict[tuple[str, str], tuple[list[Any], list[Any], str]] = {  # accepted, r
 
 @pytest.mark.parametrize(("name", "field"), ROWS)
 def test_values_in_range_are_accepted_and_others_raise(name: str, field: str) -> None:
-    taken, refused, sentence = ROWS[name, field]
-    for value in taken:
+    accepted, rejected, sentence = ROWS[name, field]
+    for value in accepted:
         assert getattr(ALGORITHMS[name](**{field: value}), field) == value
-    for value in refused:
+    for value in rejected:
         with pytest.raises(ValueError, match=sentence) as error:
             ALGORITHMS[name](**{field: value})
         assert str(value) in str(error.value), "the message must contain the value"

@@ -76,7 +76,7 @@ def test_a_training_in_another_thread_leaves_signals_alone() -> None:
         ((make_model(), [[1, 2], [3, 4]], fedcm.FedCM()), "client 0 must be a torch dataset"),
     ],
 )
-def test_a_mistaken_argument_gets_a_sentence(arguments: tuple[Any, ...], message: str) -> None:
+def test_a_mistaken_argument_raises_one_sentence(arguments: tuple[Any, ...], message: str) -> None:
     for call in (fedcm.train, lambda *given, **more: list(fedcm.rounds(*given, **more)), fedcm.make_experiment):
         with pytest.raises(fedcm.UserError, match=message):
             call(*arguments, rounds=1)
@@ -111,7 +111,7 @@ def test_an_unknown_setting_is_rejected_with_a_suggestion() -> None:
         fedcm.make_experiment(make_model(), make_clients(), fedcm.FedCM(), rounds=1, batchsize=3)  # pyright: ignore[reportCallIssue]
 
 
-def test_an_own_loss_is_used_by_workers_too() -> None:
+def test_workers_use_a_users_own_loss() -> None:
     def scaled(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return 3 * torch.nn.functional.cross_entropy(outputs, labels)
 

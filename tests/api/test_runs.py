@@ -1,15 +1,18 @@
 """Runs, sweeps and reports from Python: the same folders and the same bits as from the command line."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from scenes import read_lines, run_to_end
 from test_state import SETTINGS, equal, make_clients, make_model
 
 import fedcm
+from fedcm.config.sections import CheckpointSection
 
 
 def make_experiment(rounds: int = 6, **changes: Any) -> fedcm.PythonExperiment:
@@ -96,7 +99,10 @@ def test_another_program_needs_the_objects_again(tmp_path: Path) -> None:
 def test_another_experiment_cannot_resume_a_run(tmp_path: Path) -> None:
     run = fedcm.run(make_experiment(rounds=2), runs_dir=tmp_path)
     other = make_experiment(rounds=4, client=make_experiment().client.model_copy(update={"lr": 0.3}))
-    with pytest.raises(fedcm.UserError, match="must be as it was when the run began"):
+    with pytest.raises(
+        fedcm.UserError,
+        match=r"^client.lr must not change after the run began; a resume may only change rounds",
+    ):
         fedcm.resume(run.path, rounds=4, experiment=other)
 
 
@@ -109,7 +115,7 @@ def test_the_trained_model_of_a_file_is_built_from_its_name(experiment: Any, tmp
         stopped.model()
 
 
-def test_fresh_archives_the_run_before(experiment: Any, tmp_path: Path) -> None:
+def test_fresh_archives_the_existing_run(experiment: Any, tmp_path: Path) -> None:
     first = fedcm.run(experiment(rounds=2), runs_dir=tmp_path)
     before = (first.path / "metrics.jsonl").read_bytes()
     second = fedcm.run(experiment(rounds=3), runs_dir=tmp_path, fresh=True)
@@ -163,7 +169,7 @@ def test_a_module_must_have_exactly_the_parameters_of_the_run(tmp_path: Path) ->
             run.model(module)
 
 
-def test_a_longer_run_that_was_stopped_has_no_model_of_before(tmp_path: Path) -> None:
+def test_a_longer_run_that_was_stopped_has_no_old_model(tmp_path: Path) -> None:
     run = fedcm.run(make_experiment(rounds=2), runs_dir=tmp_path)
     stopped = fedcm.resume(run, rounds=9, callbacks=[lambda metrics: metrics.round == 4])
     assert (stopped.outcome, len(stopped.metrics)) == ("stopped", 5)
@@ -249,8 +255,8 @@ def test_a_copy_of_an_experiment_with_a_bad_value_is_rejected(
         ({"rounds": 2.5}, "rounds must be a valid integer, got 2.5"),
         ({"rounds": 0}, "rounds must be greater than or equal to 1"),
         ({"rounds": 1}, "rounds must be at least 3"),
-        ({"overrides": {"client.lr": 0.77}}, "got another client"),
-        ({"overrides": {"evaluation.every": 3}}, "must be as it was when the run began"),
+        ({"overrides": {"client.lr": 0.77}}, "got another client.lr"),
+        ({"overrides": {"evaluation.every": 3}}, "got another evaluation.every"),
         ({"overrides": {"evaluation.targets": "high"}}, "evaluation.targets must be"),
         ({"overrides": {"x.y": 1}}, "got another x"),
         ({"overrides": 3}, "overrides must be a dict"),
@@ -277,7 +283,10 @@ def test_a_finished_run_takes_new_targets_and_rejects_other_settings(experiment:
     run = fedcm.run(experiment(), runs_dir=tmp_path)
     before, rounds = run.folder.experiment.read_text(), len(run.metrics)
     for overrides, message in (
-        ({"client.lr": 0.9}, "must be as it was when the run began"),
+        (
+            {"client.lr": 0.9},
+            "^client.lr must not change after the run began; a resume may only change rounds",
+        ),
         ({"rounds": rounds - 1}, f"rounds must be at least {rounds}"),
     ):
         with pytest.raises(fedcm.UserError, match=message):
@@ -318,3 +327,84 @@ def test_forked_workers_are_rejected_on_cuda(tmp_path: Path) -> None:
     with pytest.raises(fedcm.UserError, match="does not survive a fork"):
         fedcm.run(experiment, runs_dir=tmp_path, workers=2)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [3, None, b"runs", ["runs"]])
+def test_a_path_of_a_wrong_type_raises_one_sentence(wrong: Any, tmp_path: Path) -> None:
+    run = fedcm.run(make_experiment(), runs_dir=tmp_path)
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("runs_dir", lambda: fedcm.run(make_experiment(), runs_dir=wrong)),
+        ("path", lambda: fedcm.Run(wrong)),
+        ("path", lambda: fedcm.resume(wrong)),
+        ("runs_dir", lambda: fedcm.sweep("demo", runs_dir=wrong)),
+        ("output", lambda: fedcm.report(run, wrong)),
+        ("path", lambda: fedcm.RunState.load(wrong)),
+    ]
+    if wrong is not None:  # None is the default
+        calls.append(("data_dir", lambda: fedcm.run(make_experiment(), runs_dir=tmp_path, data_dir=wrong)))
+        calls.append(("data_dir", lambda: run.model(data_dir=wrong)))
+    for name, call in calls:
+        with pytest.raises(fedcm.UserError, match=f"^{name} must be a path, as a string or a pathlib.Path, got "):
+            call()
+    with pytest.raises(fedcm.UserError, match=r"^runs must be a path"):
+        fedcm.report([3])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("inner", [".", "deeper/runs"])
+def test_a_file_cannot_be_the_folder_of_runs(inner: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for call in (
+        lambda: fedcm.run(make_experiment(), runs_dir=tmp_path / "file" / inner),
+        lambda: fedcm.sweep("demo", runs_dir=tmp_path / "file" / inner),
+    ):
+        with pytest.raises(fedcm.UserError, match=r"runs_dir must be a folder, and '.*/file' is a file"):
+            call()
+
+
+def test_one_tracker_can_be_named_by_a_string(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    run = fedcm.run(make_experiment(), runs_dir=tmp_path, track="tensorboard")
+    assert list((run.path / "tensorboard").iterdir())
+    for call in (
+        lambda: fedcm.run(make_experiment(), runs_dir=tmp_path, track=cast("str", 3)),
+        lambda: fedcm.sweep("demo", runs_dir=tmp_path, track=cast("str", [3])),
+    ):
+        with pytest.raises(fedcm.UserError, match="track must be a string or a list of strings, got"):
+            call()
+
+
+def test_numbers_of_numpy_are_accepted(tmp_path: Path) -> None:
+    numbers: dict[str, Any] = {"rounds": np.int64(2), "seed": np.int32(4), "batch_size": np.uint8(5)}
+    run = fedcm.run(
+        fedcm.make_experiment(make_model(), make_clients(), fedcm.FedCM(), lr=np.float32(0.5), **numbers),  # pyright: ignore[reportArgumentType]
+        runs_dir=tmp_path,
+        workers=np.int64(1),  # pyright: ignore[reportArgumentType]
+        diagnose_every=np.int64(2),  # pyright: ignore[reportArgumentType]
+    )
+    assert (len(run.metrics), run.experiment.seed, run.experiment.client.batch_size) == (2, 4, 5)
+    assert type(run.experiment.rounds) is int
+    run = fedcm.resume(run, rounds=np.int64(3))  # pyright: ignore[reportArgumentType]
+    assert len(run.metrics) == 3
+    demo = fedcm.load_experiment("demo", {"rounds": np.int64(7), "client.lr": np.float64(0.25)})
+    assert (demo.rounds, demo.client.lr) == (7, 0.25)
+
+
+def test_a_callback_may_return_a_bool_of_numpy(tmp_path: Path) -> None:
+    run = fedcm.run(make_experiment(), runs_dir=tmp_path, callbacks=[lambda metrics: np.bool_(metrics.round == 1)])
+    assert (run.outcome, len(run.metrics)) == ("stopped", 2)
+    run = fedcm.resume(run, callbacks=[lambda metrics: 1])  # only True stops
+    assert run.outcome == "finished"
+
+
+def test_messages_are_printed_on_stderr_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = make_experiment(checkpoints=CheckpointSection(every=1))
+    run = fedcm.run(experiment, name="mine", runs_dir=tmp_path, callbacks=[lambda metrics: metrics.round == 1])
+    assert capsys.readouterr() == ("", f"run {run.path}\n")
+    max((run.path / "checkpoints").glob("*.json")).write_text("{")
+    fedcm.resume(run)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert [line.partition(" ")[0] for line in printed.err.splitlines()] == ["checkpoint", "run"]
+    assert printed.err.endswith(f"run {run.path} resumes at round 1 of 6\n")
+    fedcm.resume(run)
+    assert capsys.readouterr() == ("", f"run {run.path} has finished already\n")

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -113,3 +114,42 @@ def test_a_state_with_a_changed_byte_is_rejected(tmp_path: Path) -> None:
     path.write_bytes(contents)
     with pytest.raises(fedcm.UserError, match="another checksum"):
         fedcm.RunState.load(path)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("client", [-1, 6, 10**12, "2"])
+def test_a_state_of_a_client_that_does_not_exist_is_rejected(client: Any, workers: int) -> None:
+    state = fedcm.train(make_model(), make_clients(), fedcm.Scaffold(), rounds=2, **SETTINGS).state
+    some = next(iter(state.clients.values()))
+    wrong = dataclasses.replace(state, clients={**state.clients, client: some})
+    with pytest.raises(fedcm.UserError, match=f"numbers from 0 to 5, because there are 6 clients, got {client!r}"):
+        fedcm.train(
+            make_model(), make_clients(), fedcm.Scaffold(), rounds=1, workers=workers, resume_from=wrong, **SETTINGS
+        )
+
+
+def test_the_rounds_of_a_state_may_be_a_number_of_numpy() -> None:
+    state = fedcm.train(make_model(), make_clients(), fedcm.FedCM(), rounds=np.int64(2), **SETTINGS).state  # pyright: ignore[reportArgumentType]
+    numbers = dataclasses.replace(state, next_round=np.int64(2))
+    rest = fedcm.train(make_model(), make_clients(), fedcm.FedCM(), rounds=1, resume_from=numbers, **SETTINGS)
+    assert [line["round"] for line in rest.history] == [2]
+
+
+@pytest.mark.parametrize("algorithm", [fedcm.Scaffold(), fedcm.FedDyn()])
+def test_a_state_of_another_precision_is_converted(algorithm: Any) -> None:
+    half = fedcm.train(make_model(), make_clients(), algorithm, rounds=4, **SETTINGS)
+    wide = dataclasses.replace(
+        half.state,
+        server={name: field.double() for name, field in half.state.server.items()},
+        clients={
+            client: {name: field.double() for name, field in fields.items()}
+            for client, fields in half.state.clients.items()
+        },
+    )
+    one, other = (
+        fedcm.train(make_model(), make_clients(), algorithm, rounds=4, resume_from=state, **SETTINGS)
+        for state in (half.state, wide)
+    )
+    assert equal(one.model, other.model)
+    fields = [field for state in (other.state.server, *other.state.clients.values()) for field in state.values()]
+    assert {field.dtype for field in fields} == {torch.float32}

@@ -27,7 +27,7 @@ def test_every_algorithm_learns_an_easy_problem(algorithm: Any) -> None:
     assert trained.history[-1]["loss"] < 0.5 * trained.history[0]["loss"]
 
 
-def test_the_model_given_is_not_changed_and_the_one_returned_is() -> None:
+def test_training_changes_a_copy_of_the_model() -> None:
     model = nn.Linear(3, 2)
     before = model.weight.detach().clone()
     trained, _ = fedcm.train(model, clients(), fedcm.FedCM(), rounds=2)
@@ -36,7 +36,7 @@ def test_the_model_given_is_not_changed_and_the_one_returned_is() -> None:
     assert not torch.equal(trained.weight, before)
 
 
-def test_torch_datasets_and_pairs_give_the_same() -> None:
+def test_torch_datasets_and_pairs_give_the_same_losses() -> None:
     class Own(Dataset[tuple[torch.Tensor, int]]):
         def __init__(self, pair: tuple[torch.Tensor, torch.Tensor]) -> None:
             self.pair = pair
@@ -55,7 +55,7 @@ def test_torch_datasets_and_pairs_give_the_same() -> None:
     assert losses[0] == losses[1] == losses[2]
 
 
-def test_the_same_arguments_give_the_same_bits_and_another_seed_others() -> None:
+def test_the_same_arguments_give_the_same_bits_and_another_seed_does_not() -> None:
     torch.manual_seed(0)
     model = nn.Linear(3, 2)
 
@@ -80,7 +80,7 @@ def test_a_regression_has_a_loss_and_no_accuracy() -> None:
     assert trained(torch.tensor([[1.0, 0.0, 0.0]])).item() == pytest.approx(1.0, abs=0.05)
 
 
-def test_a_loss_of_the_users_own_is_used() -> None:
+def test_a_users_own_loss_is_used() -> None:
     def hinge(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return torch.relu(1 - outputs[:, 0] * (2.0 * labels - 1)).mean()
 
@@ -89,7 +89,7 @@ def test_a_loss_of_the_users_own_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"participation": True}, "got True"),
         ({"participation": 1.5}, r"above 0 and at most 1"),
@@ -101,8 +101,16 @@ def test_a_loss_of_the_users_own_is_used() -> None:
         ({"model": nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))}, "running statistics"),
     ],
 )
-def test_what_cannot_work_is_refused(arguments: dict[str, Any], said: str) -> None:
+def test_bad_arguments_raise_one_sentence(arguments: dict[str, Any], message: str) -> None:
     given = {"model": nn.Linear(3, 2), "clients": clients(), "algorithm": fedcm.FedCM(), "rounds": 1} | arguments
     model, pairs, algorithm = (given.pop(key) for key in ("model", "clients", "algorithm"))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         fedcm.train(model, pairs, algorithm, **given)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("Refused", "UserError"), ("Trained", "TrainingResult"), ("WorkerFailed", "TrainingFailed")]
+)
+def test_old_public_names_work_with_a_warning(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"fedcm.{old} is now fedcm.{new}"):
+        assert getattr(fedcm, old) is getattr(fedcm, new)

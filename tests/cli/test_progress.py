@@ -1,4 +1,4 @@
-"""What a person sees while rounds go by."""
+"""The progress of runs and sweeps on a terminal, and as plain lines elsewhere."""
 
 import io
 import re
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from fedcm.api import progress
 from fedcm.cli.terminal import sweep_progress
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
-from fedcm.runs import progress
 from fedcm.runs.folder import RunFolder
 from fedcm.sweeps.grid import GridRun
 from fedcm.sweeps.tasks import SweepTask
@@ -44,33 +44,33 @@ def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "accuracy 25.00%" in screen.getvalue()
 
 
-def test_an_empty_round_is_told() -> None:
-    assert "empty cohort" in progress._Line(0)({"round": 1, "loss": None})
+def test_an_empty_cohort_is_shown() -> None:
+    assert "empty cohort" in progress._RoundFormatter(0)({"round": 1, "loss": None})
 
 
-def test_off_a_terminal_the_time_left_is_known_by_the_first_line(
+def test_plain_lines_of_a_sweep_show_the_remaining_time_from_the_first_line_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], experiment: Callable[..., Path]
 ) -> None:
-    """A look a second, a line every three: one that looked only for its line would not know yet."""
+    """Progress is polled more often than it is printed, so the pace is known before the first line."""
     clock = iter(range(1000))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock) / 3)
     monkeypatch.setattr(sweep_progress, "_PLAIN_EVERY", 3.0)
     task = SweepTask(
-        GridRun("long", read_experiment(read_table(experiment(rounds=50)))), RunFolder(Path("long")), state="running"
+        GridRun("long", read_experiment(read_table(experiment(rounds=50)))), RunFolder(Path("long")), outcome="running"
     )
 
-    def passing() -> Iterator[SweepTask | None]:
+    def poll() -> Iterator[SweepTask | None]:
         for _ in range(10):
-            task.done += 1
+            task.rounds_done += 1
             yield None
 
-    list(sweep_progress.show_sweep_progress(passing(), [task], jobs=1))
-    told = capsys.readouterr().err.splitlines()
-    assert told
-    assert all(re.fullmatch(r"long \d+/50; \d+ s left for all runs", line) for line in told)
+    list(sweep_progress.show_sweep_progress(poll(), [task], jobs=1))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all(re.fullmatch(r"long \d+/50; \d+ s left for all runs", line) for line in lines)
 
 
-def test_a_long_name_leaves_room_for_how_far_a_run_is(
+def test_a_long_name_does_not_hide_the_finished_rounds(
     monkeypatch: pytest.MonkeyPatch, experiment: Callable[..., Path]
 ) -> None:
     screen = io.StringIO()
@@ -79,8 +79,8 @@ def test_a_long_name_leaves_room_for_how_far_a_run_is(
     task = SweepTask(
         GridRun(name, read_experiment(read_table(experiment(rounds=50)))),
         RunFolder(Path(name)),
-        state="running",
-        done=7,
+        outcome="running",
+        rounds_done=7,
     )
     list(sweep_progress.show_sweep_progress(iter([None, None]), [task], jobs=1))
     assert screen.getvalue().count("7/50") >= 2, "of all rounds, and of the run's"

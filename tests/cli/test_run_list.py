@@ -31,7 +31,7 @@ def test_a_damaged_experiment_does_not_hide_the_other_runs(
     assert {one["name"]: one["state"] for one in listed} == {"good": "finished", "bad": "damaged"}
 
 
-def test_scores_that_are_no_numbers_are_left_out(
+def test_scores_that_are_not_numbers_are_left_out(
     fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     runs = tmp_path / "runs"
@@ -41,9 +41,50 @@ def test_scores_that_are_no_numbers_are_left_out(
     assert json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)[0]["last_accuracy"] is None
 
 
-def test_a_resume_of_a_damaged_experiment_is_rejected_by_a_sentence(
-    fedcm: Callable[..., Answer], tmp_path: Path
+def test_settings_that_autotune_chose_are_not_listed_as_differences(
+    fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
+    """The choices depend on timings, so the files get the choices that a busy machine could make."""
+    runs, path = tmp_path / "runs", experiment()
+    chosen = {"auto-1": (1, ["stack"]), "auto-4": (4, ["stack"]), "own-2": (2, ["compile"]), "own-1": (1, ["compile"])}
+    for name, (stack, tuned) in chosen.items():
+        given = ("--set", f"engine.stack={stack}")
+        assert fedcm("run", path, *given, "--name", name, "--runs-dir", runs).code == 0
+        provenance = json.loads((runs / name / "provenance.json").read_text())
+        recorded = {"tuned": tuned, "milliseconds_a_step": {"one client": 0.4}}
+        (runs / name / "provenance.json").write_text(json.dumps(provenance | recorded))
+    listed = json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)
+    assert {one["name"]: one["differs"].get("engine.stack") for one in listed} == {
+        "auto-1": None,
+        "auto-4": None,
+        "own-2": 2,
+        "own-1": 1,
+    }
+
+
+def test_the_timings_of_older_runs_show_what_autotune_chose(
+    fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The choices depend on timings, so the files get the choices that a busy machine could make."""
+    runs, path = tmp_path / "runs", experiment()
+    timings = {"one client": 0.4, "stack of 4": 0.2}
+    chosen = {"auto-1": (1, timings), "auto-4": (4, timings), "own-2": (2, {"one client": 0.4}), "own-8": (8, {})}
+    for name, (stack, recorded) in chosen.items():
+        given = ("--set", f"engine.stack={stack}")
+        assert fedcm("run", path, *given, "--name", name, "--runs-dir", runs).code == 0
+        provenance = json.loads((runs / name / "provenance.json").read_text())
+        del provenance["tuned"]
+        (runs / name / "provenance.json").write_text(json.dumps(provenance | {"milliseconds_a_step": recorded}))
+    listed = json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)
+    assert {one["name"]: one["differs"].get("engine.stack") for one in listed} == {
+        "auto-1": None,
+        "auto-4": None,
+        "own-2": 2,
+        "own-8": 8,
+    }
+
+
+def test_a_resume_of_a_damaged_experiment_raises_one_sentence(fedcm: Callable[..., Answer], tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "experiment.toml").write_text("engine = 3\nrounds = 4\n")
     answer = fedcm("resume", tmp_path / "bad")

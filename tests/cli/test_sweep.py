@@ -1,4 +1,4 @@
-"""Sweeps name what they vary, use again what is there, and write over nothing."""
+"""Sweeps put the swept settings into the names of runs, reuse existing runs, and overwrite nothing."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,9 +13,10 @@ from scenes import finish_session, load_summary, read_lines, run_and_stop_after,
 from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.session import Session, reject_unusable_name
+from fedcm.runs.identity import reject_unusable_name
+from fedcm.runs.session import Session
 from fedcm.sweeps.grid import GridRun, expand_grid
-from fedcm.sweeps.run_names import make_run_name, make_swept_part, make_variant_part
+from fedcm.sweeps.run_names import make_run_name, make_setting_part, make_variant_part
 from fedcm.sweeps.run_parallel import run_parallel
 from fedcm.sweeps.tasks import SweepTask, make_tasks, shorten_names
 
@@ -24,7 +25,7 @@ Fedcm = Callable[..., Any]
 
 
 def finish(task: SweepTask) -> SweepTask:
-    """What `fedcm run` would do for it, in this process."""
+    """Run a task in this process, as `fedcm run` would."""
     finish_session(Session.start(task.run.experiment, task.folder.path.parent, task.run.name))
     return task
 
@@ -32,9 +33,9 @@ def finish(task: SweepTask) -> SweepTask:
 def swept(
     path: Path, runs: Path, *over: str, settings: Sequence[str] = (), seeds: int | None = None
 ) -> list[SweepTask]:
-    """The runs of a sweep, those that are missing run."""
+    """Run the missing runs of a sweep, and return the tasks of all."""
     tasks = make_tasks(expand_grid(path, settings, over=over, seeds=seeds), runs)
-    return [finish(task) if task.state == "missing" else task for task in tasks]
+    return [finish(task) if task.outcome == "missing" else task for task in tasks]
 
 
 def folders(tasks: Sequence[SweepTask]) -> list[str]:
@@ -42,14 +43,15 @@ def folders(tasks: Sequence[SweepTask]) -> list[str]:
 
 
 def states(tasks: Sequence[SweepTask]) -> list[str]:
-    return [task.state for task in tasks]
+    return [task.outcome for task in tasks]
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def test_a_sweep_over_another_setting_leaves_the_first_one_alone(
+@pytest.mark.slow
+def test_a_sweep_over_another_setting_does_not_change_the_first_sweep(
     experiment: Write, fedcm: Fedcm, tmp_path: Path
 ) -> None:
     runs = tmp_path / "runs"
@@ -77,14 +79,14 @@ def test_a_sweep_over_another_setting_leaves_the_first_one_alone(
         assert all(f"FedCM ({setting} = {value})" in page for value in values)
 
 
-def test_values_that_were_run_before_are_used_again(experiment: Write, tmp_path: Path) -> None:
+def test_runs_with_the_same_values_are_reused(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
     swept(path, runs, "algorithm.alpha=0.03,0.1")
     again = make_tasks(expand_grid(path, over=["algorithm.alpha=0.1,3e-2,0.3"]), runs)
     assert states(again) == ["finished", "finished", "missing"]
 
 
-def test_the_same_experiment_is_used_again_whatever_it_is_called(experiment: Write, tmp_path: Path) -> None:
+def test_a_run_of_the_same_experiment_is_reused_under_any_name(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"  # its own α and η_l are 0.1
     swept(path, runs, "algorithm.alpha=0.03,0.1")
     own = "small-algorithm.alpha=0.1-fedcm-seed3"
@@ -97,7 +99,7 @@ def test_the_same_experiment_is_used_again_whatever_it_is_called(experiment: Wri
     assert states(compared) == ["missing", "finished"]
 
 
-def test_a_sweep_uses_what_was_compared_before_and_no_folder_twice(experiment: Write, tmp_path: Path) -> None:
+def test_a_sweep_reuses_the_runs_of_a_comparison_each_once(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
     for task in make_tasks(expand_grid(path, algorithms=["fedavg", "fedcm"]), runs):
         finish(task)
@@ -109,7 +111,7 @@ def test_a_sweep_uses_what_was_compared_before_and_no_folder_twice(experiment: W
 
 
 @pytest.mark.parametrize("change", ["--set", "edited", "longer"])
-def test_a_run_with_other_settings_is_never_written_over(experiment: Write, tmp_path: Path, change: str) -> None:
+def test_a_run_with_other_settings_is_never_overwritten(experiment: Write, tmp_path: Path, change: str) -> None:
     runs, over = tmp_path / "runs", ["algorithm.alpha=0.03,0.1"]
     names = folders(swept(experiment(rounds=1), runs, *over))
     before = contents(runs)
@@ -129,7 +131,7 @@ def test_a_run_with_other_settings_is_never_written_over(experiment: Write, tmp_
     assert folders(third) == [f"{name}-3" for name in names]
 
 
-def test_other_seeds_are_other_runs(experiment: Write, tmp_path: Path) -> None:
+def test_runs_with_other_seeds_are_not_reused(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
     swept(path, runs, "client.lr=0.05")
     tasks = make_tasks(expand_grid(path, over=["client.lr=0.05"], seeds=2), runs)
@@ -139,7 +141,7 @@ def test_other_seeds_are_other_runs(experiment: Write, tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_run_or_is_damaged_is_left_where_it_is(experiment: Write, tmp_path: Path) -> None:
+def test_folders_that_are_damaged_or_no_runs_are_kept(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=1), tmp_path / "runs"
     notes, damaged = (runs / f"small-client.lr={rate}-fedcm-seed3" for rate in ("0.1", "0.2"))
     notes.mkdir(parents=True)
@@ -153,9 +155,7 @@ def test_what_is_no_run_or_is_damaged_is_left_where_it_is(experiment: Write, tmp
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_a_run_that_cannot_go_on_gives_way_to_one_that_is_finished(
-    experiment: Write, fedcm: Fedcm, tmp_path: Path
-) -> None:
+def test_a_finished_run_is_preferred_to_a_damaged_one(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     path, runs = experiment(rounds=4), tmp_path / "runs"
     words = ("sweep", path, "--over", "client.lr=0.1", "--runs-dir", runs)
     damaged = run_and_stop_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")
@@ -165,39 +165,39 @@ def test_a_run_that_cannot_go_on_gives_way_to_one_that_is_finished(
     advice = f"start a new run with `fedcm run {damaged / 'experiment.toml'}`"
     assert advice in answer.err
     before = contents(damaged)
-    assert fedcm("run", damaged / "experiment.toml", "--runs-dir", runs).code == 0  # as it was told
+    assert fedcm("run", damaged / "experiment.toml", "--runs-dir", runs).code == 0  # as the error advised
     answer = fedcm(*words)
     assert answer.code == 0, answer.err
-    assert "1 of 1 runs are finished already" in answer.err
+    assert "1 of 1 run is finished already" in answer.err
     assert contents(damaged) == before
 
 
-def test_a_run_that_was_begun_anew_goes_on_and_not_the_one_before(experiment: Write, tmp_path: Path) -> None:
+def test_a_stopped_run_is_preferred_to_an_older_finished_one(experiment: Write, tmp_path: Path) -> None:
     path, runs = experiment(rounds=4), tmp_path / "runs"
     run_to_end(path, runs, "before")
     stopped = run_and_stop_after(2, path, runs, "small-client.lr=0.1-fedcm-seed3")  # as by --fresh and Ctrl-C
     (task,) = make_tasks(expand_grid(path, over=["client.lr=0.1"]), runs)
-    assert (task.folder.path, task.state) == (stopped, "stopped")
+    assert (task.folder.path, task.outcome) == (stopped, "stopped")
     later = run_to_end(path, runs, "later")
     (task,) = make_tasks(expand_grid(path, over=["client.lr=0.1"]), runs)
-    assert (task.folder.path, task.state) == (later, "finished")
+    assert (task.folder.path, task.outcome) == (later, "finished")
 
 
-def test_a_name_that_another_process_takes_meanwhile_is_left_to_it(experiment: Write, tmp_path: Path) -> None:
+def test_a_run_gets_another_name_if_another_process_takes_its_own(experiment: Write, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     (task,) = make_tasks(expand_grid(experiment(rounds=1), over=["client.lr=0.1"]), runs)
     other = run_to_end(experiment(rounds=1, client={"lr": 0.3}), runs, task.run.name)
     before = contents(other)
-    said: list[str] = []
-    done = [one for one in run_parallel([task], None, jobs=1, workers=1, notify=said.append) if one is not None]
+    messages: list[str] = []
+    done = [one for one in run_parallel([task], None, jobs=1, workers=1, notify=messages.append) if one is not None]
     assert states(done) == ["finished"]
     assert task.folder.name == f"{other.name}-2"
     assert contents(other) == before
-    assert "client.lr" in said[0]
+    assert "client.lr" in messages[0]
     assert read_lines(task.folder.path) != read_lines(other)
 
 
-def test_options_of_a_model_that_differ_in_kind_alone_are_two_experiments(npz: Path, tmp_path: Path) -> None:
+def test_model_options_that_differ_only_in_type_are_different_experiments(npz: Path, tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(tomli_w.dumps(small_experiment(npz, model={"name": "linear", "width": 1})))
     one, other = expand_grid(tmp_path / "small.toml", over=["model.width=1,1.0"])
     assert one.name != other.name
@@ -223,19 +223,19 @@ settings = st.lists(st.tuples(paths, values), max_size=3, unique_by=lambda pair:
 
 
 def named(pairs: Sequence[tuple[str, Any]], experiment: str = "demo", algorithm: str = "fedcm") -> str:
-    return make_run_name(experiment, [make_swept_part(path, value) for path, value in pairs], algorithm, 1)
+    return make_run_name(experiment, [make_setting_part(path, value) for path, value in pairs], algorithm, 1)
 
 
 @given(settings, settings)
-def test_other_values_and_other_settings_have_other_names(one: list[Any], other: list[Any]) -> None:
-    def told(pairs: list[Any]) -> list[tuple[str, str]]:
+def test_names_are_equal_exactly_if_settings_and_values_are(one: list[Any], other: list[Any]) -> None:
+    def to_texts(pairs: list[Any]) -> list[tuple[str, str]]:
         return [(path, write_value(value)) for path, value in pairs]
 
-    assert (named(one) == named(other)) == (told(one) == told(other))
+    assert (named(one) == named(other)) == (to_texts(one) == to_texts(other))
 
 
 @given(settings, st.text(st.characters(categories=["L"]), min_size=1, max_size=100))
-def test_every_name_can_be_a_folders_and_may_get_a_number(pairs: list[Any], experiment: str) -> None:
+def test_every_name_is_valid_for_a_folder_even_with_a_number(pairs: list[Any], experiment: str) -> None:
     reject_unusable_name(f"{named(pairs, experiment, 'a.very.long.module_name:WithAnEvenLongerClass' * 3)}-999")
 
 
@@ -252,21 +252,21 @@ def test_every_name_can_be_a_folders_and_may_get_a_number(pairs: list[Any], expe
         ("model.bias", True, "model.bias=true"),
     ],
 )
-def test_a_setting_and_its_value_can_be_read_in_the_name(path: str, value: Any, part: str) -> None:
-    assert make_swept_part(path, value) == part
+def test_the_name_contains_the_setting_and_its_value(path: str, value: Any, part: str) -> None:
+    assert make_setting_part(path, value) == part
     assert named([(path, value)]) == f"demo-{part}-fedcm-seed1"
 
 
-def test_names_of_a_grids_variants_stay_as_they_were() -> None:
+def test_names_of_variants_do_not_change() -> None:
     assert make_run_name("Mini cifar", [make_variant_part("II"), make_variant_part("p=0.1 (low)")], "my:Own", 0) == (
         "mini-cifar-ii-p=0.1-low--my-own-seed0"
     )
 
 
-# what a run has of the settings
+# the settings and labels of a run
 
 
-def test_a_list_is_one_value_and_comes_to_its_run(experiment: Write, tmp_path: Path) -> None:
+def test_a_list_is_one_value_of_a_setting(experiment: Write, tmp_path: Path) -> None:
     tasks = swept(
         experiment(rounds=1), tmp_path / "runs", "evaluation.targets=[0.5,0.6],[0.7]", "model.hidden=[6,5],[4]"
     )
@@ -278,7 +278,7 @@ def test_a_list_is_one_value_and_comes_to_its_run(experiment: Write, tmp_path: P
     assert tasks[0].run.experiment.cell.labels == {"evaluation.targets": "[0.5, 0.6]", "model.hidden": "[6, 5]"}
 
 
-def test_labels_say_what_the_run_has_however_it_was_written(experiment: Write) -> None:
+def test_labels_are_the_values_of_the_run_not_the_text_of_the_option(experiment: Write) -> None:
     runs = expand_grid(experiment(), over=["algorithm.alpha=1,5e-2", "seed=7"])
     assert [run.experiment.cell.labels for run in runs] == [
         {"algorithm.alpha": "1.0", "seed": "7"},
@@ -287,7 +287,7 @@ def test_labels_say_what_the_run_has_however_it_was_written(experiment: Write) -
     assert runs[0].name == "small-algorithm.alpha=1.0-fedcm-seed7"
 
 
-def test_runs_beside_each_other_are_called_by_their_settings(experiment: Write, tmp_path: Path) -> None:
+def test_short_names_contain_the_settings_that_differ(experiment: Write, tmp_path: Path) -> None:
     tasks = make_tasks(expand_grid(experiment(), over=["algorithm.alpha=0.05", "client.lr=0.1,0.2"], seeds=2), tmp_path)
     assert list(shorten_names(tasks).values())[:2] == [
         "algorithm.alpha=0.05 client.lr=0.1 fedcm seed 3",
@@ -308,12 +308,12 @@ def test_a_grid_with_published_figures_can_be_swept(npz: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("over", "settings", "said"),
+    ("over", "settings", "message"),
     [
         (["client.lr=0.1", "client.lr=0.2"], [], "'client.lr' is given twice"),
-        (["client.lr=0.1,0.2"], ["client.lr=0.3"], "--set or an exception fixes the setting"),
-        (["algorithm.alpha=1,1.0"], [], "two values mean the same"),
-        (["algorithm.name=fedavg,fedcm"], [], "--algorithms"),
+        (["client.lr=0.1,0.2"], ["client.lr=0.3"], "an override or an exception fixes the setting"),
+        (["algorithm.alpha=1,1.0"], [], "two values are equal"),
+        (["algorithm.name=fedavg,fedcm"], [], "list the algorithms to compare in `algorithms`"),
         (["model={hidden=[3]},{hidden=[4]}"], [], "such as client.lr"),
         (["for.fedcm.client.lr=0.1,0.2"], [], "no 'for.fedcm.client.lr'"),
         (["client.epochs=1,2"], ["client.steps=3"], "no 'client.epochs'"),
@@ -322,11 +322,11 @@ def test_a_grid_with_published_figures_can_be_swept(npz: Path, tmp_path: Path) -
         (["client.lrr=1,2"], [], "'lr'"),
     ],
 )
-def test_a_sweep_that_is_not_what_it_says_is_refused(
-    npz: Path, tmp_path: Path, over: list[str], settings: list[str], said: str
+def test_bad_sweeps_raise_one_sentence(
+    npz: Path, tmp_path: Path, over: list[str], settings: list[str], message: str
 ) -> None:
     (tmp_path / "g.toml").write_text(tomli_w.dumps(small_experiment(npz) | {"grid": {"axes": AXES}}))
-    with pytest.raises(UserError) as refusal:
+    with pytest.raises(UserError) as error:
         expand_grid(tmp_path / "g.toml", settings, over=over)
-    assert said in str(refusal.value)
-    assert "\n" not in str(refusal.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

@@ -60,12 +60,12 @@ def test_commas_in_brackets_and_quotes_belong_to_the_value(text: str, expected: 
         ("client.lr=", "a value is missing"),
         ("client.lr=0.1,0.10", "has 0.1 twice"),
         ("model.hidden=[8,8],[8, 8]", "has [8, 8] twice"),
-        ("client..lr=1", "requires path=value,value"),
-        ("a=" + "[" * 5000, "--over"),
+        ("client..lr=1", "must be path=value,value"),
+        ("a=" + "[" * 5000, "must be path=value,value"),
     ],
 )
 def test_bad_values_raise_one_sentence(setting: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         parse_values(setting)
     assert message in str(error.value)
-    assert str(error.value).startswith("--over requires")
+    assert str(error.value).startswith("a setting to sweep must")

@@ -29,7 +29,9 @@ def combine_workers(first_worker: ExactMean, second_worker: ExactMean) -> ExactM
     """Combine the totals of two workers, as at the end of a round."""
     limbs = max(first_worker.high_limbs, second_worker.high_limbs)
     for total, other in zip(
-        first_worker.totals + first_worker.widen(limbs), second_worker.totals + second_worker.widen(limbs), strict=True
+        first_worker.totals + first_worker.allocate_high_limbs(limbs),
+        second_worker.totals + second_worker.allocate_high_limbs(limbs),
+        strict=True,
     ):
         total += other
     return first_worker
@@ -68,7 +70,7 @@ def test_reports_are_weighted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cohort", "entry", "limbs"),
+    ("cohort_size", "entry", "limbs"),
     [
         (1, 2.0**14 - 1, 0),
         (1, 2.0**14, 1),  # a unit is 2⁻⁴⁸, and one limb has 62 bits
@@ -83,9 +85,9 @@ def test_reports_are_weighted() -> None:
         (4, 2.0**71, 3),
     ],
 )
-def test_limbs_are_allocated_for_the_largest_entry(cohort: int, entry: float, limbs: int) -> None:
+def test_limbs_are_allocated_for_the_largest_entry(cohort_size: int, entry: float, limbs: int) -> None:
     report = Pair(torch.tensor([1.0, entry]), torch.zeros(3))
-    mean = ExactMean(report, cohort)
+    mean = ExactMean(report, cohort_size)
     assert mean.high_limbs == 0
     mean.add(0, report)
     assert mean.high_limbs == limbs
@@ -100,7 +102,7 @@ def test_a_report_without_fields_has_a_mean_without_fields() -> None:
     mean = ExactMean(Nothing(), 2)
     mean.add(0, Nothing())
     assert mean.high_limbs == 0
-    assert mean.totals == mean.widen(2) == []
+    assert mean.totals == mean.allocate_high_limbs(2) == []
     assert mean.compute(1.0) == Nothing()
 
 
@@ -132,7 +134,7 @@ def test_a_float64_entry_beyond_every_float32_is_an_error() -> None:
     zero = torch.zeros(1, dtype=torch.float64)
     mean = ExactMean(Pair(zero, zero), 2)
     mean.add(0, Pair(zero + 2.0**127, zero))
-    with pytest.raises(OutOfRange, match=r"client 1 reported reaches 3.4e\+38"):
+    with pytest.raises(OutOfRange, match=r"client 1 reported must stay below 3.4e\+38, but reaches 3.4e\+38"):
         mean.add(1, Pair(zero, zero - 2.0**128))
 
 
@@ -146,11 +148,11 @@ def test_an_error_in_one_row_adds_no_row_of_the_stack() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("cohort", [2, 1000, 2**20, 2**24])
-def test_the_mean_of_the_largest_floats_is_exact_for_every_cohort_size(cohort: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("cohort_size", [2, 1000, 2**20, 2**24])
+def test_the_mean_of_the_largest_floats_is_exact_for_every_cohort_size(cohort_size: int, dtype: torch.dtype) -> None:
     for value in (7.0, 2.0**13, 3e6, 1.7e12, 4.3e22, 3.4e38):
         largest = torch.tensor([value], dtype=dtype)
-        mean = ExactMean(Pair(largest, largest), cohort)
+        mean = ExactMean(Pair(largest, largest), cohort_size)
         for client in range(2):
             mean.add(client, Pair(largest, -largest))
         assert mean.compute(2).first.item() == largest.item()
@@ -159,14 +161,14 @@ def test_the_mean_of_the_largest_floats_is_exact_for_every_cohort_size(cohort: i
 
 @given(st.integers(0, 10_000), st.sampled_from([torch.float32, torch.float64]), st.sampled_from([6, 5000]))
 def test_sums_of_large_entries_are_exact_in_every_order_and_grouping(
-    seed: int, dtype: torch.dtype, cohort: int
+    seed: int, dtype: torch.dtype, cohort_size: int
 ) -> None:
     """Entries over the whole range of float32, some of which cancel; a stack's rows share its limbs."""
     draw = torch.Generator().manual_seed(seed)
     scale = 2.0 ** torch.randint(-30, 126, (6, 5), generator=draw, dtype=torch.float64)
     rows = (torch.randn(6, 5, generator=draw, dtype=torch.float64) * scale).clamp(-(2.0**127), 2.0**127).to(dtype)
     rows[3] = -rows[2]
-    one_by_one, first_worker, second_worker = (ExactMean(Pair(rows[0], rows[0]), cohort) for _ in range(3))
+    one_by_one, first_worker, second_worker = (ExactMean(Pair(rows[0], rows[0]), cohort_size) for _ in range(3))
     for client in torch.randperm(6, generator=draw).tolist():
         one_by_one.add(client, Pair(rows[client], rows[client]))
     first_worker.add_stack([0, 1, 2, 3], Pair(rows[:4], rows[:4]), [1.0] * 4)
@@ -183,7 +185,7 @@ def test_unneeded_limbs_do_not_change_the_bits() -> None:
     draw = torch.Generator().manual_seed(1)
     rows = torch.randn(4, 9, generator=draw, dtype=torch.float64) * 1000
     plain, widened = (ExactMean(Pair(rows[0], rows[0]), 4) for _ in range(2))
-    widened.widen(3)
+    widened.allocate_high_limbs(3)
     for client, row in enumerate(rows):
         plain.add(client, Pair(row, -row))
         widened.add(client, Pair(row, -row))

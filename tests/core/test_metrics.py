@@ -9,7 +9,7 @@ from fedcm.core.metrics import RoundMetrics
 
 PLAIN = RoundMetrics(
     round=4,
-    cohort=2,
+    cohort_size=2,
     clients=[1, 3],
     steps=2.5,
     client_lr=0.1,

@@ -79,7 +79,7 @@ def frozen_norm() -> nn.BatchNorm2d:
     return norm.eval()
 
 
-def train_model(model: nn.Module, **changes: Any) -> fedcm.Trained:
+def train_model(model: nn.Module, **changes: Any) -> fedcm.TrainingResult:
     settings: dict[str, Any] = {"rounds": 3, "lr": 0.1, "batch_size": 4, "epochs": 2, "test": TEST}
     settings |= {"evaluate_every": 1}
     return fedcm.train(model, CLIENTS, fedcm.FedCM(alpha=0.3), **settings | changes)
@@ -164,12 +164,12 @@ def test_a_model_that_mixes_examples_cannot_be_stacked(norm: nn.Module, message:
     with pytest.raises(UserError, match=message) as raised:
         train_model(model, stack=2)
     assert "set engine.stack = 1" in str(raised.value)
-    assert not measured_stacks(model)
-    assert measured_stacks(network(nn.GroupNorm(2, 4)))
+    assert not list_measured_stacks(model)
+    assert list_measured_stacks(network(nn.GroupNorm(2, 4)))
     assert train_model(model).history[-1]["loss"] > 0
 
 
-def measured_stacks(model: nn.Module) -> list[str]:
+def list_measured_stacks(model: nn.Module) -> list[str]:
     """Return the stacks that autotuning measures for this model; none means that the stack stays at 1."""
     parts = np.split(np.arange(40), 20)
     dataset = Dataset("made", Examples(torch.cat([x for x, _ in CLIENTS] * 2)[:40], torch.arange(40) % 3), None, 3)
@@ -179,7 +179,7 @@ def measured_stacks(model: nn.Module) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "refused"),
+    ("changes", "rejected"),
     [
         ({"batch_size": 4}, True),  # 9 = 4 + 4 + 1
         ({"batch_size": 1}, True),
@@ -189,20 +189,24 @@ def measured_stacks(model: nn.Module) -> list[str]:
     ],
 )
 def test_batches_of_one_example_raise_before_training_if_the_model_cannot_take_them(
-    changes: dict[str, Any], refused: bool
+    changes: dict[str, Any], rejected: bool
 ) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(50, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3))
-    if not refused:
+    if not rejected:
         assert len(train_model(model, **changes).history) == 3
         return
-    with pytest.raises(UserError, match="must take a batch of one example, because client"):
+    message = (
+        r"failed on a batch of one example; client \d has such a batch, with \d+ examples? and client.batch_size ="
+    )
+    with pytest.raises(UserError, match=message):
         train_model(model, **changes)
 
 
 def test_a_single_last_test_example_raises_before_training() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(50, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3))
     x = torch.zeros(501, 2, 5, 5)
-    with pytest.raises(UserError, match="the 501 test examples are evaluated 500 at a time"):
+    message = "the last batch of the test set has one, because its 501 examples are evaluated 500 at a time"
+    with pytest.raises(UserError, match=message):
         train_model(model, batch_size=10, test=(x, torch.zeros(501).long()))
 
 
@@ -265,6 +269,7 @@ def own_norm(tmp_path: Path, npz: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return path
 
 
+@pytest.mark.slow
 def test_frozen_statistics_are_the_same_in_workers_after_a_resume_and_in_the_trained_model(
     own_norm: Path, tmp_path: Path, npz: Path
 ) -> None:

@@ -95,7 +95,7 @@ def test_the_client_rate_also_decays_in_empty_rounds(tmp_path: Path) -> None:
     own = build(read_experiment(table))
     server = own.algorithm.init_server(own.problem.initial_params)
     lines = [done.metrics for done in run_rounds(own.algorithm, LocalExecutor(own.runner), own.plan, server)]
-    assert {line.cohort == 0 for line in lines} == {True, False}
+    assert {line.cohort_size == 0 for line in lines} == {True, False}
     assert [line.client_lr for line in lines] == pytest.approx([0.1 * 0.99**t for t in range(12)])
 
 

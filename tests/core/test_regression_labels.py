@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 from scenes import Answer, load_summary, read_lines, run_to_end, small_experiment
 
-from fedcm.runs.progress import show_progress
+from fedcm.api.progress import show_progress
 
 Fedcm = Callable[..., Answer]
 

@@ -14,7 +14,7 @@ from scenes import Answer, small_experiment, write_npz
 from tomli_w import dumps
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.config.overrides import read_table
 from fedcm.config.sections import SECTIONS
 from fedcm.core.participation import PARTICIPATION
@@ -167,8 +167,8 @@ def test_every_setting_of_an_experiment_is_documented() -> None:
 def test_documented_experiment_loads(tmp_path: Path) -> None:
     (example,) = blocks("docs/experiments.md", "toml")
     (tmp_path / "demo.toml").write_text(example)
-    assert load_experiment(tmp_path / "demo.toml").rounds == 400
-    assert load_experiment(tmp_path / "demo.toml", algorithm="fedadam").server.lr == 0.1
+    assert load_experiment_file(tmp_path / "demo.toml").rounds == 400
+    assert load_experiment_file(tmp_path / "demo.toml", algorithm="fedadam").server.lr == 0.1
 
 
 def test_documented_clients_on_demand_run_as_written(tmp_path: Path) -> None:
@@ -189,4 +189,4 @@ def test_every_bundled_experiment_loads(path: Path) -> None:
         assert expand_grid(path)
         return
     for name in ALGORITHMS:
-        load_experiment(path, algorithm=name)
+        load_experiment_file(path, algorithm=name)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from public_api import page_of, read_public_names
+from public_api import find_page, read_public_names
 
 import fedcm
 
@@ -52,7 +52,7 @@ def test_every_public_name_has_an_entry(site: Path) -> None:
     assert sorted(names) == sorted(fedcm.__all__)
     index = (site / "api" / "index.html").read_text()
     for name, home in names.items():
-        page = (site / "api" / page_of(home) / "index.html").read_text()
+        page = (site / "api" / find_page(home) / "index.html").read_text()
         assert f'id="fedcm.{name}"' in page, name
         assert f"#fedcm.{name}" in index, name
 

@@ -20,13 +20,13 @@ SCHEMA = Schema(ROOT / "src" / "fedcm", (ROOT / "docs" / "experiments.md").read_
 TABLES = {**SECTIONS, "grid": ExperimentGrid, "grid.exceptions": GridException}
 
 
-def by_name(settings: list[Setting]) -> dict[str, Setting]:
+def map_by_name(settings: list[Setting]) -> dict[str, Setting]:
     return {setting.name: setting for setting in settings}
 
 
 @pytest.mark.parametrize("section", TABLES)
 def test_every_key_of_a_section_has_a_complete_row(section: str) -> None:
-    settings = by_name(SCHEMA.sections()[section])
+    settings = map_by_name(SCHEMA.read_sections()[section])
     assert list(settings) == list(TABLES[section].model_fields)
     for setting in settings.values():
         assert setting.meaning, setting
@@ -38,7 +38,7 @@ def test_every_key_of_a_section_has_a_complete_row(section: str) -> None:
 
 
 def test_every_section_of_an_experiment_is_on_the_page() -> None:
-    page = SCHEMA.markdown()
+    page = SCHEMA.write_markdown()
     for key in Experiment.model_fields:
         assert f"## `[{key}]`" in page or f"| `{key}` |" in page, key
     assert "## `[grid]`" in page
@@ -49,7 +49,7 @@ def test_every_section_of_an_experiment_is_on_the_page() -> None:
     ("section", "kinds"), [("split", SPLITS), ("participation", PARTICIPATION), ("algorithm", ALGORITHMS)]
 )
 def test_every_choice_and_its_settings_are_on_the_page(section: str, kinds: dict[str, type]) -> None:
-    choices = SCHEMA.choices()[section]
+    choices = SCHEMA.read_choices()[section]
     assert list(choices) == list(kinds)
     for name, kind in kinds.items():
         summary, settings = choices[name]
@@ -59,15 +59,15 @@ def test_every_choice_and_its_settings_are_on_the_page(section: str, kinds: dict
 
 
 def test_types_ranges_and_defaults_are_those_of_the_schema() -> None:
-    client = by_name(SCHEMA.sections()["client"])
+    client = map_by_name(SCHEMA.read_sections()["client"])
     assert client["batch_size"][1:4] == ("integer", "≥ 1, ≤ 10⁹", "`50`")
     assert client["lr_decay"][1:4] == ("number", "> 0, ≤ 1", "`1.0`")
     assert client["weight_decay_at"][1:4] == ('`"loss"`, `"step"`', "", '`"loss"`')
-    assert by_name(SCHEMA.sections()["evaluation"])["targets"][1:3] == ("list of numbers", "each > 0, < 1")
+    assert map_by_name(SCHEMA.read_sections()["evaluation"])["targets"][1:3] == ("list of numbers", "each > 0, < 1")
 
 
 def test_range_of_the_stack_is_the_one_that_is_enforced() -> None:
-    stack = by_name(SCHEMA.sections()["engine"])["stack"]
+    stack = map_by_name(SCHEMA.read_sections()["engine"])["stack"]
     assert (stack.kind, stack.limits) == ('`"auto"` or an integer', "1 to 4096")
     for value in ("auto", 1, 4096):
         assert read_section(SECTIONS["engine"], {"stack": value}, "engine").model_dump()["stack"] == value
@@ -76,6 +76,6 @@ def test_range_of_the_stack_is_the_one_that_is_enforced() -> None:
             read_section(SECTIONS["engine"], {"stack": value}, "engine")
 
 
-def test_comments_stand_in_for_missing_prose() -> None:
-    alone = by_name(Schema(ROOT / "src" / "fedcm", "").sections()["client"])
+def test_comments_replace_missing_prose() -> None:
+    alone = map_by_name(Schema(ROOT / "src" / "fedcm", "").read_sections()["client"])
     assert "gradient" in alone["clip"].meaning

@@ -90,7 +90,7 @@ def test_a_function_that_returns_no_data_is_rejected(
         ("takes other arguments", "def f(width): ...", "could not be built: TypeError"),
         ("exits", "def f(): raise SystemExit(0)", "could not be built"),
         ("batch norm", "def f(): return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4))", "use nn.GroupNorm instead"),
-        ("no parameters", "def f(): return nn.Flatten()", "must have parameters to train, and has none"),
+        ("no parameters", "def f(): return nn.Flatten()", "must have parameters to train, but has none"),
         ("lazy", "def f(): return nn.LazyLinear(4)", "pass one batch through the model first"),
         ("too few outputs", "def f(): return nn.Linear(6, 2)", "must give 4 outputs, one per class, and gives 2"),
         ("too many inputs", "def f(): return nn.Linear(7, 4)", "must take examples of (6,)"),
@@ -159,9 +159,9 @@ def test_an_invalid_algorithm_class_is_rejected(
     assert_rejected(answer, message)
 
 
-def test_a_check_of_what_does_not_exist_is_refused(fedcm: Fedcm) -> None:
+def test_checking_a_missing_algorithm_is_rejected(fedcm: Fedcm) -> None:
     assert_rejected(fedcm("check", "fedavgm"), "there is no algorithm 'fedavgm'; did you mean 'fedavg'?")
-    assert_rejected(fedcm("check", "fedcm", "--set", "alpha"), "--set requires path=value")
+    assert_rejected(fedcm("check", "fedcm", "--set", "alpha"), "a setting to change must be path=value")
     assert_rejected(fedcm("check", "fedcm", "--set", "alpha=2"), "alpha must be above 0 and at most 1, got 2")
 
 

@@ -39,7 +39,7 @@ def test_a_fresh_comparison_that_cannot_start_deletes_nothing(
         np.savez(npz, **(dict(old) | {"x_train": old["x_train"] + 1}))
     assert fedcm(*words).code == 0, "nothing is trained, so changed data do not matter"
     more = ["compare", path, "--algorithms", "fedavg,fedadam", "--runs-dir", "runs"]
-    assert_rejected(fedcm(*more), "the runs of a comparison must have the same data, and train_features")
+    assert_rejected(fedcm(*more), "the runs of a comparison must have the same data, but train_features")
     assert not (tmp_path / "runs" / "small-fedadam-seed3").exists()
 
 
@@ -97,3 +97,18 @@ def test_the_label_mix_of_a_regression_is_rejected(fedcm: Fedcm, experiment: Wri
     np.savez(tmp_path / "mine.npz", **make_arrays(y_train=np.zeros(40), y_test=np.zeros(8)))
     path = experiment(data={"source": "mine.npz"}, split={"kind": "iid", "clients": 2})
     assert_rejected(fedcm("data", "split", path), "the labels must be classes")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("participation.clients=5,5000", "participation must be at most 12 clients, the whole population, got 5000"),
+        ("engine.device=cpu,cuda:99", "engine.device must be "),
+    ],
+)
+def test_a_later_run_that_cannot_work_is_rejected_before_the_first_run(
+    fedcm: Fedcm, experiment: Write, tmp_path: Path, setting: str, message: str
+) -> None:
+    path = experiment(rounds=1, participation={"kind": "fixed", "clients": 5})
+    assert_rejected(fedcm("sweep", path, "--over", setting, "--runs-dir", "runs"), message)
+    assert not (tmp_path / "runs").exists()

@@ -42,6 +42,22 @@ def test_a_missing_experiment_file_is_rejected(fedcm: Fedcm, command: str) -> No
     assert_rejected(fedcm(*words, "nowhere.toml"), "there is no experiment 'nowhere.toml'")
 
 
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("demo.toml", "fedcm run demo"),
+        ("experiments/demo.toml", "fedcm run demo"),
+        ("mini/table1.toml", "fedcm compare mini/table1"),
+    ],
+)
+def test_a_missing_copy_of_a_bundled_experiment_is_rejected_with_its_name(
+    fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_rejected(fedcm("run", file), f"there is no experiment {file!r}, but a bundled experiment has this name; run")
+    assert f"`{command}`" in fedcm("run", file).err
+
+
 def test_a_folder_instead_of_an_experiment_is_rejected(run: Fedcm, tmp_path: Path) -> None:
     assert_rejected(run(tmp_path), "is a folder; give the .toml file of the experiment")
 
@@ -175,9 +191,13 @@ def test_an_experiment_without_rounds_is_rejected(run: Fedcm, tmp_path: Path, np
 @pytest.mark.parametrize(
     ("setting", "message"),
     make_params(
-        ("no value", "client.lr", "--set requires path=value, for example client.lr=0.05, got 'client.lr'"),
-        ("no path", "=3", "--set requires path=value"),
-        ("a hole in the path", "client..lr=3", "--set requires path=value"),
+        (
+            "no value",
+            "client.lr",
+            "a setting to change must be path=value, for example client.lr=0.05, got 'client.lr'",
+        ),
+        ("no path", "=3", "a setting to change must be path=value"),
+        ("a hole in the path", "client..lr=3", "a setting to change must be path=value"),
         ("into a value", "rounds.more=3", "'rounds' is a value, not a table"),
         ("an unknown path", "clients.lr=3", "there is no setting 'clients'; did you mean 'client'?"),
         ("a text for a number", "client.lr=fast", "client.lr must be a valid number, got 'fast'"),
@@ -185,7 +205,7 @@ def test_an_experiment_without_rounds_is_rejected(run: Fedcm, tmp_path: Path, np
         ("an unknown algorithm", "algorithm.name=sgd", "there is no algorithm 'sgd'"),
         ("an algorithm that is a number", "algorithm.name=3", "algorithm.name must be given"),
         ("an algorithm that is a list", "algorithm.name=[1]", "algorithm.name must be given"),
-        ("a number too long to read", "rounds=" + "9" * 5000, "--set requires path=value"),
+        ("a number too long to read", "rounds=" + "9" * 5000, "a setting to change must be path=value"),
     ),
 )
 def test_a_bad_setting_on_the_command_line_is_rejected(

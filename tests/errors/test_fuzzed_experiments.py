@@ -29,8 +29,8 @@ from mutated_experiments import (
 from scenes import Answer
 
 from fedcm.api import runs as api_runs
-from fedcm.cli import run as run_command
-from fedcm.cli.session import exit_after
+from fedcm.cli.runs import run as run_command
+from fedcm.cli.session import print_outcome_and_exit
 from fedcm.sweeps import paper_grids
 from fedcm.trackers.observation import run_session
 
@@ -74,14 +74,13 @@ def _only_if_short(run_session: Callable[..., str]) -> Callable[..., str]:
         steps = setup.runner.count_steps(np.arange(setup.plan.population)).sum()
         if session.total_rounds <= 3 and steps <= 1000:
             return run_session(session, **more)
-        session.close()
         return "finished"
 
     return run_short
 
 
-def _only_if_ended(exit_after: Callable[..., None]) -> Callable[..., None]:
-    return lambda run, as_json: exit_after(run, as_json) if run.summary else None
+def _only_if_ended(print_outcome_and_exit: Callable[..., None]) -> Callable[..., None]:
+    return lambda run, as_json: print_outcome_and_exit(run, as_json) if run.summary else None
 
 
 @pytest.fixture
@@ -95,7 +94,7 @@ def attempt(fedcm: Fedcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> At
     monkeypatch.setenv("FEDCM_DATA", str(tmp_path / "no-data"))
     monkeypatch.delenv("FEDCM_RUNS", raising=False)
     monkeypatch.setattr(api_runs, "run_session", _only_if_short(run_session))
-    monkeypatch.setattr(run_command, "exit_after", _only_if_ended(exit_after))
+    monkeypatch.setattr(run_command, "print_outcome_and_exit", _only_if_ended(print_outcome_and_exit))
     draw = np.random.default_rng(0)
     x = draw.normal(size=(60, 5)).astype(np.float32)
     np.savez(tmp_path / "made.npz", x_train=x, y_train=np.arange(60) % 3, x_test=x[:9], y_test=np.arange(9) % 3)

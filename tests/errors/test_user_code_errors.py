@@ -129,11 +129,11 @@ def test_a_failed_run_of_a_comparison_is_reported_with_its_line(
     assert answer.code == 2
     assert "in fail" in answer.err, "the traceback of the run's own process"
     sentence = check_error(answer.err.replace("Traceback", ""), own, tmp_path)
-    assert re.search(r"1 of 1 runs failed, first small-fedavg-seed3: client \d+ failed in round", sentence)
+    assert re.search(r"1 of 1 run failed, first small-fedavg-seed3: client \d+ failed in round", sentence)
 
 
 def test_every_command_has_the_debug_option() -> None:
-    pending = [("fedcm", cli.command_line())]
+    pending = [("fedcm", cli.build_command_line())]
     count = 0
     while pending:
         name, command = pending.pop()

@@ -25,8 +25,8 @@ from fedcm.data.federated import ArrayData
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStatesInMemory
-from fedcm.executors.diagnosis import Diagnosis, diagnose, report_cost
-from fedcm.runs.session import Session
+from fedcm.executors.diagnosis import diagnose
+from fedcm.runs.session import Session, SessionOptions
 from fedcm.runs.summary import hash_params
 
 CLIENTS, EXAMPLES = 6, 8
@@ -132,10 +132,9 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("algorithm", ["fedcm", "scaffold", "feddyn", "fedadam", "fedavg"])
 def test_diagnoses_do_not_change_the_bits_of_a_run(algorithm: str, tmp_path: Path) -> None:
     shas = []
-    for name, diagnosis in (("plain", None), ("watched", Diagnosis(2))):
+    for name, every in (("plain", None), ("watched", 2)):
         run = Session.start(make_experiment(algorithm), tmp_path, name)
-        run.diagnosis = diagnosis
-        finish_session(run)
+        finish_session(run, diagnose_every=every)
         shas.append(hash_params(run.server.params))
     assert shas[0] == shas[1]
     lines = read_metrics(tmp_path / "watched")
@@ -143,34 +142,9 @@ def test_diagnoses_do_not_change_the_bits_of_a_run(algorithm: str, tmp_path: Pat
     assert all(math.isfinite(value) for line in lines for value in line.get("diagnosis", {}).values())
 
 
-def test_the_cost_is_printed_after_the_first_diagnosis_and_at_the_end() -> None:
-    sentences: list[str] = []
-    rounds = [
-        {"seconds": 2.0},
-        {"seconds": 2.0, "diagnosis": {"seconds": 1.0}},
-        {"seconds": 4.0, "diagnosis": {"seconds": 1.0}},
-    ]
-    assert list(report_cost(iter(rounds), 2, sentences.append)) == rounds
-    assert sentences == [
-        "a diagnosis takes 1 s; at this rate, diagnoses take 25% of the time of the rounds",
-        "2 diagnoses took 2 s, 25% of the 8 s of the rounds",
-    ]
-    sentences.clear()
-    resumed = [{"seconds": 1.0, "diagnosis": {"seconds": 4.0}}]
-    list(report_cost(iter(resumed), 8, sentences.append))
-    assert sentences[0] == "a diagnosis takes 4 s; at this rate, diagnoses take 50% of the time of the rounds", (
-        "after one round of eight"
-    )
-    assert sentences[1] == "1 diagnosis took 4 s, 4 times the 1 s of the rounds"
-    sentences.clear()
-    list(report_cost(iter([{"seconds": 1.0}]), 2, sentences.append))
-    assert not sentences
-
-
 def test_a_diagnosis_uses_the_current_state_and_the_next_round(tmp_path: Path) -> None:
     run = Session.start(make_experiment("fedcm"), tmp_path, "watched")
-    run.diagnosis = Diagnosis(6)
-    finish_session(run)
+    finish_session(run, diagnose_every=6)
     schedule, population = run.setup.plan.schedule, run.setup.plan.population
     next_round = Round(6, schedule.client_lr_at(6), schedule.server_lr, 0, population, math.nan)
     expected = diagnose(run.setup.runner, run.states, run.server, next_round)
@@ -206,8 +180,7 @@ def test_the_diagnosis_of_a_random_model_is_reproducible() -> None:
 
 def test_fields_that_are_no_directions_have_no_cosine(tmp_path: Path) -> None:
     run = Session.start(make_experiment("fedadam"), tmp_path, "adam")
-    run.diagnosis = Diagnosis(3)
-    finish_session(run)
+    finish_session(run, diagnose_every=3)
     diagnosed = read_metrics(tmp_path / "adam")[2]["diagnosis"]
     assert "momentum_cosine" in diagnosed
     assert not any(name.startswith("second_moment") for name in diagnosed)
@@ -224,10 +197,11 @@ def test_a_stop_request_ends_the_diagnosis_but_not_the_round(tmp_path: Path, mon
         return diagnose(*given, **named)
 
     monkeypatch.setattr("fedcm.runs.session.diagnose", stopped_in_the_middle)
-    run = Session.start(make_experiment("scaffold"), tmp_path, "stopped", stop_requested=lambda: bool(asked))
-    run.diagnosis = Diagnosis(2)
+    run = Session.start(
+        make_experiment("scaffold"), tmp_path, "stopped", options=SessionOptions(stop_requested=lambda: bool(asked))
+    )
     with pytest.raises(Stopped):
-        finish_session(run)
+        finish_session(run, diagnose_every=2)
     assert ["diagnosis" in line for line in read_metrics(tmp_path / "stopped")] == [False, False]
     resumed = Session.resume(tmp_path / "stopped")
     finish_session(resumed)

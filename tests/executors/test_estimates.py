@@ -150,7 +150,7 @@ class Orders:
 
 
 def list_rounds(work: LocalWork, examples: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[int]]]:
-    """Yield the minibatches of a round for every order of every pass; `work` draws that order meanwhile."""
+    """Yield the minibatches of a round for every order of every pass; while it is yielded, `work` draws that order."""
     for orders in product(permutations(range(examples)), repeat=len(work.list_batch_sizes(examples))):
         monkeypatch.setattr("fedcm.data.batches.make_generator", lambda *given, orders=orders: Orders(orders))
         yield [index.tolist() for index in work.draw_indices(examples, 1, 0, 0)]
@@ -192,14 +192,14 @@ def test_minibatches_are_sampled_from_the_whole_round(monkeypatch: pytest.Monkey
     own = make_runner([5], work)
     each = compute_example_gradients(own, 0)
     monkeypatch.setattr(diagnosis, "_BATCHES", 2)
-    asked: list[tuple[int, int]] = []
+    requests: list[tuple[int, int]] = []
 
     class Chosen:
         def __init__(self, steps: tuple[int, ...]) -> None:
             self.steps = steps
 
         def choice(self, steps: int, count: int, **named: Any) -> np.ndarray:
-            asked.append((steps, count))
+            requests.append((steps, count))
             return np.array(self.steps)
 
     single, diagnosed = [], []
@@ -209,7 +209,7 @@ def test_minibatches_are_sampled_from_the_whole_round(monkeypatch: pytest.Monkey
         for steps in combinations(range(3), 2):
             monkeypatch.setattr(diagnosis, "make_generator", lambda *given, steps=steps: Chosen(steps))
             diagnosed.append(diagnose_runner(own)["noise"])
-    assert set(asked) == {(3, 2)}
+    assert set(requests) == {(3, 2)}
     assert np.mean(diagnosed) == pytest.approx(np.mean(single), rel=1e-7)
 
 
@@ -221,7 +221,7 @@ def test_whole_passes_as_in_the_paper_leave_no_noise() -> None:
 
 
 def test_noise_of_full_batches_is_averaged_over_the_steps() -> None:
-    """With all examples in every minibatch only dropout and the like are left, drawn anew at each of K steps."""
+    """With all examples in every minibatch, only dropout and the like are left, with a new draw in each of K steps."""
     assert compute_noise_share(LocalWork(4, epochs=2).list_batch_sizes(4), 4) == 1 / 2
 
 

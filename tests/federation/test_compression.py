@@ -38,8 +38,8 @@ def test_messages_survive_a_pipe_and_a_cut_raises_eof() -> None:
     send(stream, {"kind": "describe"})
     whole = stream.getvalue()
     stream.seek(0)
-    words, back = receive(stream)
-    assert words == {"round": 3, "loss": 0.1}
+    fields, back = receive(stream)
+    assert fields == {"round": 3, "loss": 0.1}
     assert all(np.array_equal(back[name], arrays[name]) and back[name].dtype == arrays[name].dtype for name in arrays)
     assert receive(stream) == ({"kind": "describe"}, {})
     for cut in (0, 7, 20, len(whole) // 2):

@@ -13,7 +13,7 @@ from fedcm.federation.provision.invitation import Invitation, read_invitation
 
 def test_a_plan_names_every_party_with_its_role(plan_file: Callable[..., Path]) -> None:
     plan = read_plan(plan_file(viewers=["guest@example.org"]))
-    assert [(party.kind, party.name, party.role, party.place.as_posix()) for party in plan.parties] == [
+    assert [(party.kind, party.name, party.role, party.kit_folder.as_posix()) for party in plan.parties] == [
         ("server", "localhost", "server", "server"),
         ("site", "berlin", "client", "sites/berlin"),
         ("site", "paris", "client", "sites/paris"),
@@ -24,7 +24,7 @@ def test_a_plan_names_every_party_with_its_role(plan_file: Callable[..., Path]) 
 
 def test_defaults_follow_from_the_other_settings(plan_file: Callable[..., Path]) -> None:
     plan = read_plan(plan_file(name="two-sites", organisation=None))
-    assert plan.org == "two_sites"
+    assert plan.certificate_organisation == "two_sites"
     assert plan.server.port_for_admins == plan.server.port + 1
 
 

@@ -1,5 +1,6 @@
 """Real certificates from the engine's tool: who holds which key, what a kit allows, and how it is renewed."""
 
+import hashlib
 import importlib
 import io
 import json
@@ -35,7 +36,7 @@ from fedcm.federation.provision.folder import create_federation, renew_kits
 from fedcm.federation.provision.invitation import read_invitation
 from fedcm.federation.provision.membership import join, request_certificate, request_renewal
 from fedcm.federation.provision.policy import ROLES
-from fedcm.federation.provision.request import read_request, reject_unplanned
+from fedcm.federation.provision.request import find_planned_party, read_request
 from fedcm.federation.serve.supervisor import serve
 from fedcm.federation.settings import load_site_settings
 
@@ -71,7 +72,7 @@ def test_every_party_gets_a_kit_with_its_name_and_the_server(federation: Path) -
 
 
 def test_the_files_of_a_kit(federation: Path) -> None:
-    common = {"README.md", "invitation.toml", "comm_config.json", "startup/rootCA.pem"}
+    common = {"README.md", "invitation.toml", "comm_config.json", "local.sha256", "startup/rootCA.pem"}
     local = {f"local/{name}" for name in LOCAL}
     server = {f"startup/{name}" for name in ("fed_server.json", "server.crt", "server.key")}
     site = {f"startup/{name}" for name in ("fed_client.json", "client.crt", "client.key")}
@@ -391,7 +392,7 @@ def test_a_request_that_differs_from_the_plan_is_not_signed(
     asking: Path, authority: Authority, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     request = read_request(altered(asking / "berlin.request.zip", tmp_path / "berlin.request.zip", **changes))
-    for check in (reject_unplanned, None):
+    for check in (find_planned_party, None):
         with pytest.raises(UserError) as error:
             check(request, authority.plan) if check else authority.sign(request, tmp_path / "signed.zip", 10)
         assert message in str(error.value)
@@ -494,6 +495,78 @@ def test_a_renewed_kit_has_a_new_certificate_and_everything_else_stays(
     assert mode(aside / "client.key") == 0o600
     assert [one.serial for one in authority.list_issued()] == [new.serial]
     assert str(new.ends.date()) in (kit / "README.md").read_text()
+
+
+def renew(kit: Path, authority: Authority, notify: Callable[[str], None]) -> None:
+    request, _ = request_renewal(kit)
+    signed = kit.parent / "berlin.signed.zip"
+    authority.sign(read_request(request), signed, days=200)
+    join(signed, kit, notify)
+
+
+def test_a_renewal_keeps_the_operators_changes_in_local(joined: Path, authority: Authority, tmp_path: Path) -> None:
+    kit = shutil.copytree(joined, tmp_path / "kit")
+    changed = {
+        "privacy.json": '{"scopes": []}',  # a file that provisioning does not write
+        "filters/settings.json": "{}",
+        "log_config.json": (kit / "local/log_config.json").read_text().replace('"INFO"', '"DEBUG"'),
+    }
+    (kit / "local/filters").mkdir()
+    for name, text in changed.items():
+        assert not (kit / "local" / name).exists() or (kit / "local" / name).read_text() != text
+        (kit / "local" / name).write_text(text)
+    message = "berlin: kept the files that were changed or added in this kit: local/filters/settings.json, "
+    message += "local/log_config.json, local/privacy.json"
+    for _ in range(2):  # the second renewal knows them as well as the first
+        messages: list[str] = []
+        renew(kit, authority, messages.append)
+        assert messages == [message]
+        assert files_in(kit / "local") == LOCAL | set(changed)
+        assert {name: (kit / "local" / name).read_text() for name in changed} == changed
+        assert (kit / "local/resources.json").read_bytes() == (joined / "local/resources.json").read_bytes()
+
+
+def test_a_renewal_writes_unchanged_files_again_without_a_message(
+    joined: Path, authority: Authority, tmp_path: Path
+) -> None:
+    """The files of an older version differ from those of this one, but nobody has changed them."""
+    kit = shutil.copytree(joined, tmp_path / "kit")
+    older = b'{"format_version": "0.9"}'
+    (kit / "local/authorization.json").write_bytes(older)
+    lines = (kit / "local.sha256").read_text().splitlines()
+    lines = [line for line in lines if not line.endswith("/authorization.json")]
+    lines.append(f"{hashlib.sha256(older).hexdigest()}  local/authorization.json")
+    (kit / "local.sha256").write_text("\n".join(lines) + "\n")
+    renew(kit, authority, pytest.fail)
+    assert (kit / "local/authorization.json").read_bytes() == (joined / "local/authorization.json").read_bytes()
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_renewal_replaces_files_that_may_be_outdated_and_keeps_a_copy(
+    joined: Path, authority: Authority, tmp_path: Path, recorded: bool
+) -> None:
+    """A changed file with classes of another version cannot work; without checksums nobody knows who changed it."""
+    kit = make_outdated(shutil.copytree(joined, tmp_path / "kit"))
+    outdated = (kit / "local/resources.json").read_bytes()
+    if not recorded:
+        (kit / "local.sha256").unlink()
+    messages: list[str] = []
+    renew(kit, authority, messages.append)
+    (old,) = (kit / "old").iterdir()
+    assert (old / "local/resources.json").read_bytes() == outdated
+    assert (kit / "local/resources.json").read_bytes() == (joined / "local/resources.json").read_bytes()
+    assert messages == [
+        "berlin: local/resources.json was replaced, because it may be of another version; the old one is "
+        f"{old / 'local/resources.json'}"
+    ]
+
+
+def test_the_checksums_of_a_kit_are_those_of_its_files(joined: Path) -> None:
+    lines = (joined / "local.sha256").read_text().splitlines()
+    assert {line.split("  ")[1] for line in lines} == {f"local/{name}" for name in LOCAL}
+    for line in lines:
+        checksum, name = line.split("  ")
+        assert hashlib.sha256((joined / name).read_bytes()).hexdigest() == checksum
 
 
 def test_the_organiser_renews_the_kits_of_the_folder_and_adds_a_site(federation: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from pathlib import Path
 from fedcm.federation.kit import read_kit
 from fedcm.federation.readiness import lock_kit
 from fedcm.federation.serve.supervisor import Supervisor, SupervisorTimes
-from fedcm.runs.progress import say
+from fedcm.api.progress import say
 from fedcm.errors import UserError
 kit, grace, healthy = read_kit(Path(sys.argv[1])), int(sys.argv[2]), float(sys.argv[3])
 times = SupervisorTimes(delays=(0.01, 0.02, 0.03), healthy=healthy, grace=grace)
@@ -224,7 +224,7 @@ def test_no_process_survives_a_killed_keeper_and_the_engine_is_restarted(start: 
     served.process.terminate()
     code, output = served.wait()
     assert code == 0
-    assert "the engine was ended by SIGKILL; restart in 0.01 s" in output
+    assert "the engine was killed by SIGKILL; restart in 0.01 s" in output
 
 
 def test_leftover_processes_are_ended_before_a_restart(start: Start) -> None:
@@ -389,7 +389,7 @@ def test_an_operator_sees_what_begins_ends_and_fails_in_the_words_of_the_engine(
     tmp_path: Path, root: Root, logger: str, level: str, message: str, shown: str | None
 ) -> None:
     log = EngineLog(make_kit(tmp_path / "kit", "server", root, 8002))
-    assert log.select(LINE.format(logger, level, message)) == shown
+    assert log.filter_line(LINE.format(logger, level, message)) == shown
 
 
 def test_a_site_that_cannot_reach_the_server_is_pointed_to_check_once_per_minute(
@@ -400,18 +400,18 @@ def test_a_site_that_cannot_reach_the_server_is_pointed_to_check_once_per_minute
     log = EngineLog(kit)
     line = LINE.format("CoreCell", "ERROR", "[ME=berlin O=? D=server] cannot send to 'server': target_unreachable")
     hint = f"no answer from the server at localhost:8002; trying again; see `fedcm federation check {kit.path}`"
-    assert [log.select(line), log.select(line)] == [hint, None]
+    assert [log.filter_line(line), log.filter_line(line)] == [hint, None]
     now[0] = 100
-    assert log.select(line) == hint
+    assert log.filter_line(line) == hint
 
 
 def test_the_same_error_is_shown_once_per_minute(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("fedcm.federation.serve.engine_log.time.monotonic", lambda: now[0])
     log, line = EngineLog(kit), LINE.format("Anything", "ERROR", "it broke")
-    assert [log.select(line), log.select(line)] == ["error: it broke", None]
+    assert [log.filter_line(line), log.filter_line(line)] == ["error: it broke", None]
     now[0] = 100
-    assert log.select(line) == "error: it broke"
+    assert log.filter_line(line) == "error: it broke"
 
 
 def test_a_unit_is_confined_to_the_kit(kit: Kit) -> None:

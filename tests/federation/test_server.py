@@ -14,6 +14,7 @@ from sites_here import SITES, InProcessChannel, make_experiment, make_federated,
 
 from fedcm.errors import Stopped, UserError
 from fedcm.federation.server.run import RunRequest, run_federation
+from fedcm.runs.folder import RunFolder
 from fedcm.runs.session import Session
 
 
@@ -77,10 +78,10 @@ def test_a_round_that_the_server_lost_changes_nothing_at_a_site(tmp_path: Path) 
     folder = write_kits(chosen, tmp_path)
     whole = run_all(InProcessChannel(folder, make_federated(chosen)), chosen, name="whole")
 
-    def dies(site: str, words: dict[str, Any], arrays: Any) -> Any:
-        if words["round"] == 2 and site == "a":  # the last to answer
+    def dies(site: str, fields: dict[str, Any], arrays: Any) -> Any:
+        if fields["round"] == 2 and site == "a":  # the last to answer
             raise Stopped
-        return words, arrays
+        return fields, arrays
 
     with pytest.raises(Stopped):
         run_all(InProcessChannel(folder, make_federated(chosen), dies), chosen)
@@ -96,8 +97,8 @@ def test_the_servers_control_stays_the_mean_of_the_sites_when_replies_are_lost(
     """A reply is lost on the way: the site has trained, the server has not counted it."""
     chosen = make_experiment("scaffold", rounds=4, federation={"quorum": 0.3})
 
-    def swallowed(site: str, words: dict[str, Any], arrays: Any) -> Any:
-        return None if words["round"] in lost.get(site, ()) else (words, arrays)
+    def swallowed(site: str, fields: dict[str, Any], arrays: Any) -> Any:
+        return None if fields["round"] in lost.get(site, ()) else (fields, arrays)
 
     run = run_all(InProcessChannel(write_kits(chosen, tmp_path), make_federated(chosen), swallowed), chosen)
     control = load_file(run / "checkpoints" / "round-000004.safetensors")["server.control"].double()
@@ -112,20 +113,20 @@ def test_the_servers_control_stays_the_mean_of_the_sites_when_replies_are_lost(
     assert torch.allclose(control, torch.stack(own).mean(0), rtol=0, atol=1e-6 * float(control.abs().max()))
 
 
-def nan(words: Any, arrays: Any) -> Any:
-    return words, {name: np.full_like(array, np.nan) for name, array in arrays.items()}
+def nan(fields: Any, arrays: Any) -> Any:
+    return fields, {name: np.full_like(array, np.nan) for name, array in arrays.items()}
 
 
-def infinite(words: Any, arrays: Any) -> Any:
+def infinite(fields: Any, arrays: Any) -> Any:
     arrays = {name: array.copy() for name, array in arrays.items()}
     next(iter(arrays.values()))[0] = np.inf
-    return words, arrays
+    return fields, arrays
 
 
-def second_infinite(words: Any, arrays: Any) -> Any:
+def second_infinite(fields: Any, arrays: Any) -> Any:
     """The second of SCAFFOLD's two vectors alone: nothing of the first may stay in the mean."""
     first, second = arrays
-    return words, {first: arrays[first], second: np.full_like(arrays[second], np.inf)}
+    return fields, {first: arrays[first], second: np.full_like(arrays[second], np.inf)}
 
 
 BAD = {
@@ -146,7 +147,7 @@ BAD = {
     "no loss": (lambda w, a: (w | {"loss": float("nan")}, a), "loss"),
     "nothing in it": (lambda w, a: ({}, {}), "answers round None"),
     "a field too many": (lambda w, a: (w, a | {"more": np.zeros(3, np.float32)}), "must be"),
-    "more words": (lambda w, a: (w | {"junk": "x" * 10**6}, a), "unknown keys"),
+    "more fields": (lambda w, a: (w | {"junk": "x" * 10**6}, a), "unknown keys"),
     "junk": (lambda w, a: (w, {"junk": np.zeros(10**6, np.uint8)}), "must be"),
     "an error": (lambda w, a: ({"refused": "I have a headache"}, {}), "headache"),
     "silence": (lambda w, a: None, "did not answer in time"),
@@ -337,10 +338,10 @@ def test_the_wait_for_a_site_that_missed_before_is_shorter(tmp_path: Path) -> No
     waits: list[float] = []
 
     class Waiting(InProcessChannel):
-        def ask(self, task: Any, words: Any, arrays: Any, sites: Any, deadline: Any) -> Any:
-            yield from super().ask(task, words, arrays, sites, deadline)
+        def ask(self, task: Any, fields: Any, arrays: Any, sites: Any, deadline: Any) -> Any:
+            yield from super().ask(task, fields, arrays, sites, deadline)
             if task == "train":
-                waits.append(deadline.left)
+                waits.append(deadline.remaining)
 
     channel = Waiting(
         write_kits(chosen, tmp_path), make_federated(chosen), lambda site, w, a: None if site == "b" else (w, a)
@@ -358,10 +359,10 @@ def test_slow_descriptions_get_the_whole_deadline_if_the_quorum_needs_them(tmp_p
     waits: list[float] = []
 
     class Slow(InProcessChannel):
-        def ask(self, task: Any, words: Any, arrays: Any, sites: Any, deadline: Any) -> Any:
+        def ask(self, task: Any, fields: Any, arrays: Any, sites: Any, deadline: Any) -> Any:
             if task == "describe":
-                waits.append(deadline.left)
-            yield from super().ask(task, words, arrays, sites, deadline)
+                waits.append(deadline.remaining)
+            yield from super().ask(task, fields, arrays, sites, deadline)
 
     rounds = run_federation(
         RunRequest(folder / "server", "r", "lead@example.org", resume=False),
@@ -372,3 +373,23 @@ def test_slow_descriptions_get_the_whole_deadline_if_the_quorum_needs_them(tmp_p
     run = run_all(Slow(folder, make_federated(chosen)), chosen, resume=True)
     assert waits[0] > 70
     assert [line["cohort"] for line in metrics(run)] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_is_closed_if_a_line_cannot_be_logged(resume: bool, tmp_path: Path) -> None:
+    chosen = make_experiment()
+    channel = InProcessChannel(write_kits(chosen, tmp_path), make_federated(chosen))
+    request = RunRequest(tmp_path / "server", "r", "lead@example.org", resume)
+    if resume:
+        rounds = run_federation(request, make_federated(chosen), channel, print, lambda: False, lambda: None)
+        next(rounds)
+        rounds.close()
+
+    def fail(line: str) -> None:
+        if line.startswith("run r "):
+            raise RuntimeError("the log is gone")
+
+    with pytest.raises(RuntimeError, match="the log is gone") as caught:
+        next(run_federation(request, make_federated(chosen), channel, fail, lambda: False, lambda: None))
+    assert caught.tb is not None  # as long as the error is handled, its frames hold the session
+    assert not RunFolder(request.path).is_locked()

@@ -85,7 +85,7 @@ def test_a_killed_training_process_is_restarted_and_the_request_repeated(site: t
         os.kill(psutil.Process().children()[-1].pid, signal.SIGKILL)
         again, _ = training.ask("describe", {}, {}, lambda: False)
         assert again == before
-        assert lines == ["the training process was ended by SIGKILL and is restarted"]
+        assert lines == ["the training process was killed by SIGKILL and is restarted"]
     finally:
         training.close()
 
@@ -99,8 +99,8 @@ def test_a_training_process_that_always_dies_gives_an_answer_not_an_exception(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     lines: list[str] = []
     training = make_process(kit, text, lines)
-    words, _ = training.ask("describe", {}, {}, lambda: False)
-    assert words == {"refused": "the training process exited with code 3, 2 times in a row"}
+    fields, _ = training.ask("describe", {}, {}, lambda: False)
+    assert fields == {"refused": "the training process exited with code 3, 2 times in a row"}
     training.close()
 
 
@@ -116,9 +116,9 @@ def test_errors_sent_to_the_server_contain_no_file_names(
     ):
         (kit / "site.toml").write_text(f'[data]\nsource = "{source}"\n')
         training = make_process(kit, text, [])
-        words, _ = training.ask("describe", {}, {}, lambda: False)
+        fields, _ = training.ask("describe", {}, {}, lambda: False)
         training.close()
-        assert words == {"refused": message}
+        assert fields == {"refused": message}
         assert logged in capfd.readouterr().err
 
 

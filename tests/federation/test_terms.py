@@ -10,12 +10,12 @@ from fedcm.config.schema import read_section
 from fedcm.config.sections import FederationSection
 from fedcm.data import load_dataset
 from fedcm.errors import UserError
-from fedcm.federation.terms import Description, agree_on_terms, describe_data
+from fedcm.federation.terms import DataDescription, agree_on_terms, describe_data
 
 
-def description(**changes: Any) -> Description:
+def description(**changes: Any) -> DataDescription:
     table = {"examples": 10, "shape": [1, 8, 8], "kind": "float32", "classes": 10, "sums": [], "versions": {}}
-    return read_section(Description, table | changes)
+    return read_section(DataDescription, table | changes)
 
 
 @pytest.mark.parametrize("shape", [(12,), (3, 6, 6)])
@@ -28,7 +28,7 @@ def test_sums_of_sites_give_the_normalisation_of_all_examples_in_one_place(
         x = draw.integers(0, 256, (size, *shape), dtype=np.uint8)
         np.savez(tmp_path / f"{site}.npz", x=x, y=draw.integers(0, 4, size))
         descriptions[site] = read_section(
-            Description, describe_data(load_dataset(str(tmp_path / f"{site}.npz")), {}, with_sums=True)
+            DataDescription, describe_data(load_dataset(str(tmp_path / f"{site}.npz")), {}, with_sums=True)
         )
     together = load_dataset(str(tmp_path))
     terms, _ = agree_on_terms(descriptions, FederationSection())

@@ -1,6 +1,6 @@
 """A tiny federation for the identities: quadratics, given cohorts, everything written down; no simulator code.
 
-    f_i(x) = ½ (x − b_i)ᵀ A_i (x − b_i)      g_ik(x) = A_i (x − b_i) + noise_ik + λ x, then clipped where asked
+    f_i(x) = ½ (x − b_i)ᵀ A_i (x − b_i)      g_ik(x) = A_i (x − b_i) + noise_ik + λ x, clipped if `clip` is set
 
 `Federation.run` drives the six functions of any algorithm. Every place where the rule of an algorithm enters is a
 method of its own, so that a mutant overrides one of them and leaves the rest alone.

@@ -164,11 +164,11 @@ def check_scaffold_step(federation: Federation) -> None:
     for past in federation.run():
         if not past.locals:
             continue
-        walks: list[Vector] = []
+        sums: list[Vector] = []
         for client, local in past.locals.items():
             correction = past.before.control - past.kept_before[client].control
-            walks.append(torch.stack(local.gradients).sum(0) + len(local.gradients) * correction)
-        expected = past.before.params - past.round.server_lr * past.round.client_lr * mean(walks)
+            sums.append(torch.stack(local.gradients).sum(0) + len(local.gradients) * correction)
+        expected = past.before.params - past.round.server_lr * past.round.client_lr * mean(sums)
         assert_close(past.after.params, expected, f"round {past.round.index}")
 
 
@@ -206,8 +206,8 @@ def check_feddyn_step(federation: Federation) -> None:
             if client in past.locals:
                 before = before - alpha * (past.locals[client].end - past.before.params)
             assert_close(kept.correction, before, f"client {client} after round {past.round.index}")
-        walked = torch.stack([local.end - past.before.params for local in past.locals.values()]).sum(0)
-        correction = past.before.correction - alpha / past.round.population * walked
+        moved = torch.stack([local.end - past.before.params for local in past.locals.values()]).sum(0)
+        correction = past.before.correction - alpha / past.round.population * moved
         assert_close(past.after.correction, correction, f"h after round {past.round.index}")
         expected = mean([local.end for local in past.locals.values()]) - correction / alpha
         assert_close(past.after.params, expected, f"round {past.round.index}")

@@ -209,7 +209,11 @@ class NoDivisionByThePopulation(Federation):
     """The cohort's sum is added: 1/N is missing."""
 
     def update(self, server: Any, mean: Any, round: Round) -> Any:
-        return super().update(server, mean, round)._replace(control=server.control + round.cohort * mean.control_change)
+        return (
+            super()
+            .update(server, mean, round)
+            ._replace(control=server.control + round.cohort_size * mean.control_change)
+        )
 
 
 class FlippedChange(Federation):

@@ -1,10 +1,10 @@
 """The simulator and a literal transcription of each paper's pseudocode agree round by round, in float64.
 
-Clients of unequal sizes take unequal numbers of steps, the last batch of a pass is smaller, η_l decays, everybody takes
-part with probability 0.35, and one round is empty.
+Clients of unequal sizes take unequal numbers of steps, the last batch of a pass is smaller, η_l decays, every
+client takes part with probability 0.35, and one round is empty.
 
 The limit is 1e-13, absolute, on vectors of size ~1: the two differ only in the order of additions and in where they
-divide, which costs some units of 1e-16 a step and grows little in 20 rounds (2e-15 was seen).
+divide, which costs some units of 1e-16 per step and grows little in 20 rounds (up to 2e-15).
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A disk that gets full ends a run in a sentence and loses nothing that was saved: the run goes on to the same bits."""
+"""If the disk gets full, a run ends with one sentence, loses nothing saved, and resumes to the same bits."""
 
 import errno
 import os
@@ -15,70 +15,70 @@ from scenes import Answer, get_private_mount_command, load_summary, read_lines, 
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
-from fedcm.runs import checkpoint
 from fedcm.runs.archive import make_archive_path
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.session import Session
+from fedcm.system import tensor_files
 
 Write = Callable[..., Path]
 FULL = "No space left on device"
 
 
 class FullDisk:
-    """Stands before everything that writes; from a given write on, half of it arrives and then nothing more does."""
+    """Replaces all functions that write: from a given write on, each writes half of its data and raises an error."""
 
     def __init__(self, patch: pytest.MonkeyPatch, watched: Path) -> None:
         self.writes, self.full_at = 0, sys.maxsize
         self.watched = watched
-        self.saved: dict[Path, bytes] = {}  # whole checkpoints when the disk got full
+        self.saved: dict[Path, bytes] = {}  # complete checkpoints when the disk got full
         for place, name, half in (
-            (os, "pwrite", _half_state),
+            (os, "pwrite", _write_half_state),
             (os, "fsync", lambda real, file: None),
-            (Path, "write_bytes", _half_file),
-            (RunFolder, "append", _half_line),
-            (checkpoint, "save_file", _half_tensors),
+            (Path, "write_bytes", _write_half_file),
+            (RunFolder, "append", _write_half_line),
+            (tensor_files, "save_file", _write_half_tensors),
         ):
-            patch.setattr(place, name, self.before(getattr(place, name), half))
+            patch.setattr(place, name, self.wrap(getattr(place, name), half))
 
-    def before(self, real: Callable[..., Any], half: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(self, real: Callable[..., Any], half: Callable[..., Any]) -> Callable[..., Any]:
         def write(*words: Any) -> Any:
             self.writes += 1
             if self.writes < self.full_at:
                 return real(*words)
             if self.writes == self.full_at:
-                self.saved = whole_checkpoints(self.watched)
+                self.saved = read_complete_checkpoints(self.watched)
             half(real, *words)
             raise OSError(errno.ENOSPC, FULL)
 
         return write
 
 
-def _half_state(real: Callable[..., int], file: int, data: Any, place: int) -> None:
+def _write_half_state(real: Callable[..., int], file: int, data: Any, place: int) -> None:
     real(file, data[: len(data) // 2], place)
 
 
-def _half_file(real: Callable[..., int], path: Path, data: bytes) -> None:
+def _write_half_file(real: Callable[..., int], path: Path, data: bytes) -> None:
     real(path, data[: len(data) // 2])
 
 
-def _half_line(real: Callable[..., None], folder: RunFolder, metrics: dict[str, Any]) -> None:
+def _write_half_line(real: Callable[..., None], folder: RunFolder, metrics: dict[str, Any]) -> None:
     with folder.metrics.open("a") as file:
         file.write('{"round": 0, "loss": 1')
 
 
-def _half_tensors(real: Callable[..., None], tensors: Any, path: Path, metadata: Any) -> None:
+def _write_half_tensors(real: Callable[..., None], tensors: Any, path: Path, metadata: Any) -> None:
     real(tensors, path, metadata)
     os.truncate(path, path.stat().st_size // 2)
     raise SafetensorError(f"I/O error: {FULL} (os error 28)")
 
 
-def whole_checkpoints(folder: Path) -> dict[Path, bytes]:
+def read_complete_checkpoints(folder: Path) -> dict[Path, bytes]:
     notes = sorted((folder / "checkpoints").glob("round-*.json"))
     return {path: path.read_bytes() for note in notes for path in (note, note.with_suffix(".safetensors"))}
 
 
 @pytest.mark.parametrize("algorithm", [pytest.param("fedcm", marks=pytest.mark.slow), "scaffold"])
-def test_whichever_write_meets_a_full_disk_nothing_that_was_saved_is_lost(
+def test_nothing_saved_is_lost_whichever_write_fails(
     experiment: Write, fedcm: Callable[..., Answer], tmp_path: Path, algorithm: str
 ) -> None:
     path = experiment(
@@ -99,12 +99,12 @@ def test_whichever_write_meets_a_full_disk_nothing_that_was_saved_is_lost(
             disk_now.full_at = position
             answer = fedcm("run", path, "--runs-dir", folder.parent, "--name", "one")
             assert answer.code == (1 if folder.exists() else 2), what
-            told = [line for line in answer.err.splitlines() if line.startswith("fedcm: ")]
-            assert len(told) == 1, what
-            assert FULL in told[0], what
+            errors = [line for line in answer.err.splitlines() if line.startswith("fedcm: ")]
+            assert len(errors) == 1, what
+            assert FULL in errors[0], what
             assert "Traceback" not in answer.err, what
             if folder.exists():
-                assert f"fedcm resume {folder}" in told[0], what
+                assert f"fedcm resume {folder}" in errors[0], what
                 again = fedcm("resume", folder)
                 finished = "has finished already" in again.err  # all was written, and the last flush failed
                 assert finished == (position == disk.writes), what
@@ -122,7 +122,7 @@ def test_whichever_write_meets_a_full_disk_nothing_that_was_saved_is_lost(
         assert not list(folder.rglob(".*.*")), what
 
 
-def test_a_run_that_cannot_be_replaced_stays(experiment: Write, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_replaced_stays_unchanged(experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=2)
     folder = run_to_end(path, tmp_path / "runs", "one")
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
@@ -144,18 +144,18 @@ def test_a_run_that_cannot_be_replaced_stays(experiment: Write, tmp_path: Path) 
     assert {file: (moved / file.relative_to(folder)).read_bytes() for file in before} == before
 
 
-def large_states(experiment: Write) -> Path:
-    """A client keeps 9 kB and a checkpoint is 18 kB, so what clients keep is what meets the end of the disk."""
+def write_experiment_with_large_states(experiment: Write) -> Path:
+    """Write an experiment with client states of 9 kB and checkpoints of 18 kB, so that the states fill the disk."""
     return experiment(
         algorithm={"name": "scaffold"}, model={"name": "mlp", "hidden": [200]}, checkpoints={"every": 1, "keep": 2}
     )
 
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-def test_states_that_a_worker_cannot_write_end_the_run_in_a_sentence(
+def test_a_client_state_that_cannot_be_written_ends_the_run_with_one_sentence(
     experiment: Write, tmp_path: Path, workers: int
 ) -> None:
-    path = large_states(experiment)
+    path = write_experiment_with_large_states(experiment)
     reference = run_to_end(path, tmp_path / "reference")
     folder = tmp_path / "runs" / "one"
     words = [sys.executable, "-m", "fedcm"]
@@ -178,8 +178,8 @@ def test_states_that_a_worker_cannot_write_end_the_run_in_a_sentence(
 
 
 @pytest.mark.slow
-def test_a_real_disk_that_gets_full_and_then_has_room_again(experiment: Write, tmp_path: Path) -> None:
-    path, private = large_states(experiment), get_private_mount_command()
+def test_a_run_resumes_after_a_real_disk_was_full(experiment: Write, tmp_path: Path) -> None:
+    path, private = write_experiment_with_large_states(experiment), get_private_mount_command()
     reference = run_to_end(path, tmp_path / "reference")
     (tmp_path / "small").mkdir()
     script = (

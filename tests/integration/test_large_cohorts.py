@@ -1,4 +1,4 @@
-"""Cohorts of more than 1,000 clients, whose members `metrics.jsonl` does not name: every reader of a run takes them."""
+"""Cohorts of more than 1,000 clients, which `metrics.jsonl` does not list: lists and reports of runs still work."""
 
 import json
 from collections import Counter
@@ -53,7 +53,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("sources")
-def test_a_comparison_of_large_cohorts_ends_with_its_report(fedcm: Fedcm, experiment: Write) -> None:
+def test_a_comparison_with_large_cohorts_writes_its_report(fedcm: Fedcm, experiment: Write) -> None:
     data, participation = {"source": "crowd:many"}, {"kind": "fixed", "clients": 1_050}
     path = experiment(**MANY | {"data": data, "split": {"kind": "natural"}, "participation": participation})
     answer = fedcm("compare", path, "--algorithms", "fedavg", "--runs-dir", "runs")
@@ -67,7 +67,7 @@ def test_a_comparison_of_large_cohorts_ends_with_its_report(fedcm: Fedcm, experi
 
 
 @pytest.mark.usefixtures("sources")
-def test_a_report_redraws_who_took_part(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
+def test_a_report_draws_large_cohorts_again_from_the_seed(fedcm: Fedcm, experiment: Write, tmp_path: Path) -> None:
     participation = {"kind": "independent", "probability": 0.8}
     split = {"kind": "iid", "clients": 1_500}
     path = experiment(**MANY | {"data": {"source": "many.npz"}, "split": split, "participation": participation})
@@ -84,10 +84,10 @@ def test_a_report_redraws_who_took_part(fedcm: Fedcm, experiment: Write, tmp_pat
     ("participation", "times"),
     [({"kind": "everyone"}, [(2, 1_100)]), ({"kind": "fixed", "clients": 1_050}, [])],
 )
-def test_of_clients_that_nobody_counted_a_report_says_what_is_known(
+def test_participation_is_unknown_if_the_number_of_clients_is(
     fedcm: Fedcm, experiment: Write, participation: dict[str, Any], times: list[tuple[int, int]]
 ) -> None:
-    """The experiment does not say how many clients there are, so only a cohort of all of them can be redrawn."""
+    """The experiment does not have the number of clients, so only a cohort of all clients can be drawn again."""
     split = {"kind": "natural"}
     path = experiment(**MANY | {"data": {"source": "crowd:many"}, "split": split, "participation": participation})
     assert fedcm("run", path, "--runs-dir", "runs", "--name", "one").code == 0
@@ -96,8 +96,8 @@ def test_of_clients_that_nobody_counted_a_report_says_what_is_known(
     assert digest.participation.mean_cohort == sum(line["cohort"] for line in read_lines(Path("runs/one"))) / 2
 
 
-def test_a_federations_record_names_its_sites_however_many() -> None:
-    """A federation resumes from the sites that its record names, so its executor tells them beside the round."""
+def test_a_federation_records_its_sites_in_every_round() -> None:
+    """A federation resumes with the sites in its record, so its executor reports them with every round."""
     params, sites = torch.zeros(3), list(range(1_001))
     result = RoundResult(Report(params), 1_001, 1.0, 0.5, np.array(sites), {"clients": sites})
     round = Round(0, 0.1, 1.0, 1_001, 1_001, 1.0)

@@ -1,4 +1,4 @@
-"""The same runs under torchrun: real agents, on this machine and on two that differ in folder, data and file system."""
+"""Runs under torchrun with real agents: on one machine, and on two with different folders, data and file systems."""
 
 import json
 import os
@@ -53,83 +53,83 @@ class Dying(nn.Module):
 
 
 @dataclass
-class Ended:
+class AgentResult:
     code: int
-    said: str
+    output: str
 
 
-def agent(*words: object, folder: Path, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """One torchrun command, as on one machine."""
+def start_agent(*words: object, folder: Path, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    """Start one torchrun command, as on one machine."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "FEDCM_WORKERS": "7"}
     command = [*before, sys.executable, "-m", "torch.distributed.run", *map(str, words)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, cwd=folder, env=environment, **pipes)
 
 
-def ended(process: subprocess.Popen[str]) -> Ended:
-    said, _ = process.communicate(timeout=300)
-    return Ended(process.returncode, said)
+def wait_for_agent(process: subprocess.Popen[str]) -> AgentResult:
+    output, _ = process.communicate(timeout=300)
+    return AgentResult(process.returncode, output)
 
 
-def on_one_machine(folder: Path, *words: object, options: tuple[str, ...] = ()) -> Ended:
-    return ended(agent("--standalone", "--nproc-per-node", 2, *options, "-m", "fedcm", *words, folder=folder))
+def run_on_one_machine(folder: Path, *words: object, options: tuple[str, ...] = ()) -> AgentResult:
+    return wait_for_agent(
+        start_agent("--standalone", "--nproc-per-node", 2, *options, "-m", "fedcm", *words, folder=folder)
+    )
 
 
-def same(folder: Path, reference: Path) -> None:
+def assert_same_bits(folder: Path, reference: Path) -> None:
     assert read_lines(folder) == read_lines(reference)
     assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
 
-def test_torchrun_gives_the_same_bits_and_the_first_process_alone_speaks(experiment: Write, tmp_path: Path) -> None:
+def test_torchrun_gives_the_same_bits_and_only_rank_0_prints(experiment: Write, tmp_path: Path) -> None:
     path = experiment(algorithm={"name": "scaffold"})
     reference = run_to_end(path, tmp_path / "runs")
-    done = on_one_machine(tmp_path, "run", path, "--name", "shared")
-    assert done.code == 0, done.said
-    assert done.said.count("run runs/shared") == 1
-    same(tmp_path / "runs" / "shared", reference)
+    done = run_on_one_machine(tmp_path, "run", path, "--name", "shared")
+    assert done.code == 0, done.output
+    assert done.output.count("run runs/shared") == 1
+    assert_same_bits(tmp_path / "runs" / "shared", reference)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3])
-def test_a_comparison_under_torchrun_runs_one_after_another_to_the_same_bits(
-    experiment: Write, tmp_path: Path, processes: int
-) -> None:
+def test_a_comparison_under_torchrun_has_the_same_bits(experiment: Write, tmp_path: Path, processes: int) -> None:
     path = experiment(rounds=4)
     words = ("-m", "fedcm", "compare", path, "--json")  # all the bundled algorithms
-    done = ended(agent("--standalone", "--nproc-per-node", processes, *words, folder=tmp_path))
-    assert done.code == 0, done.said
+    done = wait_for_agent(start_agent("--standalone", "--nproc-per-node", processes, *words, folder=tmp_path))
+    assert done.code == 0, done.output
     for algorithm in ALGORITHMS:
         alone = run_to_end(experiment(rounds=4, algorithm={"name": algorithm}), tmp_path / "alone", algorithm)
-        same(tmp_path / "runs" / f"small-{algorithm}-seed3", alone)
+        assert_same_bits(tmp_path / "runs" / f"small-{algorithm}-seed3", alone)
 
 
-def test_a_refusal_ends_all_and_is_said_once(experiment: Write, tmp_path: Path) -> None:
-    done = on_one_machine(tmp_path, "run", experiment(), "--workers", 5)
+def test_an_error_ends_all_processes_and_is_printed_once(experiment: Write, tmp_path: Path) -> None:
+    done = run_on_one_machine(tmp_path, "run", experiment(), "--workers", 5)
     assert done.code != 0
-    assert done.said.count("fedcm: --workers must be left out under torchrun, which started 2") == 1, done.said
-    assert done.said.count("fedcm: ") == 1
+    assert done.output.count("fedcm: --workers must be left out under torchrun, which started 2") == 1, done.output
+    assert done.output.count("fedcm: ") == 1
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
     "death", [pytest.param(when, marks=pytest.mark.slow) for when in ("1 in a round", "0 in a round", "0 at once")]
 )
-def test_after_a_restart_the_same_run_goes_on_to_the_same_bits(
+def test_a_restarted_job_resumes_its_run_to_the_same_bits(
     experiment: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, death: str
 ) -> None:
     (tmp_path / "dying.py").write_text(DYING)
     path = experiment(model={"name": "dying:Dying"}, algorithm={"name": "scaffold"}, rounds=40)
     (tmp_path / "dies").write_text(death)
-    done = on_one_machine(tmp_path, "run", path, options=("--max-restarts", "1", "--rdzv-id", "none"))
-    assert done.code == 0, done.said
-    assert not (tmp_path / "dies").exists(), "somebody died"
-    assert ("resumes at round" in done.said) == (death != "0 at once"), done.said
+    done = run_on_one_machine(tmp_path, "run", path, options=("--max-restarts", "1", "--rdzv-id", "none"))
+    assert done.code == 0, done.output
+    assert not (tmp_path / "dies").exists(), "a process was killed"
+    assert ("resumes at round" in done.output) == (death != "0 at once"), done.output
     assert [run.name for run in (tmp_path / "runs").iterdir()] == ["small-scaffold-seed3"]
     monkeypatch.chdir(tmp_path)
-    same(tmp_path / "runs" / "small-scaffold-seed3", run_to_end(path, tmp_path / "undisturbed"))
+    assert_same_bits(tmp_path / "runs" / "small-scaffold-seed3", run_to_end(path, tmp_path / "undisturbed"))
 
 
-def test_a_job_finds_the_run_that_it_began_and_no_other(experiment: Write, tmp_path: Path) -> None:
+def test_a_job_finds_only_its_own_run(experiment: Write, tmp_path: Path) -> None:
     folder = run_to_end(experiment(rounds=1), tmp_path / "runs")
     assert find_run_of_job("mine", tmp_path / "runs") is None
     assert find_run_of_job("mine", tmp_path / "nowhere") is None
@@ -141,8 +141,8 @@ def test_a_job_finds_the_run_that_it_began_and_no_other(experiment: Write, tmp_p
     assert find_run_of_job("another", tmp_path / "runs") is None
 
 
-def on_two_machines(tmp_path: Path, algorithm: str, second_seed: int = 5) -> tuple[Ended, Ended]:
-    """The second has its own working folder and data, no experiment, and nothing of the first one's runs."""
+def run_on_two_machines(tmp_path: Path, algorithm: str, second_seed: int = 5) -> tuple[AgentResult, AgentResult]:
+    """Run on two machines; the second has its own folder and data, and no access to the experiment and the runs."""
     private = get_private_mount_command()
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, seed in ((first, 5), (second, second_seed)):
@@ -158,38 +158,38 @@ def on_two_machines(tmp_path: Path, algorithm: str, second_seed: int = 5) -> tup
     words = ("-m", "fedcm", "run", "small.toml", "--name", "shared")
     hidden = (*private, "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(first / "runs"))
     agents = [
-        agent(*options, "--node-rank", 0, *words, folder=first),
-        agent(*options, "--node-rank", 1, *words, folder=second, before=hidden),
+        start_agent(*options, "--node-rank", 0, *words, folder=first),
+        start_agent(*options, "--node-rank", 1, *words, folder=second, before=hidden),
     ]
-    one, two = [ended(process) for process in agents]
+    one, two = [wait_for_agent(process) for process in agents]
     return one, two
 
 
 @pytest.mark.slow
 def test_two_machines_that_share_nothing_give_the_same_bits(tmp_path: Path) -> None:
-    one, two = on_two_machines(tmp_path, "fedcm")
-    assert (one.code, two.code) == (0, 0), one.said + two.said
-    assert "fedcm" not in two.said.replace("torch/distributed", ""), "the others print nothing"
+    one, two = run_on_two_machines(tmp_path, "fedcm")
+    assert (one.code, two.code) == (0, 0), one.output + two.output
+    assert "fedcm" not in two.output.replace("torch/distributed", ""), "the others print nothing"
     assert not (tmp_path / "second" / "runs").exists()
     words = [sys.executable, "-m", "fedcm", "run", "small.toml", "--name", "alone"]
     subprocess.run(words, cwd=tmp_path / "first", check=True, capture_output=True)
-    same(tmp_path / "first" / "runs" / "shared", tmp_path / "first" / "runs" / "alone")
+    assert_same_bits(tmp_path / "first" / "runs" / "shared", tmp_path / "first" / "runs" / "alone")
 
 
 @pytest.mark.slow
-def test_other_data_on_another_machine_are_refused(tmp_path: Path) -> None:
-    one, two = on_two_machines(tmp_path, "fedcm", second_seed=6)
+def test_different_data_on_another_machine_are_rejected(tmp_path: Path) -> None:
+    one, two = run_on_two_machines(tmp_path, "fedcm", second_seed=6)
     assert one.code != 0
     assert two.code != 0
-    assert "worker 1 on " in one.said
-    assert "the data must be those of rank 0" in one.said
-    assert "fedcm: " not in two.said
-    assert not list((tmp_path / "first" / "runs").iterdir()), "refused before anything is written"
+    assert "worker 1 on " in one.output
+    assert "the data must be those of rank 0" in one.output
+    assert "fedcm: " not in two.output
+    assert not list((tmp_path / "first" / "runs").iterdir()), "rejected before anything is written"
 
 
 @pytest.mark.slow
-def test_states_of_clients_need_a_folder_that_all_machines_share(tmp_path: Path) -> None:
-    one, _ = on_two_machines(tmp_path, "scaffold")
+def test_client_states_need_a_folder_that_all_machines_share(tmp_path: Path) -> None:
+    one, _ = run_on_two_machines(tmp_path, "scaffold")
     assert one.code != 0
-    assert "give a --runs-dir that all machines share" in one.said
+    assert "give a --runs-dir that all machines share" in one.output
     assert not list((tmp_path / "first" / "runs").iterdir())

@@ -1,4 +1,4 @@
-"""What becomes of a run when one of its workers on this machine cannot go on: all end, and the reason is told."""
+"""If a worker on this machine fails, the whole run ends and the error says why."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from processes import find_worker_processes, make_command
 
 Write = Callable[..., Path]
 
-# FEDCM_RANK is there in a worker and not in the first process
+# FEDCM_RANK is set in workers, but not in rank 0
 IN_A_WORKER = """
 import os
 import resource
@@ -63,7 +63,7 @@ class InWorker(nn.Module):
             globals()[self.does]()
         return self.linear(x)
 
-class FirstIsBusy(InWorker):
+class RankZeroIsBusy(InWorker):
     def forward(self, x):
         if "FEDCM_RANK" not in os.environ:
             time.sleep(0.05)  # so that the worker is ahead
@@ -97,24 +97,25 @@ def data():
 
 
 @pytest.fixture
-def run_words(tmp_path: Path) -> list[str]:
+def run_command(tmp_path: Path) -> list[str]:
     (tmp_path / "failing.py").write_text(IN_A_WORKER)
     return make_command("run", "small.toml", "--runs-dir", tmp_path / "runs", "--name", "one", "--workers", 2)
 
 
-def ended(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def wait_for_end(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("library", "error"),
     [pytest.param("numpy", "MemoryError", marks=pytest.mark.slow), ("torch", "allocate memory")],
 )
-def test_a_worker_without_memory_is_told_with_its_client_and_place(
-    experiment: Write, tmp_path: Path, run_words: list[str], library: str, error: str
+def test_a_worker_out_of_memory_is_reported_with_its_client_and_line(
+    experiment: Write, tmp_path: Path, run_command: list[str], library: str, error: str
 ) -> None:
     experiment(model={"name": "failing:InWorker", "does": f"{library}_memory"}, rounds=1000, client={"lr": 0.01})
-    done = ended(run_words, tmp_path)
+    done = wait_for_end(run_command, tmp_path)
     assert done.returncode == 1, done.stderr
     assert "failed in round" in done.stderr
     assert "on worker 1" in done.stderr
@@ -125,11 +126,9 @@ def test_a_worker_without_memory_is_told_with_its_client_and_place(
     assert not find_worker_processes(tmp_path / "runs" / "one")
 
 
-def test_a_worker_in_the_middle_of_a_client_leaves_when_the_first_process_is_killed(
-    experiment: Write, tmp_path: Path, run_words: list[str]
-) -> None:
+def test_a_busy_worker_ends_when_rank_0_is_killed(experiment: Write, tmp_path: Path, run_command: list[str]) -> None:
     experiment(model={"name": "failing:InWorker", "does": "sleep"}, rounds=1000, client={"lr": 0.01})
-    process = subprocess.Popen(run_words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(run_command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (tmp_path / "asleep").exists():
         assert process.poll() is None
         time.sleep(0.05)
@@ -142,22 +141,22 @@ def test_a_worker_in_the_middle_of_a_client_leaves_when_the_first_process_is_kil
     assert not find_worker_processes(tmp_path / "runs" / "one")
 
 
-def test_a_worker_that_cannot_make_the_model_is_told_with_its_place(
-    experiment: Write, tmp_path: Path, run_words: list[str]
+def test_a_worker_that_cannot_build_the_model_is_reported_with_the_line(
+    experiment: Write, tmp_path: Path, run_command: list[str]
 ) -> None:
     experiment(model={"name": "failing:model"})
-    done = ended(run_words, tmp_path)
+    done = wait_for_end(run_command, tmp_path)
     assert done.returncode != 0
     assert re.search(r"no model in a worker \(.*failing.py, line \d+\)", done.stderr)
     assert "Traceback" not in done.stderr
     assert "worker 1 on " in done.stderr
 
 
-def test_data_that_differ_from_process_to_process_are_refused(
-    experiment: Write, tmp_path: Path, run_words: list[str]
+def test_data_that_differ_between_workers_are_rejected(
+    experiment: Write, tmp_path: Path, run_command: list[str]
 ) -> None:
     experiment(data={"source": "failing:data"}, split={"kind": "natural"})
-    done = ended(run_words, tmp_path)
+    done = wait_for_end(run_command, tmp_path)
     assert done.returncode == 2, done.stderr
     assert "the data must be those of rank 0" in done.stderr
     assert "Traceback" not in done.stderr
@@ -165,39 +164,39 @@ def test_data_that_differ_from_process_to_process_are_refused(
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_told_in_the_middle_of_the_first_processs_client(
-    experiment: Write, tmp_path: Path, run_words: list[str]
+def test_a_dead_worker_is_reported_while_rank_0_is_busy(
+    experiment: Write, tmp_path: Path, run_command: list[str]
 ) -> None:
-    experiment(model={"name": "failing:FirstIsBusy", "does": "sleep"}, rounds=1000, client={"lr": 0.01})
-    process = subprocess.Popen(run_words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    experiment(model={"name": "failing:RankZeroIsBusy", "does": "sleep"}, rounds=1000, client={"lr": 0.01})
+    process = subprocess.Popen(run_command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while not ((tmp_path / "busy").exists() and (tmp_path / "asleep").exists()):
         time.sleep(0.05)
     (worker,) = find_worker_processes(tmp_path / "runs" / "one")
     os.kill(worker, signal.SIGKILL)
-    _, said = process.communicate(timeout=40)  # its client would take a minute
+    _, output = process.communicate(timeout=40)  # its client would take a minute
     assert process.returncode == 1
-    assert "worker 1 was killed by SIGKILL while it trained client" in said
-    assert "resume it with `fedcm resume" in said
+    assert "worker 1 was killed by SIGKILL while it trained client" in output
+    assert "resume it with `fedcm resume" in output
 
 
 @pytest.mark.slow
-def test_an_exception_is_told_in_the_middle_of_the_first_processs_client(
-    experiment: Write, tmp_path: Path, run_words: list[str]
+def test_an_exception_on_a_worker_is_reported_while_rank_0_is_busy(
+    experiment: Write, tmp_path: Path, run_command: list[str]
 ) -> None:
-    experiment(model={"name": "failing:FirstIsBusy", "does": "mistake"}, rounds=1000, client={"lr": 0.01})
-    done = subprocess.run(run_words, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    experiment(model={"name": "failing:RankZeroIsBusy", "does": "mistake"}, rounds=1000, client={"lr": 0.01})
+    done = subprocess.run(run_command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 1
     assert "on worker 1" in done.stderr
-    told = r"LookupError: out of luck \(.*failing.py, line \d+\); everything saved before is complete: resume it"
-    assert re.search(told, done.stderr)
+    message = r"LookupError: out of luck \(.*failing.py, line \d+\); everything saved before is complete: resume it"
+    assert re.search(message, done.stderr)
 
 
-def test_an_exception_in_the_only_process_is_told_with_its_client(
-    experiment: Write, tmp_path: Path, run_words: list[str]
+def test_an_exception_without_workers_is_reported_with_its_client(
+    experiment: Write, tmp_path: Path, run_command: list[str]
 ) -> None:
     experiment(model={"name": "failing:Alone"}, rounds=1000, client={"lr": 0.01})
-    done = ended([*run_words[:-1], "1"], tmp_path)
+    done = wait_for_end([*run_command[:-1], "1"], tmp_path)
     assert done.returncode == 1
     assert re.search(r"fedcm: client \d+ failed in round \d+", done.stderr)
-    told = r"LookupError: alone \(.*failing.py, line \d+\); everything saved before is complete: resume it with"
-    assert re.search(told, done.stderr)
+    message = r"LookupError: alone \(.*failing.py, line \d+\); everything saved before is complete: resume it with"
+    assert re.search(message, done.stderr)

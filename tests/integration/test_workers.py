@@ -1,4 +1,4 @@
-"""Many processes, the same bits: real workers, started as `fedcm run --workers` starts them."""
+"""Any number of workers gives the same bits; they are started as `fedcm run --workers` starts them."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from fedcm.system.hardware import count_default_workers, count_physical_cores
 Write = Callable[..., Path]
 
 
-def same(folder: Path, reference: Path) -> None:
+def assert_same_bits(folder: Path, reference: Path) -> None:
     assert read_lines(folder) == read_lines(reference)
     assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
@@ -39,7 +39,7 @@ def test_any_number_of_workers_gives_the_same_bits(
     path = experiment(algorithm={"name": algorithm})
     reference = run_to_end(path, tmp_path / "runs")
     run_with_workers(path, tmp_path / "runs" / "shared", workers)
-    same(tmp_path / "runs" / "shared", reference)
+    assert_same_bits(tmp_path / "runs" / "shared", reference)
 
 
 def test_weights_by_examples_and_empty_rounds_give_the_same_bits_too(experiment: Write, tmp_path: Path) -> None:
@@ -51,9 +51,10 @@ def test_weights_by_examples_and_empty_rounds_give_the_same_bits_too(experiment:
     reference = run_to_end(path, tmp_path / "runs")
     assert any(line["cohort"] == 0 for line in read_lines(reference))
     run_with_workers(path, tmp_path / "runs" / "shared", 2)
-    same(tmp_path / "runs" / "shared", reference)
+    assert_same_bits(tmp_path / "runs" / "shared", reference)
 
 
+@pytest.mark.slow
 def test_a_stacked_run_keeps_its_bits_on_several_workers(experiment: Write, tmp_path: Path) -> None:
     path = experiment(
         engine={"stack": 2, "compile": "off"},
@@ -62,41 +63,42 @@ def test_a_stacked_run_keeps_its_bits_on_several_workers(experiment: Write, tmp_
     )
     reference = run_to_end(path, tmp_path / "runs")
     run_with_workers(path, tmp_path / "runs" / "shared", 2)
-    same(tmp_path / "runs" / "shared", reference)
+    assert_same_bits(tmp_path / "runs" / "shared", reference)
 
 
-def shared_arrays(process: int) -> dict[str, str]:
-    """Name to inode of the data in shared memory that a process has mapped."""
+def read_shared_arrays(process: int) -> dict[str, str]:
+    """Return the arrays in shared memory that a process has mapped, as name -> inode."""
     lines = (line.split() for line in Path(f"/proc/{process}/maps").read_text().splitlines())
     return {words[5]: words[4] for words in lines if len(words) > 5 and words[5].startswith("/memfd:fedcm-")}
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="the system has no memfd")
-def test_the_data_are_loaded_once_and_lie_in_memory_once_for_all_workers(experiment: Write, tmp_path: Path) -> None:
-    (tmp_path / "told.py").write_text(
+def test_workers_share_one_copy_of_the_data(experiment: Write, tmp_path: Path) -> None:
+    (tmp_path / "counted.py").write_text(
         "import numpy as np\n"
         "def load():\n"
         "    with open('loaded', 'a') as file: file.write('once\\n')\n"
         "    x = np.random.default_rng(0).normal(size=(240, 6))\n"
         "    return (x, x[:, :4].argmax(1)), (x[:50], x[:50, :4].argmax(1))\n"
     )
-    path = experiment(data={"source": "told:load"}, rounds=100_000, client={"lr": 0.01})
+    path = experiment(data={"source": "counted:load"}, rounds=100_000, client={"lr": 0.01})
     folder = tmp_path / "runs" / "one"
     words = make_command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 3)
     process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while len(lines_if_any(folder)) < 5:
+        while len(read_existing_lines(folder)) < 5:
             assert process.poll() is None
             time.sleep(0.01)
-        first = shared_arrays(process.pid)
+        first = read_shared_arrays(process.pid)
         assert {name.removeprefix("/memfd:fedcm-") for name in first} >= {"train_features", "test_labels"}
-        assert [shared_arrays(worker) for worker in find_worker_processes(folder)] == [first, first]
+        assert [read_shared_arrays(worker) for worker in find_worker_processes(folder)] == [first, first]
         assert (tmp_path / "loaded").read_text() == "once\n"
     finally:
         process.kill()
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["scaffold", pytest.param("feddyn", marks=pytest.mark.slow)])
 def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume(
     experiment: Write, tmp_path: Path, algorithm: str
@@ -107,10 +109,10 @@ def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume
     reference = run_to_end(path, tmp_path / "runs")
     assert load_summary(reference)["params_sha256"] != load_summary(exact)["params_sha256"]
     run_with_workers(path, tmp_path / "runs" / "shared", 2)
-    same(tmp_path / "runs" / "shared", reference)
+    assert_same_bits(tmp_path / "runs" / "shared", reference)
     stopped = run_and_stop_after(9, path, tmp_path / "runs", "stopped")
     resume_run(stopped)
-    same(stopped, reference)
+    assert_same_bits(stopped, reference)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_rounded_client_states_keep_their_bits_on_two_workers_and_after_a_resume
         *(pytest.param(name, 2, 3, marks=pytest.mark.slow) for name in ("fedavg", "fedcm", "fedadam", "feddyn")),
     ],
 )
-def test_killed_and_resumed_with_another_number_of_workers(
+def test_a_killed_run_resumes_with_another_number_of_workers(
     experiment: Write, tmp_path: Path, algorithm: str, before: int, after: int
 ) -> None:
     path = experiment(algorithm={"name": algorithm}, rounds=100, checkpoints={"every": 5})
@@ -129,27 +131,27 @@ def test_killed_and_resumed_with_another_number_of_workers(
     folder = tmp_path / "runs" / "killed"
     words = make_command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", before)
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not len(lines_if_any(folder)) > 37:
+    while process.poll() is None and not len(read_existing_lines(folder)) > 37:
         time.sleep(0.002)
     process.kill()
     process.wait()
     deadline = time.monotonic() + 60
     while find_worker_processes(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not find_worker_processes(folder), "workers end when the first process is gone"
+    assert not find_worker_processes(folder), "workers end when rank 0 is gone"
     done = subprocess.run(
         make_command("resume", folder, "--workers", after), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    same(folder, reference)
+    assert_same_bits(folder, reference)
 
 
-def test_a_worker_that_is_killed_ends_the_run_and_is_named(experiment: Write, tmp_path: Path) -> None:
+def test_a_killed_worker_ends_the_run_and_is_named(experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=100_000, client={"lr": 0.01}, checkpoints={"every": 50})
     folder = tmp_path / "runs" / "one"
     words = make_command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 2)
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while len(lines_if_any(folder)) < 60:
+    while len(read_existing_lines(folder)) < 60:
         assert process.poll() is None
         time.sleep(0.01)
     (worker,) = find_worker_processes(folder)
@@ -161,7 +163,7 @@ def test_a_worker_that_is_killed_ends_the_run_and_is_named(experiment: Write, tm
     assert "Traceback" not in err
 
 
-def test_an_exception_in_a_workers_client_is_told_with_its_traceback(experiment: Write, tmp_path: Path) -> None:
+def test_an_exception_on_a_worker_names_its_client(experiment: Write, tmp_path: Path) -> None:
     (tmp_path / "falling.py").write_text(
         "from torch import nn\n"
         "class Falling(nn.Module):\n"
@@ -184,12 +186,12 @@ def test_an_exception_in_a_workers_client_is_told_with_its_traceback(experiment:
     assert "fedcm resume runs/one" in done.stderr
 
 
-def test_ctrl_c_stops_all_and_saves(experiment: Write, tmp_path: Path) -> None:
+def test_ctrl_c_stops_all_workers_and_saves(experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=100_000, client={"lr": 0.01}, checkpoints={"every": 50_000})
     folder = tmp_path / "runs" / "one"
     words = make_command("run", path, "--runs-dir", folder.parent, "--name", folder.name, "--workers", 2)
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while len(lines_if_any(folder)) < 20:
+    while len(read_existing_lines(folder)) < 20:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
@@ -201,7 +203,7 @@ def test_ctrl_c_stops_all_and_saves(experiment: Write, tmp_path: Path) -> None:
     assert not find_worker_processes(folder)
 
 
-def test_the_shares_are_balanced_by_steps_and_leave_nobody_out() -> None:
+def test_work_is_balanced_by_steps_and_covers_all_clients() -> None:
     steps = [9, 1, 1, 1, 1, 1, 4, 7]
     for size in (1, 2, 3, 10):
         dealt = divide_work(steps, size)
@@ -210,35 +212,35 @@ def test_the_shares_are_balanced_by_steps_and_leave_nobody_out() -> None:
         assert max(loads) <= max(9, -(-sum(steps) // size) + 4)
 
 
-def test_two_threads_of_one_core_are_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of six allowed threads two pairs share a core; where the system does not tell, a thread is a core."""
+def test_two_threads_of_one_core_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six allowed threads, two pairs share a core. Without information about cores, every thread counts."""
     siblings = {0: "0,4", 4: "0,4", 1: "1,5", 5: "1,5", 2: "2", 3: "3"}
-    told = {f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": text for cpu, text in siblings.items()}
+    files = {f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": text for cpu, text in siblings.items()}
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(siblings), raising=False)
-    monkeypatch.setattr(Path, "read_text", lambda self: told[str(self)])
+    monkeypatch.setattr(Path, "read_text", lambda self: files[str(self)])
     assert count_physical_cores() == 4
 
-    def untold(self: Path) -> str:
+    def raise_error(self: Path) -> str:
         raise FileNotFoundError
 
-    monkeypatch.setattr(Path, "read_text", untold)
+    monkeypatch.setattr(Path, "read_text", raise_error)
     assert count_physical_cores() == 6
 
 
-def test_a_process_for_each_core_or_each_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_one_worker_per_core_or_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.setattr("fedcm.system.hardware.count_physical_cores", lambda: 7)
     assert [count_default_workers(name) for name in ("cpu", "cuda", "cuda:1")] == [7, 3, 1]
 
 
-def lines_if_any(folder: Path) -> list[str]:
+def read_existing_lines(folder: Path) -> list[str]:
     try:
         return (folder / "metrics.jsonl").read_text().splitlines()
     except FileNotFoundError:
         return []
 
 
-def test_a_checkpoint_of_states_is_a_table_and_not_the_states(experiment: Write, tmp_path: Path) -> None:
+def test_a_checkpoint_does_not_contain_the_client_states(experiment: Write, tmp_path: Path) -> None:
     path = experiment(algorithm={"name": "scaffold"}, model={"name": "mlp", "hidden": [200]})
     folder = run_to_end(path, tmp_path / "runs")
     vectors = 2 * 4 * json.loads((folder / "summary.json").read_text())["parameters"]

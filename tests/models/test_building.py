@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.errors import UserError
 from fedcm.models import build_model
 from fedcm.runs.build import build
@@ -104,5 +104,5 @@ def test_a_regression_has_one_output_per_label_value(
     path = experiment(
         data={"source": str(tmp_path / "numbers.npz")}, model={"name": "linear"}, split={"kind": "iid", "clients": 4}
     )
-    found = build(load_experiment(path))
+    found = build(load_experiment_file(path))
     assert found.problem.model(torch.ones(2, 6)).shape == (2, outputs)

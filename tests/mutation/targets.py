@@ -74,7 +74,7 @@ TARGETS = (
     ),
     Target("runs", ("runs/folder.py",), ("tests/runs/test_session.py", "tests/errors/test_bad_runs.py")),
     Target(
-        "report/claims",
+        "reports/claims",
         (
             *(
                 "reports/claims/contrast.py",

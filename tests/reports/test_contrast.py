@@ -40,11 +40,11 @@ def test_four_sides_with_equal_seeds_give_one_difference_per_seed() -> None:
 
 
 def test_four_sides_with_different_seeds_add_their_variances() -> None:
-    """With equal counts and variances, Welch's degrees of freedom are four times those of one side."""
+    """With equal counts and variances, Welch's degrees of degrees_of_freedom are four times those of one side."""
     sides = [{10 * k + seed: value for seed, value in ((1, -1.0), (2, 0.0), (3, 1.0))} for k in range(4)]
     contrast = compare([(1, sides[0]), (-1, sides[1]), (-1, sides[2]), (1, sides[3])])
     assert contrast.error == pytest.approx(math.sqrt(4 * 1.0 / 3))
-    assert contrast.freedom == pytest.approx(4 * 2)
+    assert contrast.degrees_of_freedom == pytest.approx(4 * 2)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_one_seed_has_no_interval(one: dict[int, float], other: dict[int, float]
     assert contrast.interval() is None
     assert contrast.seeds == seeds
     assert contrast.is_above
-    assert not contrast.is_surely_above()
-    assert not compare([(1, other), (-1, one)]).is_surely_below()
+    assert not contrast.is_significantly_above()
+    assert not compare([(1, other), (-1, one)]).is_significantly_below()
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_one_seed_has_no_interval(one: dict[int, float], other: dict[int, float]
 def test_difference_that_rounds_to_zero_is_a_tie(difference: float, above: bool) -> None:
     lower = {1: 80.0, 2: 70.0, 3: 75.0}
     contrast = compare([(1, {seed: value + difference for seed, value in lower.items()}), (-1, lower)])
-    assert (contrast.is_above, contrast.is_surely_above()) == (above, above)
-    assert contrast.is_surely_below() == (difference == -0.006)
+    assert (contrast.is_above, contrast.is_significantly_above()) == (above, above)
+    assert contrast.is_significantly_below() == (difference == -0.006)
 
 
 @pytest.mark.parametrize("seeds", [2, 3])
@@ -79,16 +79,24 @@ def test_two_seeds_are_never_sure(seeds: int, paired: bool) -> None:
     contrast = compare([(1, better), (-1, worse)])
     assert contrast.interval() == (1.0, 1.0)
     assert contrast.excludes_zero()
-    assert contrast.is_surely_above() == (seeds == 3)
-    assert compare([(1, worse), (-1, better)]).is_surely_below() == (seeds == 3)
+    assert contrast.is_significantly_above() == (seeds == 3)
+    assert compare([(1, worse), (-1, better)]).is_significantly_below() == (seeds == 3)
 
 
 def test_interval_widens_with_the_number_of_comparisons() -> None:
     """Differences of 3, 5 and 6 have t = 5.3: more than 4.3 for one comparison, less than 6.2 for two."""
     higher, lower = {1: 73.0, 2: 75.0, 3: 76.0}, {1: 70.0, 2: 70.0, 3: 70.0}
     above, below = compare([(1, higher), (-1, lower)]), compare([(1, lower), (-1, higher)])
-    assert (above.is_surely_above(), above.is_surely_above(2), above.is_surely_below()) == (True, False, False)
-    assert (below.is_surely_below(), below.is_surely_below(2), below.is_surely_above()) == (True, False, False)
+    assert (above.is_significantly_above(), above.is_significantly_above(2), above.is_significantly_below()) == (
+        True,
+        False,
+        False,
+    )
+    assert (below.is_significantly_below(), below.is_significantly_below(2), below.is_significantly_above()) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_tie_of_losses_is_relative() -> None:
@@ -104,20 +112,20 @@ def test_interval_of_equal_values_is_a_point() -> None:
 def test_divergence_of_all_seeds_is_surely_worse() -> None:
     diverged: dict[int, float] = {1: -math.inf, 2: -math.inf}
     alive = {1: 50.0, 2: 51.0}
-    assert compare([(1, alive), (-1, diverged)]).is_surely_above(100)
-    assert compare([(1, diverged), (-1, alive)]).is_surely_below(100)
+    assert compare([(1, alive), (-1, diverged)]).is_significantly_above(100)
+    assert compare([(1, diverged), (-1, alive)]).is_significantly_below(100)
 
 
 @pytest.mark.parametrize("diverged", [{1: -math.inf}, {1: -math.inf, 2: 60.0}, {1: -math.inf, 3: -math.inf, 4: 1.0}])
 def test_divergence_of_some_seeds_is_not_surely_worse(diverged: dict[int, float]) -> None:
     contrast = compare([(1, {1: 50.0, 2: 51.0}), (-1, diverged)])
     assert contrast.is_above
-    assert not contrast.is_surely_above()
+    assert not contrast.is_significantly_above()
 
 
 def test_two_diverged_sides_are_not_comparable() -> None:
     diverged: dict[int, float] = {1: -math.inf, 2: -math.inf}
     contrast = compare([(1, diverged), (-1, diverged)])
     assert not (contrast.is_above)
-    assert not (contrast.is_surely_above())
-    assert not (contrast.is_surely_below())
+    assert not (contrast.is_significantly_above())
+    assert not (contrast.is_significantly_below())

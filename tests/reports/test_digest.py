@@ -10,8 +10,9 @@ from made_digests import make_test_digest
 from scenes import Answer, load_summary, run_and_stop_after, run_to_end
 
 from fedcm.errors import UserError
-from fedcm.reports.digest import read_digest, write_digest
-from fedcm.reports.extraction import LabelMixFinder, count_participation, extract_curve, extract_diagnoses, make_digest
+from fedcm.reports.digest import Diagnoses, read_digest, write_digest
+from fedcm.reports.extraction import count_participation, extract_curve, extract_diagnoses, make_digest
+from fedcm.reports.label_mixes import LabelMixFinder
 from fedcm.runs.folder import RunFolder
 from fedcm.system.hardware import describe_cpu
 
@@ -184,5 +185,12 @@ def test_digest_has_the_diagnoses_without_their_cost() -> None:
     diagnosed = [{"round": k, "diagnosis": {"drift": 0.1 * k, "seconds": 3.0, "clients": 5}} for k in (1, 3)]
     diagnoses = extract_diagnoses([{"round": 0}, diagnosed[0], {"round": 2}, diagnosed[1]])
     assert diagnoses.round == [2, 4]
-    assert diagnoses.found == {"drift": [pytest.approx(0.1), pytest.approx(0.3)]}
+    assert diagnoses.values == {"drift": [pytest.approx(0.1), pytest.approx(0.3)]}
     assert extract_diagnoses([{"round": 0}]).round == []
+
+
+def test_digest_file_has_the_diagnoses_under_the_key_found(tmp_path: Path) -> None:
+    digest = make_test_digest(diagnoses=Diagnoses(round=[1], values={"drift": [0.5]}))
+    write_digest(digest, tmp_path / "one.json")
+    assert json.loads((tmp_path / "one.json").read_text())["diagnoses"] == {"round": [1], "found": {"drift": [0.5]}}
+    assert read_digest(tmp_path / "one.json") == digest

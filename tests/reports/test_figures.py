@@ -9,12 +9,13 @@ import pytest
 from made_digests import make_loss_digest, make_test_digest
 from matplotlib.figure import Figure
 
+from fedcm.data.partition import measure_label_mix
 from fedcm.errors import UserError
 from fedcm.reports.digest import Digest
 from fedcm.reports.document import build_document
 from fedcm.reports.figures.curves import draw_curves
 from fedcm.reports.figures.group_curves import draw_group
-from fedcm.reports.figures.label_mix import draw_label_mix, measure_label_mix
+from fedcm.reports.figures.label_mix import draw_label_mix
 from fedcm.reports.figures.style import choose_style
 
 NAMES = ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn", "my:Own", "my:Other"]

@@ -201,6 +201,11 @@ def test_federation_table_shows_the_loss_without_an_accuracy(
     assert "87.50%" in out
 
 
+def test_federation_table_says_what_an_unknown_state_can_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    print_runs_table([{"run": "a", "state": "unknown", "submitted": "now"}])
+    assert "starting, or lost" in capsys.readouterr().out
+
+
 def make_summary(rounds: int, **figures: object) -> dict[str, object]:
     costs = {"bytes_down": 1, "bytes_up": 1, "seconds": 1.0}
     return {"name": "x", "rounds": rounds, "rounds_to_accuracy": {}, "outcome": "finished", **costs, **figures}

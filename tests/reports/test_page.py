@@ -145,8 +145,8 @@ def test_paper_figures_are_those_of_the_experiment_files() -> None:
 
 
 def test_diagnoses_follow_the_curves() -> None:
-    found = {"momentum_cosine": [0.125, 0.5], "drift": [1e-3, None], "unknown": [1.0, 2.0]}
-    watched = make_test_digest(name="watched", diagnoses=Diagnoses(round=[10, 20], found=found))
+    values = {"momentum_cosine": [0.125, 0.5], "drift": [1e-3, None], "unknown": [1.0, 2.0]}
+    watched = make_test_digest(name="watched", diagnoses=Diagnoses(round=[10, 20], values=values))
     text = render(watched, make_test_digest("fedavg"))
     assert "Drift, noise and momentum" in text
     assert text.index('id="curves"') < text.index('id="diagnosis"') < text.index('id="costs"')

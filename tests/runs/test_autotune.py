@@ -1,4 +1,4 @@
-"""What is left to the machine is found by trying, once, and then stands in the run's own experiment."""
+"""Autotune replaces every "auto" of the engine once, by timing, and the run's experiment keeps the choice."""
 
 import json
 import tomllib
@@ -47,7 +47,7 @@ def tried(
         return seconds[("channels_last", "contiguous")[len(seen) - 1] if len(seen) <= 2 and asks_layout else "alone"]
 
     asks_layout = engine.layout == "auto"
-    monkeypatch.setattr(autotune, "_time", timed)
+    monkeypatch.setattr(autotune, "_measure_step", timed)
     monkeypatch.setattr(autotune, "count_default_workers", lambda device: 2)
     data = ArrayData(Dataset("made", Examples(IMAGES, LABELS), None, 4), np.split(np.arange(40), 4))
     plan = TrainingPlan(more.get("rounds", 10), 4, FixedSize(more.get("cohort", 4)), Schedule(0.1))
@@ -57,7 +57,7 @@ def tried(
 FIXED = EngineSection(layout="channels_last", compile="off")
 
 
-def test_the_stack_is_the_one_with_the_shortest_time_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stack_with_the_shortest_time_per_client_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autotune, "_compute_mean_cohort", lambda plan: 100.0)
     times = {"alone": 0.001, "stack of 4": 0.0005, "stack of 16": 0.0001, "stack of 50": 0.0002}
     assert tried(monkeypatch, times, FIXED).stack == 16
@@ -77,21 +77,21 @@ def test_no_stack_leaves_a_core_idle(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"alone": 0.001, "stack of 4": 0.0001}, 3.0),  # too few take part
     ],
 )
-def test_clients_train_one_by_one_where_stacks_do_not_pay(
+def test_clients_train_one_by_one_if_stacks_are_not_faster(
     monkeypatch: pytest.MonkeyPatch, times: dict[str, float], cohort: float
 ) -> None:
     monkeypatch.setattr(autotune, "_compute_mean_cohort", lambda plan: cohort)
     assert tried(monkeypatch, times, FIXED).stack == 1
 
 
-def test_what_cannot_be_stacked_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_stacked_trains_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autotune, "_compute_mean_cohort", lambda plan: 100.0)
     dropping = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(192, 4))
     times = {"alone": 0.001, "stack of 4": 0.0001}
     assert tried(monkeypatch, times, FIXED, model=dropping).stack == 1
 
 
-def test_what_mixes_examples_trains_one_by_one_in_batches_of_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_mixes_examples_trains_one_by_one_in_batches_of_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that takes the mean of its batch off does the same in a stack of single examples that are alike."""
 
     class Centred(nn.Linear):
@@ -105,7 +105,7 @@ def test_what_mixes_examples_trains_one_by_one_in_batches_of_one_too(monkeypatch
 
 
 @pytest.mark.parametrize(("contiguous", "chosen"), [(0.5, "contiguous"), (0.97, "channels_last")])
-def test_the_usual_layout_stays_unless_another_is_clearly_faster(
+def test_the_layout_changes_only_if_another_is_clearly_faster(
     monkeypatch: pytest.MonkeyPatch, contiguous: float, chosen: str
 ) -> None:
     times = {"channels_last": 1.0, "contiguous": contiguous, "alone": 1.0}
@@ -115,7 +115,7 @@ def test_the_usual_layout_stays_unless_another_is_clearly_faster(
 @pytest.mark.parametrize(
     ("rounds", "compiled", "chosen"), [(100_000, 0.5, "on"), (100_000, 0.97, "off"), (10, 0.5, "off")]
 )
-def test_compiling_is_tried_where_a_run_is_long(
+def test_compilation_is_tried_only_for_long_runs(
     monkeypatch: pytest.MonkeyPatch, rounds: int, compiled: float, chosen: str
 ) -> None:
     monkeypatch.setattr(torch, "compile", lambda model, **how: model)
@@ -123,7 +123,7 @@ def test_compiling_is_tried_where_a_run_is_long(
     assert tried(monkeypatch, {"alone": 1.0, "compiled": compiled}, engine, rounds=rounds).compile == chosen
 
 
-def test_a_compiler_that_fails_is_no_reason_to_stop_unless_it_was_asked_for(
+def test_a_compiler_that_fails_stops_a_run_only_if_it_was_requested(
     monkeypatch: pytest.MonkeyPatch, fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     def broken(model: nn.Module, **how: Any) -> nn.Module:
@@ -153,7 +153,7 @@ def test_a_stack_cannot_be_compiled() -> None:
         )
 
 
-def test_the_choice_stands_in_the_runs_own_experiment_and_is_kept(
+def test_the_choice_is_written_to_the_runs_experiment_and_kept(
     fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = experiment(engine={}, rounds=4)
@@ -165,14 +165,17 @@ def test_the_choice_stands_in_the_runs_own_experiment_and_is_kept(
     assert engine["stack"] >= 1
     assert engine["layout"] == "channels_last"
     assert engine["compile"] == "off"
-    assert "one client" in json.loads((folder / "provenance.json").read_text())["milliseconds_a_step"]
+    provenance = json.loads((folder / "provenance.json").read_text())
+    assert "one client" in provenance["milliseconds_a_step"]
+    assert provenance["tuned"] == ["stack", "layout", "compile"]
     again = fedcm("run", folder / "experiment.toml", "--runs-dir", tmp_path / "runs", "--name", "two")
     assert "chosen by autotune" not in again.err
+    assert json.loads((tmp_path / "runs" / "two" / "provenance.json").read_text())["tuned"] == []
     assert read_lines(folder) == read_lines(tmp_path / "runs" / "two")
 
 
 @pytest.mark.slow
-def test_a_comparison_goes_on_with_runs_whose_engine_was_found_by_trying(
+def test_a_comparison_resumes_runs_with_an_autotuned_engine(
     fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     words = (
@@ -190,7 +193,7 @@ def test_a_comparison_goes_on_with_runs_whose_engine_was_found_by_trying(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one here")
-def test_a_device_that_is_not_there_is_refused(
+def test_a_missing_device_is_rejected(
     fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     answer = fedcm("run", experiment(), "--runs-dir", tmp_path / "runs", "--device", "cuda")
@@ -198,7 +201,7 @@ def test_a_device_that_is_not_there_is_refused(
     assert "no CUDA device" in answer.err
 
 
-def test_bf16_changes_the_models_arithmetic_and_nothing_else(
+def test_bf16_changes_only_the_models_arithmetic(
     fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     model, batch = nn.Linear(6, 4), Examples(torch.randn(8, 6), torch.arange(8) % 4)
@@ -215,7 +218,7 @@ def test_bf16_changes_the_models_arithmetic_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_a_compiled_model_walks_as_it_does_uncompiled(
+def test_a_compiled_model_has_the_trajectory_of_an_uncompiled_one(
     fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     for name, how in (("eager", "off"), ("compiled", "on"), ("again", "on")):

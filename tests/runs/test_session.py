@@ -1,4 +1,4 @@
-"""Runs on disk: what their folder holds, and that going on gives the same bits as never having stopped."""
+"""Runs on disk: the files of their folder; a resumed run has the bits of one that was not stopped."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from fedcm.runs.session import Session
 ALGORITHMS = ["fedavg", "fedcm", "fedadam", "scaffold", "feddyn"]
 
 
-def test_a_run_leaves_everything_that_was_promised(experiment: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_run_writes_all_its_files(experiment: Callable[..., Path], tmp_path: Path) -> None:
     folder = run_to_end(experiment(), tmp_path / "runs")
     assert read_experiment(read_table(folder / "experiment.toml")).rounds == 12
     provenance = json.loads((folder / "provenance.json").read_text())
@@ -47,7 +47,7 @@ def test_a_run_leaves_everything_that_was_promised(experiment: Callable[..., Pat
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("rounds", [0, 1, 5, 11])
-def test_a_stopped_run_goes_on_to_the_same_bits(
+def test_a_stopped_run_resumes_to_the_same_bits(
     experiment: Callable[..., Path], tmp_path: Path, algorithm: str, rounds: int
 ) -> None:
     path = experiment(algorithm={"name": algorithm}, participation={"kind": "fixed", "clients": 4})
@@ -59,7 +59,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
 
-def test_the_same_experiment_gives_the_same_bits_and_another_seed_others(
+def test_the_same_experiment_gives_the_same_bits_and_another_seed_does_not(
     experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = experiment()
@@ -76,7 +76,7 @@ def test_a_resolved_experiment_runs_to_the_same_bits(experiment: Callable[..., P
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "no tensors", "no json", "not json", "wrong format"])
-def test_a_damaged_checkpoint_is_passed_over_in_a_line(
+def test_a_damaged_checkpoint_is_skipped_and_reported_in_one_line(
     experiment: Callable[..., Path], tmp_path: Path, damage: str
 ) -> None:
     path = experiment(algorithm={"name": "scaffold"})
@@ -99,15 +99,15 @@ def test_a_damaged_checkpoint_is_passed_over_in_a_line(
             note.write_text("{")
         case "wrong format":
             note.write_text(json.dumps(json.loads(note.read_text()) | {"format": 99}))
-    said: list[str] = []
-    resume_run(folder, said.append)
+    notices: list[str] = []
+    resume_run(folder, notices.append)
     assert read_lines(folder) == read_lines(reference)
     if damage != "no json":
-        assert len(said) == 1
-        assert "is damaged" in said[0]
+        assert len(notices) == 1
+        assert "is damaged" in notices[0]
 
 
-def test_when_no_checkpoint_is_whole_nothing_is_overwritten(experiment: Callable[..., Path], tmp_path: Path) -> None:
+def test_if_no_checkpoint_is_complete_nothing_is_overwritten(experiment: Callable[..., Path], tmp_path: Path) -> None:
     folder = run_and_stop_after(5, experiment(), tmp_path / "runs", "stopped")
     for tensors in (folder / "checkpoints").glob("*.safetensors"):
         tensors.write_bytes(b"junk")
@@ -117,7 +117,7 @@ def test_when_no_checkpoint_is_whole_nothing_is_overwritten(experiment: Callable
     assert (folder / "metrics.jsonl").read_text() == before
 
 
-def test_leftovers_of_a_killed_writer_are_cleared(experiment: Callable[..., Path], tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(experiment: Callable[..., Path], tmp_path: Path) -> None:
     folder = run_and_stop_after(5, experiment(), tmp_path / "runs", "stopped")
     leftover = folder / "checkpoints" / ".round-000006.abcdef.safetensors"
     leftover.write_bytes(b"half")
@@ -128,7 +128,7 @@ def test_leftovers_of_a_killed_writer_are_cleared(experiment: Callable[..., Path
     assert [line["round"] for line in read_lines(folder)] == list(range(12))
 
 
-def test_two_processes_cannot_run_one_run(experiment: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_run_cannot_be_in_progress_twice(experiment: Callable[..., Path], tmp_path: Path) -> None:
     with Session.start(read_experiment(read_table(experiment())), tmp_path / "runs", "one") as session:
         next(session.rounds())
         with pytest.raises(UserError, match="in progress in another process"):
@@ -137,7 +137,7 @@ def test_two_processes_cannot_run_one_run(experiment: Callable[..., Path], tmp_p
     assert not RunFolder(tmp_path / "runs" / "one").is_locked()
 
 
-def test_changed_data_are_refused_on_resume(experiment: Callable[..., Path], tmp_path: Path, npz: Path) -> None:
+def test_a_resume_with_changed_data_is_rejected(experiment: Callable[..., Path], tmp_path: Path, npz: Path) -> None:
     import numpy as np
 
     folder = run_and_stop_after(5, experiment(), tmp_path / "runs", "stopped")
@@ -186,7 +186,7 @@ def test_the_command_line_runs_resumes_and_lists(
     assert "small-fedcm-seed5-2" in fedcm("runs", "--runs-dir", runs).out
 
 
-def test_a_finished_run_is_made_longer_by_more_rounds(
+def test_a_finished_run_can_be_extended(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:
     reference = run_to_end(experiment(evaluation={"every": 4}), tmp_path / "runs")
@@ -210,7 +210,7 @@ def test_a_diverged_run_still_prints_its_summary_as_json(
     assert "%" not in compared.out.split("accuracy:")[0], "no accuracy of a model that is gone"
 
 
-def test_a_comparison_goes_on_where_it_was_stopped(
+def test_a_stopped_comparison_resumes(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:
     path = experiment()
@@ -220,7 +220,7 @@ def test_a_comparison_goes_on_where_it_was_stopped(
     assert read_lines(folder) == read_lines(reference)
 
 
-def test_the_split_is_summed_up_and_drawn(
+def test_the_split_is_summarised_and_drawn(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:
     picture = tmp_path / "mix.png"
@@ -240,15 +240,45 @@ def test_the_split_is_summed_up_and_drawn(
         (["check", "fedcm", "--set", "alpha=0.3"], ["fedcm", "✓"]),
     ],
 )
-def test_the_lists_are_printed(fedcm: Callable[..., Answer], words: list[str], named: list[str]) -> None:
+def test_algorithms_models_and_checks_are_printed(
+    fedcm: Callable[..., Answer], words: list[str], named: list[str]
+) -> None:
     answer = fedcm(*words)
     assert answer.code == 0
     assert all(re.search(rf"(^|\s){name}(\s|$|\()", answer.out) for name in named), answer.out
 
 
-def test_runs_one_folder_deeper_are_found_where_asked_for(tmp_path: Path) -> None:
+def test_nested_runs_are_listed_if_requested(tmp_path: Path) -> None:
     for name in ("one", "sweep/two"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "experiment.toml").write_text("")
     assert [run.name for run in list_runs(tmp_path)] == ["one"]
     assert sorted(run.name for run in list_runs(tmp_path, nested=True)) == ["one", "two"]
+
+
+def test_a_dangling_link_with_the_runs_name_is_kept(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    link = tmp_path / "runs" / "small-fedcm-seed3"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "gone")
+    with Session.start(read_experiment(read_table(experiment())), link.parent) as session:
+        assert session.folder.name == "small-fedcm-seed3-2"
+    assert link.is_symlink()
+
+
+def test_a_session_prints_nothing(
+    experiment: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run_and_stop_after(5, experiment(), tmp_path / "runs", "stopped")
+    max((folder / "checkpoints").glob("*.json")).write_text("{")
+    Session.resume(folder).close()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_edited_experiment_cannot_be_resumed(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    folder = run_and_stop_after(5, experiment(), tmp_path / "runs", "stopped")
+    with pytest.raises(UserError, match=r"^client.clip, client.lr must not change after the run began; a resume"):
+        Session.resume(folder, overrides=["client.lr=0.3", "client.clip=1.0", "rounds=20"])
+    path = folder / "experiment.toml"
+    path.write_text(path.read_text().replace("lr = 0.1", "lr = 0.3"))
+    with pytest.raises(UserError, match=r"^the settings in '.*experiment.toml' must not change after the run began"):
+        Session.resume(folder)

@@ -1,4 +1,4 @@
-"""The summary says last, mean of the last rounds and best; and when a target was first reached."""
+"""The summary has the last score, the mean of the last rounds, the best one, and the rounds to each target."""
 
 import hashlib
 import struct
@@ -39,13 +39,13 @@ def test_a_long_run_averages_100_rounds_and_a_short_one_a_tenth(rounds: int, ave
     assert count_averaged_rounds(rounds) == averaged
 
 
-def test_without_an_evaluation_in_the_last_rounds_the_last_one_counts_and_the_rounds_say_so() -> None:
+def test_the_last_evaluation_counts_if_the_last_rounds_have_none() -> None:
     accuracy = summarise([line(r, {2: 0.3, 6: 0.6}.get(r)) for r in range(9)], [])["accuracy"]
     assert accuracy["mean_last"] == 0.6
     assert (accuracy["mean_last_rounds"], accuracy["mean_last_evaluations"]) == (3, 1)
 
 
-def test_the_best_may_be_long_ago_and_counts_from_when_it_was_first_reached() -> None:
+def test_the_best_value_counts_from_the_round_that_first_reached_it() -> None:
     summary = summarise([line(0, 0.2), line(1), line(2, 0.9), line(3, 0.9), line(4, 0.4)], [])
     accuracy, losses = summary["accuracy"], summary["test_losses"]
     assert (accuracy["best"], accuracy["rounds_to_best"], accuracy["last"]) == (0.9, 3, 0.4)
@@ -53,7 +53,7 @@ def test_the_best_may_be_long_ago_and_counts_from_when_it_was_first_reached() ->
     assert summary["test_loss"] == 0.6
 
 
-def test_of_a_regression_there_are_test_losses_and_no_accuracy() -> None:
+def test_a_regression_has_test_losses_and_no_accuracy() -> None:
     metrics = [line(r) | {"test_loss": loss, "test_accuracy": None} for r, loss in enumerate((3.0, 1.0, 2.0))]
     summary = summarise(metrics, [0.5])
     assert (summary["accuracy"], summary["rounds_to_accuracy"]) == (None, {})
@@ -61,7 +61,7 @@ def test_of_a_regression_there_are_test_losses_and_no_accuracy() -> None:
 
 
 def old_summary(metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    """As it was written before: the mean of the last 100 rounds, however short the run."""
+    """Return the summary of an older version: it has the mean of the last 100 rounds, also for a short run."""
     accuracies = [line["test_accuracy"] for line in metrics if line["round"] >= len(metrics) - 100]
     mean = {"mean_last_100": sum(accuracies) / len(accuracies), "evaluations_in_last_100": len(accuracies)}
     summary = summarise(metrics, [])
@@ -82,7 +82,7 @@ def test_an_old_summary_of_a_long_run_has_the_same_mean_with_or_without_its_curv
     assert bring_up_to_date(old, *points)["test_losses"] == new["test_losses"]
 
 
-def test_an_old_summary_of_a_short_run_is_made_anew_from_its_curve() -> None:
+def test_an_old_summary_of_a_short_run_is_computed_again_from_its_curve() -> None:
     metrics = [line(r, r / 1000) for r in range(30)]
     old, new = old_summary(metrics), summarise(metrics, [])
     points = read_points(metrics, "test_accuracy"), read_points(metrics, "test_loss")
@@ -90,21 +90,21 @@ def test_an_old_summary_of_a_short_run_is_made_anew_from_its_curve() -> None:
     assert bring_up_to_date(old, *points) == new
 
 
-def test_an_old_summary_of_a_short_run_without_its_curve_keeps_its_mean_and_says_so() -> None:
+def test_an_old_summary_of_a_short_run_without_its_curve_keeps_its_mean_over_100_rounds() -> None:
     old = old_summary([line(r, r / 1000) for r in range(30)])
     accuracy = bring_up_to_date(old, [], [])["accuracy"]
     assert accuracy["mean_last"] == old["accuracy"]["mean_last_100"]
     assert accuracy["mean_last_rounds"] == 100
 
 
-def test_todays_summaries_and_those_without_an_evaluation_stay_as_they_are() -> None:
+def test_current_summaries_and_those_without_an_evaluation_are_unchanged() -> None:
     for metrics in ([line(0, 0.5), line(1, 0.6)], [line(0), line(1)]):
         summary = summarise(metrics, [])
         assert is_up_to_date(summary)
         assert bring_up_to_date(summary, [], []) == summary
 
 
-def test_a_target_is_reached_after_the_rounds_it_took() -> None:
+def test_the_rounds_to_a_target_are_counted() -> None:
     evaluated = [line(4, 0.3), line(9, 0.6), line(14, 0.5)]
     assert count_rounds_to(evaluated, 0.3) == 5
     assert count_rounds_to(evaluated, 0.55) == 10
@@ -125,7 +125,7 @@ def test_bytes_seconds_and_empty_rounds_are_counted() -> None:
     assert summary["rounds_to_accuracy"] == {}
 
 
-def test_the_losses_are_the_last_ones_that_there_are() -> None:
+def test_the_losses_are_the_last_known_ones() -> None:
     metrics = [line(0, 0.5, loss=4.0), line(1, 0.125, loss=3.0), line(2, 0.25, loss=2.0), line(3, cohort=0)]
     summary = summarise(metrics, [])
     assert (summary["train_loss"], summary["test_loss"]) == (2.0, 0.75)
@@ -140,7 +140,7 @@ def test_a_regression_has_a_test_loss_and_no_accuracy() -> None:
     assert (summary["test_loss"], summary["accuracy"], summary["rounds_to_accuracy"]) == (0.25, None, {})
 
 
-def test_the_checksum_is_of_the_parameters_bytes_in_their_order() -> None:
+def test_the_checksum_covers_the_parameters_bytes_in_order() -> None:
     values = [1.0, -2.5, 3e-9, 0.1]
     expected = hashlib.sha256(struct.pack("<4f", *values)).hexdigest()
     assert hash_params(torch.tensor(values)) == expected

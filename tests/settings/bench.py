@@ -16,10 +16,10 @@ import torch
 from reference import Batch
 from torch import Tensor
 
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.runs.session import Session
 
-SIZES = (3, 9, 4, 8, 16, 5)  # examples a client: with batches of 4, K_i = 1, 3, 1, 2, 4, 2
+SIZES = (3, 9, 4, 8, 16, 5)  # examples per client; with batches of 4, K_i = 1, 3, 1, 2, 4, 2
 FEATURES, CLASSES, TESTED = 6, 4, 60
 CLOSE = 2e-5  # float32 against float64 over a few rounds, on vectors of size ~1
 APART = 1e-3  # what a setting must change at least
@@ -88,7 +88,7 @@ class Bench:
         path = self.folder / "experiment.toml"
         path.write_text(tomli_w.dumps(table))
         name = f"run-{next(self._numbers)}" if name == "" else name
-        run = Session.start(load_experiment(path), self.folder / "runs", name)
+        run = Session.start(load_experiment_file(path), self.folder / "runs", name)
         trained = Trained(table, run, [])
         with run:
             for _ in run.rounds():
@@ -132,7 +132,7 @@ def make_clients(
 
 def assert_literal_trajectory(trained: Trained, clients: Sequence[Batch], close: float = CLOSE) -> None:
     """Check every vector of the server after every round against the literal run."""
-    expected = literal.walk(trained.table | {"classes": CLASSES}, clients, trained.cohorts)
+    expected = literal.run_literally(trained.table | {"classes": CLASSES}, clients, trained.cohorts)
     letters = literal.LETTERS[trained.table["algorithm"]["name"]]
     for index, (server, variables) in enumerate(zip(trained.servers, expected, strict=True)):
         for letter, name in letters.items():

@@ -81,7 +81,7 @@ def initial(seed: int, inputs: int, classes: int) -> Tensor:
     return torch.cat([layer.weight.detach().reshape(-1), layer.bias.detach()]).double()
 
 
-def walk(
+def run_literally(
     table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[list[int]], start: Tensor | None = None
 ) -> Iterator[dict[str, Tensor]]:
     """Yield the server's variables after every round of an experiment."""

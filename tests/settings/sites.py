@@ -15,7 +15,7 @@ from bench import APART, Bench
 from safetensors.torch import load_file
 from sites_here import SITES, InProcessChannel, Spoil, make_experiment, write_kits
 
-from fedcm.config.experiment import load_experiment, to_table
+from fedcm.config.experiment import load_experiment_file, to_table
 from fedcm.config.sections import Experiment, Link
 from fedcm.errors import Stopped
 from fedcm.federation.compression import unpack
@@ -47,15 +47,15 @@ class RecordingChannel(InProcessChannel):
         self.rounds: list[RoundRequest] = []
 
     def ask(
-        self, task: str, words: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
+        self, task: str, fields: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
     ) -> Iterator[SiteAnswer]:
-        asked = RoundRequest(list(sites), dict(arrays), deadline.left)
+        asked = RoundRequest(list(sites), dict(arrays), deadline.remaining)
         if task == "train":
             self.rounds.append(asked)
-        for answer in super().ask(task, words, arrays, sites, deadline):
+        for answer in super().ask(task, fields, arrays, sites, deadline):
             asked.answers.append(answer)
             yield answer
-            asked.ended = deadline.left
+            asked.ended = deadline.remaining
 
 
 @dataclass
@@ -91,10 +91,10 @@ def run_federation(
     own |= {} if value is None else {setting.removeprefix("federation."): value}
     path = bench.folder / "sites.toml"
     path.write_text(tomli_w.dumps(to_table(make_experiment(rounds=rounds, **more)) | {"federation": own}))
-    chosen = prepare_experiment(load_experiment(path))
+    chosen = prepare_experiment(load_experiment_file(path))
     folder = bench.folder / f"led-{len(list(bench.folder.glob('led-*')))}"
     folder.mkdir()
-    channel = RecordingChannel(write_kits(load_experiment(path), folder), chosen, spoil)
+    channel = RecordingChannel(write_kits(load_experiment_file(path), folder), chosen, spoil)
     request = RunRequest(folder / "server", "r", "run_federation@example.org", resume=False)
     run = FederatedRun(request.path, channel, [])
     for line in run_at_server(request, chosen, channel, lambda said: None, lambda: False, lambda: None):
@@ -103,7 +103,7 @@ def run_federation(
 
 
 def silence(*sites: str) -> Spoil:
-    return lambda site, words, arrays: None if site in sites else (words, arrays)
+    return lambda site, fields, arrays: None if site in sites else (fields, arrays)
 
 
 def uses_these_sites(bench: Bench, setting: str) -> None:

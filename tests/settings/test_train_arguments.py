@@ -55,7 +55,7 @@ def assert_literal_trajectory(**keywords: Any) -> torch.Tensor:
         if key in SETTINGS:
             put(table, SETTINGS[key], value)
     cohorts = [line["clients"] for line in history]
-    *_, last = literal.walk(table, CLIENTS, cohorts, start=flatten(model()).double())
+    *_, last = literal.run_literally(table, CLIENTS, cohorts, start=flatten(model()).double())
     assert float((flatten(ended) - last["x"]).abs().max()) <= CLOSE
     return flatten(ended)
 

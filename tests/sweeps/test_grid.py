@@ -1,4 +1,4 @@
-"""Every combination of algorithms, variants and seeds, with exceptions where a cell needs one."""
+"""A grid expands to every combination of algorithms, variants and seeds, with exceptions for some cells."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,22 +29,22 @@ def grid(tmp_path: Path, npz: Path) -> Write:
     return write
 
 
-def named(runs: list[GridRun]) -> dict[str, Any]:
+def by_name(runs: list[GridRun]) -> dict[str, Any]:
     return {run.name: run.experiment for run in runs}
 
 
-def test_a_grid_is_every_combination_one_seed_of_all_before_the_next(grid: Write) -> None:
+def test_a_grid_expands_to_every_combination_ordered_by_seed(grid: Write) -> None:
     runs = expand_grid(grid({"algorithms": ["fedavg", "fedcm"], "seeds": 2, "axes": AXES}))
     assert len(runs) == 2 * 2 * 2 * 2
     assert [run.experiment.seed for run in runs] == [3] * 8 + [4] * 8
     assert runs[0].name == "small-i-iid-fedavg-seed3"
-    experiments = named(runs)
+    experiments = by_name(runs)
     assert experiments["small-ii-iid-fedavg-seed3"].participation.probability == 0.2
     assert type(experiments["small-ii-iid-fedavg-seed3"].split).__name__ == "IID"
     assert experiments["small-i-dirichlet-fedcm-seed4"].cell.labels == {"setting": "I", "split": "dirichlet"}
 
 
-def test_without_a_grid_there_is_one_run_and_one_for_each_algorithm_asked_for(experiment: Write) -> None:
+def test_without_a_grid_there_is_one_run_per_requested_algorithm(experiment: Write) -> None:
     assert [run.name for run in expand_grid(experiment())] == ["small-fedcm-seed3"]
     runs = expand_grid(experiment(), algorithms=["fedavg", "fedcm"], seeds=2)
     assert [run.name for run in runs] == [
@@ -53,7 +53,7 @@ def test_without_a_grid_there_is_one_run_and_one_for_each_algorithm_asked_for(ex
     ]
 
 
-def test_exceptions_hold_in_their_cells_alone_and_the_later_one_wins(grid: Write) -> None:
+def test_exceptions_apply_only_to_their_cells_and_a_later_one_wins(grid: Write) -> None:
     exceptions = [
         {"where": {"algorithm": "fedcm"}, "set": {"algorithm": {"alpha": 0.3}}},
         {"where": {"algorithm": "fedcm", "setting": ["II"]}, "set": {"algorithm": {"alpha": 0.05}, "rounds": 7}},
@@ -61,7 +61,7 @@ def test_exceptions_hold_in_their_cells_alone_and_the_later_one_wins(grid: Write
         {"where": {"split": "iid"}, "seeds": 1},
     ]
     path = grid({"algorithms": ["fedavg", "fedcm"], "seeds": 2, "axes": AXES, "exceptions": exceptions})
-    experiments = named(expand_grid(path))
+    experiments = by_name(expand_grid(path))
     assert experiments["small-i-dirichlet-fedcm-seed3"].algorithm == FedCM(0.3)
     assert experiments["small-ii-dirichlet-fedcm-seed3"].algorithm == FedCM(0.05)
     assert experiments["small-ii-dirichlet-fedcm-seed3"].rounds == 7
@@ -69,25 +69,25 @@ def test_exceptions_hold_in_their_cells_alone_and_the_later_one_wins(grid: Write
     assert not any("-i-iid-" in name for name in experiments)
     assert "small-ii-iid-fedavg-seed3" in experiments
     assert "small-ii-iid-fedavg-seed4" not in experiments
-    assert "small-ii-iid-fedavg-seed5" in named(expand_grid(path, seeds=3)), "seeds that are asked for hold everywhere"
+    assert "small-ii-iid-fedavg-seed5" in by_name(expand_grid(path, seeds=3)), "a requested number applies to all"
 
 
-def test_settings_of_the_command_line_win_over_variants_and_exceptions(grid: Write) -> None:
+def test_overrides_win_over_variants_and_exceptions(grid: Write) -> None:
     exceptions = [{"where": {"setting": "II"}, "set": {"rounds": 7}}]
     runs = expand_grid(grid({"axes": AXES, "exceptions": exceptions}), ["rounds=3", "participation.probability=0.9"])
     assert {run.experiment.rounds for run in runs} == {3}
     assert {run.experiment.participation.probability for run in runs} == {0.9}
 
 
-def test_published_figures_go_to_their_cells(grid: Write) -> None:
+def test_published_figures_are_assigned_to_their_cells(grid: Write) -> None:
     published = {"I iid": {"fedcm": 87.9}, "II dirichlet": {"fedavg": 73.9}}
-    experiments = named(expand_grid(grid({"algorithms": ["fedavg", "fedcm"], "axes": AXES, "published": published})))
+    experiments = by_name(expand_grid(grid({"algorithms": ["fedavg", "fedcm"], "axes": AXES, "published": published})))
     assert experiments["small-i-iid-fedcm-seed3"].cell.published == 87.9
     assert experiments["small-i-iid-fedavg-seed3"].cell.published is None
     assert experiments["small-ii-dirichlet-fedavg-seed3"].cell.published == 73.9
 
 
-def test_a_sweep_is_an_axis_and_several_multiply(experiment: Write) -> None:
+def test_swept_settings_are_axes_that_multiply(experiment: Write) -> None:
     runs = expand_grid(experiment(), over=["algorithm.alpha=0.05,1.0", "client.lr=0.1, 0.2"])
     assert [(run.experiment.algorithm.alpha, run.experiment.client.lr) for run in runs] == [
         *((0.05, 0.1), (0.05, 0.2)),
@@ -97,7 +97,7 @@ def test_a_sweep_is_an_axis_and_several_multiply(experiment: Write) -> None:
     assert runs[0].name == "small-algorithm.alpha=0.05-client.lr=0.1-fedcm-seed3"
 
 
-def test_only_some_of_a_grids_runs(grid: Write) -> None:
+def test_runs_are_selected_by_a_part_of_their_name(grid: Write) -> None:
     runs = expand_grid(grid({"axes": AXES, "algorithms": ["fedavg", "fedcm"]}))
     assert [run.name for run in select_by_name(runs, "FedCM")] == [run.name for run in runs if "fedcm" in run.name]
     assert select_by_name(runs, "") == runs
@@ -106,7 +106,7 @@ def test_only_some_of_a_grids_runs(grid: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ({"axis": {}}, "grid.axis"),
         ({"axes": {"setting": {}}}, "must have a variant"),
@@ -118,18 +118,18 @@ def test_only_some_of_a_grids_runs(grid: Write) -> None:
         ({"axes": {"a": {"b": {"client": {"lrr": 1}}}}}, "lr"),
     ],
 )
-def test_a_grid_that_cannot_work_is_refused(grid: Write, table: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_bad_grids_raise_one_sentence(grid: Write, table: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         expand_grid(grid(table))
 
 
 @pytest.mark.parametrize("over", ["client.lr", "client.lr=0.1,,0.2", "client.lr=0.1,0.1", "=1"])
-def test_a_sweep_that_cannot_be_read_is_refused(experiment: Write, over: str) -> None:
-    with pytest.raises(UserError, match="--over"):
+def test_bad_options_of_a_sweep_raise(experiment: Write, over: str) -> None:
+    with pytest.raises(UserError, match="a setting to sweep must"):
         expand_grid(experiment(), over=[over])
 
 
-def test_run_says_how_to_run_a_grid(grid: Write, fedcm: Callable[..., Any]) -> None:
+def test_run_rejects_a_grid_and_names_the_command_for_it(grid: Write, fedcm: Callable[..., Any]) -> None:
     answer = fedcm("run", grid({"axes": AXES}))
     assert answer.code == 2
     assert "fedcm compare" in answer.err

@@ -23,7 +23,7 @@ FEDADAM = {"beta1": pytest.approx(1 - 0.1), "tau": 0.01}
 
 
 def method_10(algorithm: str, setting: str, split: str) -> dict[str, Any]:
-    """What the paper has on CIFAR-10: epochs, batch, decay of the rate, server's rate, the algorithm's own."""
+    """Return the paper's settings on CIFAR-10: epochs, batch size, decay of the rate, server rate, hyperparameters."""
     alpha = 0.1 if (setting, split) == ("I", "dirichlet") else 0.05
     own = {"fedcm": {"alpha": alpha}, "fedadam": FEDADAM, "feddyn": {"alpha": 0.01}}.get(algorithm, {})
     decay = 0.9995 if algorithm == "feddyn" else 0.998
@@ -55,7 +55,7 @@ def method_of(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def assert_the_papers_scale(experiment: Experiment, source: str, setting: str, split: str) -> None:
+def assert_scale_of_the_paper(experiment: Experiment, source: str, setting: str, split: str) -> None:
     clients, probability = SETTINGS[setting]
     assert (experiment.data.source, experiment.model.name, experiment.rounds) == (source, "resnet18", 4000)
     assert experiment.participation == type(experiment.participation)(probability=probability)
@@ -81,7 +81,7 @@ def test_every_cell_has_the_papers_settings_and_figure(name: str, source: str, f
     for experiment in table(name):
         labels = experiment.cell.labels
         algorithm = get_algorithm_name(experiment.algorithm)
-        assert_the_papers_scale(experiment, source, **labels)
+        assert_scale_of_the_paper(experiment, source, **labels)
         assert method_of(experiment) == method(algorithm, **labels), (algorithm, labels)
         cells[labels["setting"], labels["split"], algorithm] = experiment.cell.published
     assert cells == {
@@ -94,7 +94,7 @@ def test_every_cell_has_the_papers_settings_and_figure(name: str, source: str, f
 def test_the_table_of_alphas_has_the_papers_settings_and_figures() -> None:
     runs = table("table3")
     for experiment in runs:
-        assert_the_papers_scale(experiment, "cifar10", "I", "dirichlet")
+        assert_scale_of_the_paper(experiment, "cifar10", "I", "dirichlet")
         assert method_of(experiment) == method_10("fedcm", "I", "dirichlet") | {"own": method_of(experiment)["own"]}
     assert {method_of(run)["own"]["alpha"]: run.cell.published for run in runs} == PAPER_BY_ALPHA
 

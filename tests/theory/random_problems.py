@@ -62,12 +62,14 @@ def sample_everyone(problem: KnownProblem, replicates: int = 1) -> RoundSample:
     return RoundSample(torch.arange(problem.clients).expand(replicates, -1), None)
 
 
-def make_setting_at(problem: KnownProblem, points: Tensor, cohort: int, steps: int, alpha: float) -> TheoremSetting:
+def make_setting_at(
+    problem: KnownProblem, points: Tensor, cohort_size: int, steps: int, alpha: float
+) -> TheoremSetting:
     """Make the tightest setting for the lemmas: G and σ_g at the given points (R, d), root mean square."""
     gradient = float(problem.gradient(points).square().sum(-1).mean().sqrt())
     dissimilarity = float(compute_dissimilarity(problem, points).square().mean().sqrt())
     constants = problem.constants._replace(dissimilarity=dissimilarity)
-    return TheoremSetting(constants, gradient, problem.clients, cohort, steps, alpha)
+    return TheoremSetting(constants, gradient, problem.clients, cohort_size, steps, alpha)
 
 
 def replace_constants(setting: TheoremSetting, **constants: float) -> TheoremSetting:

@@ -36,7 +36,7 @@ class Moments:
 
     problem: Quadratics
     steps: int
-    cohort: int
+    cohort_size: int
     alpha: float
     client_lr: float
     global_lr: float
@@ -122,13 +122,13 @@ class Moments:
         local = self.local
         length = self.client_lr * self.steps
         moved = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64) - local.mean[-1]
-        return moved / length, local.variance[-1].mean(0) / length**2 / self.cohort
+        return moved / length, local.variance[-1].mean(0) / length**2 / self.cohort_size
 
     def _average_over_cohorts(self, rows: Tensor, moments: Tensor) -> Tensor:
         """Return the expected second moment of (mean of the cohort's rows)·u; rows (N, d, r, 3) -> (d, r, r)."""
         clients = rows.shape[0]
         middle = rows.mean(0)
         deviations = rows - middle
-        share = (clients - self.cohort) / (self.cohort * max(clients - 1, 1))
+        share = (clients - self.cohort_size) / (self.cohort_size * max(clients - 1, 1))
         between = torch.einsum("njra,jab,njsb->jrs", deviations, moments, deviations) / clients
         return torch.einsum("jra,jab,jsb->jrs", middle, moments, middle) + share * between

@@ -18,8 +18,13 @@ from torch import Tensor
 from fedcm.algorithms import FedCM
 from fedcm.theory.problems.known_problem import KnownProblem
 from fedcm.theory.problems.sampling import RoundSampler
-from fedcm.theory.theorem.averages import compute_auxiliary
-from fedcm.theory.theorem.bounds import TheoremSetting, drift_bound, mean_gradient_bound, momentum_step_bound
+from fedcm.theory.theorem.averages import compute_z
+from fedcm.theory.theorem.bounds import (
+    TheoremSetting,
+    compute_drift_bound,
+    compute_mean_gradient_bound,
+    compute_momentum_step_bound,
+)
 from fedcm.theory.theorem.simulation import Simulation, StepSizes
 
 PROBLEMS = 100  # per kind
@@ -55,8 +60,8 @@ def trace_run(kind: str, number: int, rounds: int = 5) -> Trace:
     start = known.optimum + torch.from_numpy(generator.normal(size=(3, known.dimension)))
     simulation = Simulation(FedCM(alpha), known, sizes, steps, start)
     trace = Trace(alpha, sizes.global_lr[0], [simulation.server.params], [simulation.server.momentum], [])
-    cohort = int(generator.integers(1, known.clients + 1))
-    for sample in RoundSampler(known, cohort, steps, 3, seed=number).sample_rounds(rounds):
+    cohort_size = int(generator.integers(1, known.clients + 1))
+    for sample in RoundSampler(known, cohort_size, steps, 3, seed=number).sample_rounds(rounds):
         recorded = simulation.run_round(sample, record=True)
         assert recorded is not None
         trace.mean_gradients.append(recorded.gradients.mean((0, 3)))
@@ -74,7 +79,7 @@ def lemma_1_holds(trace: Trace, alpha: float) -> bool:
 def z_descends(trace: Trace, alpha: float, global_lr: float) -> bool:
     """z_{t+1} = z_t − η_g·Δ̃_t."""
     before = [trace.params[0], *trace.params]
-    z = [compute_auxiliary(now, past, alpha) for now, past in zip(trace.params, before, strict=False)]
+    z = [compute_z(now, past, alpha) for now, past in zip(trace.params, before, strict=False)]
     return all(is_close(b, a - global_lr * m) for a, b, m in zip(z, z[1:], trace.mean_gradients, strict=False))
 
 
@@ -84,7 +89,7 @@ def momentum_norms_hold(trace: Trace, shift: int = 0) -> bool:
     for t in range(len(trace.mean_gradients) - shift):
         gradients, now = square(trace.mean_gradients[t + shift]), square(trace.momentum[t])
         bound = trace.alpha * gradients + (1 - trace.alpha) * now
-        assert is_close(bound, torch.as_tensor(momentum_step_bound(trace.alpha, gradients, now)))  # pyright: ignore
+        assert is_close(bound, torch.as_tensor(compute_momentum_step_bound(trace.alpha, gradients, now)))  # pyright: ignore
         if bool((square(trace.momentum[t + 1]) > bound * (1 + 1e-12)).any()):
             return False
     return True
@@ -132,7 +137,7 @@ def run_one_round(kind: str, number: int, longest: float = 0.25, at_optimum: boo
     generator = make_generator(number)
     known = random_problem(kind, generator)
     alpha, steps = generator.uniform(0.02, 1), int(generator.integers(1, 9))
-    cohort = int(generator.integers(1, known.clients + 1))
+    cohort_size = int(generator.integers(1, known.clients + 1))
     client_lr = longest / (known.constants.smoothness * steps)
     distance = 0.0 if at_optimum else 10 ** generator.uniform(-2, 1)
     start = known.optimum + distance * torch.from_numpy(generator.normal(size=(1, known.dimension)))
@@ -143,8 +148,8 @@ def run_one_round(kind: str, number: int, longest: float = 0.25, at_optimum: boo
     assert recorded is not None
     drift = (recorded.positions - start).square().sum(-1).mean()
     by_client = recorded.gradients.mean(0)[0, 0]  # (N, d): the mean over a client's steps
-    means = by_client[list_cohorts(known.clients, cohort)].mean(1)
-    setting = make_setting_at(known, start, cohort, steps, alpha)
+    means = by_client[list_cohorts(known.clients, cohort_size)].mean(1)
+    setting = make_setting_at(known, start, cohort_size, steps, alpha)
     squares = momentum.square().sum(), means.square().sum(-1).mean()
     return LemmaRound(known, setting, client_lr, float(squares[0]), float(drift), float(squares[1]))
 
@@ -156,11 +161,11 @@ def run_rounds(longest: float = 0.25) -> Iterator[LemmaRound]:
 
 
 def drift_holds(r: LemmaRound, setting: TheoremSetting, momentum: float, times: float = 1.0) -> bool:
-    return r.drift <= times * drift_bound(setting, r.client_lr, momentum) + 1e-12
+    return r.drift <= times * compute_drift_bound(setting, r.client_lr, momentum) + 1e-12
 
 
 def gradient_holds(r: LemmaRound, setting: TheoremSetting, drift: float, times: float = 1.0) -> bool:
-    return r.mean_gradient <= times * mean_gradient_bound(setting, drift) + 1e-12
+    return r.mean_gradient <= times * compute_mean_gradient_bound(setting, drift) + 1e-12
 
 
 def test_drift_is_below_its_bound() -> None:

@@ -26,7 +26,7 @@ from fedcm.theory.rates.step_grids import StepGrid, list_candidates, make_grids
 from fedcm.theory.theorem.simulation import StepSizes
 
 PROBLEM = Quadratics(5, 3, 0.2, 1.0, noise=1.0, dissimilarity=1.0, spread=0.3)
-POINT = RatePoint(7, PROBLEM, rounds=7, steps=2, cohort=2, alpha=0.3, offset=0.5)
+POINT = RatePoint(7, PROBLEM, rounds=7, steps=2, cohort_size=2, alpha=0.3, offset=0.5)
 
 
 def make_experiment(case: Case = "strongly convex", **changes: object) -> RateExperiment:
@@ -193,7 +193,7 @@ def test_results_depend_on_seed_and_point_only() -> None:
 
 
 def test_fedavg_and_scaffold_agree_for_equal_clients_without_noise() -> None:
-    point = RatePoint(1, Quadratics(4, 3, 0.1, 1.0), rounds=20, steps=3, cohort=4)
+    point = RatePoint(1, Quadratics(4, 3, 0.1, 1.0), rounds=20, steps=3, cohort_size=4)
     results = measure_point(make_experiment(points=(point,)), 0)
     assert results["fedavg"].errors == pytest.approx(results["scaffold"].errors, rel=1e-9)
     assert results["fedavg"].errors != pytest.approx(results["fedcm"].errors, rel=1e-3)
@@ -216,6 +216,6 @@ def test_client_experiments_vary_only_the_number_of_clients() -> None:
     assert experiments
     for experiment in experiments:
         assert [point.problem.clients for point in experiment.points] == [100, 1000, 10000]
-        assert {point.cohort for point in experiment.points} == {10}
+        assert {point.cohort_size for point in experiment.points} == {10}
         assert len({(p.make_setting().constants, p.rounds, p.steps, p.alpha) for p in experiment.points}) == 1
         assert set(experiment.proven) == set(LABELS)

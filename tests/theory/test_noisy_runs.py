@@ -21,7 +21,7 @@ from fedcm.algorithms import FedCM
 from fedcm.theory.problems.sampling import RoundSample
 from fedcm.theory.problems.saturating import Saturating
 from fedcm.theory.theorem import bounds
-from fedcm.theory.theorem.averages import compute_auxiliary
+from fedcm.theory.theorem.averages import compute_z
 from fedcm.theory.theorem.bounds import TheoremSetting
 from fedcm.theory.theorem.simulation import Simulation, StepSizes
 
@@ -43,17 +43,17 @@ def compute_run(number: int, averaging: bool = False) -> Run:
     generator, at_optimum = np.random.default_rng([20210621, number]), number % 5 == 0  # there, noise dominates
     known = random_quadratics(generator, noise=10 ** generator.uniform(-1, 1))
     alpha, steps = generator.uniform(0.05, 1), int(generator.integers(1, 7))
-    cohort = int(generator.integers(1, known.clients + 1))
+    cohort_size = int(generator.integers(1, known.clients + 1))
     client_lr = generator.uniform(0.1, 1) / (8 * known.smoothness * steps)
     global_lr = generator.uniform(0.02, 1) / known.smoothness * (1e-3 if at_optimum else 1)
     global_lr = client_lr * steps if averaging else global_lr
-    moments = Moments(known, steps, cohort, alpha, client_lr, global_lr)
+    moments = Moments(known, steps, cohort_size, alpha, client_lr, global_lr)
     distance_scale = 0.0 if at_optimum else 10 ** generator.uniform(-2, 1)
     start = known.optimum + distance_scale * torch.from_numpy(generator.normal(size=known.dimension))
     history = [moments.start(start)]
     for _ in range(20):
         history.append(moments.advance(history[-1]))
-    setting = TheoremSetting(known.constants, 0.0, known.clients, cohort, steps, alpha)
+    setting = TheoremSetting(known.constants, 0.0, known.clients, cohort_size, steps, alpha)
     gradient = max(moments.squared_gradient(m) for m in history) ** 0.5
     dissimilarity = max(moments.squared_dissimilarity(m) for m in history) ** 0.5
     return Run(replace_gradients(setting, gradient, dissimilarity), moments, start, history)
@@ -61,7 +61,7 @@ def compute_run(number: int, averaging: bool = False) -> Run:
 
 def replace_gradients(setting: TheoremSetting, gradient: float, dissimilarity: float) -> TheoremSetting:
     constants = setting.constants._replace(dissimilarity=dissimilarity)
-    return TheoremSetting(constants, gradient, setting.clients, setting.cohort, setting.steps, setting.alpha)
+    return TheoremSetting(constants, gradient, setting.clients, setting.cohort_size, setting.steps, setting.alpha)
 
 
 @cache
@@ -96,11 +96,11 @@ def list_rounds() -> list[LemmaRound]:
 
 
 def drift_holds(at: LemmaRound, setting: TheoremSetting) -> bool:
-    return at.drift <= bounds.drift_bound(setting, at.client_lr, at.momentum) * (1 + 1e-12)
+    return at.drift <= bounds.compute_drift_bound(setting, at.client_lr, at.momentum) * (1 + 1e-12)
 
 
 def gradient_holds(at: LemmaRound, setting: TheoremSetting) -> bool:
-    return at.mean_gradient <= bounds.mean_gradient_bound(setting, at.drift) * (1 + 1e-12)
+    return at.mean_gradient <= bounds.compute_mean_gradient_bound(setting, at.drift) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("holds", [drift_holds, gradient_holds])
@@ -114,7 +114,7 @@ def test_bounds_without_noise_fail(holds: Callable[[LemmaRound, TheoremSetting],
 
 
 def norms_hold(r: Run, times: float = 1.0, setting: TheoremSetting | None = None) -> bool:
-    bound = times * bounds.norm_bound(setting or r.setting, r.moments.client_lr)
+    bound = times * bounds.compute_norm_bound(setting or r.setting, r.moments.client_lr)
     worst = max(max(r.moments.momentum(m), r.moments.mean_gradient(m)) for m in r.history)
     return worst <= bound * (1 + 1e-12)
 
@@ -144,20 +144,20 @@ def strongly_convex_ratio(r: Run) -> float:
     q = 1 - r.setting.constants.strong_convexity * r.moments.global_lr / 2
     weights = np.array([q ** (r.rounds - 1 - t) for t in range(r.rounds)])
     errors = np.array([r.moments.excess(m) for m in r.history[:-1]])
-    bound = bounds.explicit_strongly_convex_bound(r.setting, r.rounds, squared_distance(r), *step_sizes(r))
+    bound = bounds.compute_explicit_strongly_convex_bound(r.setting, r.rounds, squared_distance(r), *step_sizes(r))
     return float(errors @ weights / weights.sum()) / bound
 
 
 def convex_ratio(r: Run) -> float:
     error = float(np.mean([r.moments.excess(m) for m in r.history[:-1]]))
-    return error / bounds.explicit_convex_bound(r.setting, r.rounds, squared_distance(r), *step_sizes(r))
+    return error / bounds.compute_explicit_convex_bound(r.setting, r.rounds, squared_distance(r), *step_sizes(r))
 
 
 def nonconvex_ratio(r: Run) -> float:
     """The nonconvex case also holds for convex f."""
     error = float(np.mean([r.moments.squared_gradient_at_z(m) for m in r.history[:-1]]))
     excess = float(r.moments.problem.value(r.start))
-    return error / bounds.explicit_nonconvex_bound(r.setting, r.rounds, excess, *step_sizes(r))
+    return error / bounds.compute_explicit_nonconvex_bound(r.setting, r.rounds, excess, *step_sizes(r))
 
 
 def squared_distance(r: Run) -> float:
@@ -191,14 +191,14 @@ class EnumeratedRun(NamedTuple):
 @cache
 def enumerate_run(number: int) -> EnumeratedRun:
     generator = np.random.default_rng([20210622, number])
-    clients, cohort, steps, rounds = [(3, 1, 2, 3), (3, 2, 1, 3), (2, 2, 1, 4), (4, 1, 1, 3)][number % 4]
+    clients, cohort_size, steps, rounds = [(3, 1, 2, 3), (3, 2, 1, 3), (2, 2, 1, 4), (4, 1, 1, 3)][number % 4]
     options = {"noise": 10 ** generator.uniform(-1, 1), "dissimilarity": generator.uniform(0, 3), "seed": number}
     known = Saturating(clients, int(generator.integers(1, 4)), **options)
     alpha, smoothness = generator.uniform(0.05, 1), known.constants.smoothness
     client_lr = generator.uniform(0.1, 1) / (8 * smoothness * steps)
     global_lr = generator.uniform(0.02, 1) / smoothness
     start = 2 * torch.from_numpy(generator.normal(size=known.dimension))
-    subsets, flips = list_cohorts(clients, cohort), list(product((-1.0, 1.0), repeat=steps * cohort))
+    subsets, flips = list_cohorts(clients, cohort_size), list(product((-1.0, 1.0), repeat=steps * cohort_size))
     outcomes = list(product(range(len(subsets)), range(len(flips))))
     paths = torch.tensor(list(product(range(len(outcomes)), repeat=rounds)))
     of_round, signed = torch.tensor(outcomes), torch.tensor(flips, dtype=torch.float64)
@@ -209,20 +209,20 @@ def enumerate_run(number: int) -> EnumeratedRun:
     )
     before, total = simulation.server.params, 0.0
     for t in range(rounds):
-        z = compute_auxiliary(simulation.server.params, before, alpha)
+        z = compute_z(simulation.server.params, before, alpha)
         total += float(known.gradient(z).square().sum(-1).mean())
         before = simulation.server.params
         chosen = of_round[paths[:, t]]
-        noise = signed[chosen[:, 1]].reshape(len(paths), steps, cohort, 1).transpose(0, 1) * noise_direction
+        noise = signed[chosen[:, 1]].reshape(len(paths), steps, cohort_size, 1).transpose(0, 1) * noise_direction
         simulation.run_round(RoundSample(subsets[chosen[:, 0]], noise))
-    setting = TheoremSetting(known.constants, known.gradient_bound, clients, cohort, steps, alpha)
+    setting = TheoremSetting(known.constants, known.gradient_bound, clients, cohort_size, steps, alpha)
     return EnumeratedRun(known, setting, float(known.value(start)), client_lr, global_lr, rounds, total / rounds)
 
 
 def test_nonconvex_case_holds_for_a_nonconvex_function() -> None:
     enumerated = [enumerate_run(number) for number in range(100)]
     ratios = [
-        s.squares / bounds.explicit_nonconvex_bound(s.setting, s.rounds, s.excess, s.client_lr, s.global_lr)
+        s.squares / bounds.compute_explicit_nonconvex_bound(s.setting, s.rounds, s.excess, s.client_lr, s.global_lr)
         for s in enumerated
     ]
     assert max(ratios) <= 1

@@ -82,13 +82,13 @@ def test_bounds_are_computed_for_fedcm() -> None:
     first, point = compare_with_bounds(row)[0], row.experiment.points[0]
     setting = point.make_setting(gradient_bound=3.0)  # σ_g is the same everywhere
     assert first.error == pytest.approx(1e-2)
-    assert first.stated == pytest.approx(bounds.strongly_convex_bound(setting, 125, 10.0))
-    expected = bounds.explicit_strongly_convex_bound(setting, 125, 10.0, 1e-4, 0.01)
+    assert first.stated == pytest.approx(bounds.compute_strongly_convex_bound(setting, 125, 10.0))
+    expected = bounds.compute_explicit_strongly_convex_bound(setting, 125, 10.0, 1e-4, 0.01)
     assert first.explicit == pytest.approx(expected)
     assert "÷ error" in make_markdown([row])
     nonconvex = compare_with_bounds(make_row("nonconvex-T", "fedcm", [1.0] * 5))[0]
     other = next(e for e in list_experiments() if e.name == "nonconvex-T").points[0]
-    assert nonconvex.stated == pytest.approx(bounds.nonconvex_bound(other.make_setting(3.0), 125, 5.0))
+    assert nonconvex.stated == pytest.approx(bounds.compute_nonconvex_bound(other.make_setting(3.0), 125, 5.0))
     beyond = row._replace(results=[one._replace(best=StepCandidate(FedCM(0.1), 0.1, 0.5)) for one in row.results])
     assert compare_with_bounds(beyond)[0].explicit is None  # η_l ≤ 1/(8KL) = 1/40 is what the proof needs
 
@@ -102,6 +102,7 @@ def test_diverged_values_are_null_in_json() -> None:
     assert record["proximal"] == [2.0] * 4
 
 
+@pytest.mark.slow
 def test_the_command_writes_tables_figures_and_numbers(fedcm: Callable[..., Answer], tmp_path: Path) -> None:
     answer = fedcm("theory", "rates", "--only", "noise-free", "--quick", "-o", tmp_path / "new" / "folder", "--json")
     assert answer.code == 0, answer.err

@@ -105,6 +105,7 @@ def test_fedavg_reaches_the_optimum_only_in_the_controls(name: str, biased: bool
     assert (distance > 0.05) if biased else (distance < 1e-6)
 
 
+@pytest.mark.slow
 def test_command_prints_and_draws_the_ratio(fedcm: Callable[..., Answer], tmp_path: Path) -> None:
     answer = fedcm("theory", "rates", "--only", "momentum-equal-clients", "--quick", "-o", tmp_path)
     assert answer.code == 0, answer.err

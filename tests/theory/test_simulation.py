@@ -26,7 +26,7 @@ from fedcm.theory.problems.losses import SQUARES
 from fedcm.theory.problems.quadratics import Quadratics
 from fedcm.theory.problems.regression import Regression
 from fedcm.theory.problems.sampling import RoundSample, RoundSampler, sample_without_replacement
-from fedcm.theory.theorem.averages import WeightedAverage, compute_auxiliary, compute_decay, compute_weights
+from fedcm.theory.theorem.averages import WeightedAverage, compute_decay, compute_weights, compute_z
 from fedcm.theory.theorem.simulation import Simulation, StepSizes
 
 ALGORITHMS = [FedCM(0.2), FedAvg(), Scaffold("I"), Scaffold("II"), FedDyn(0.5)]
@@ -89,7 +89,7 @@ def test_means_over_replicates_match_exact_expectations() -> None:
         simulation = Simulation(FedCM(0.3), known, sizes, 3, start.expand(replicates, -1))
         exact, before = moments.start(start), simulation.server.params
         for t, draws in enumerate(RoundSampler(known, 2, 3, replicates, seed=number).sample_rounds(rounds)):
-            z = compute_auxiliary(simulation.server.params, before, 0.3)
+            z = compute_z(simulation.server.params, before, 0.3)
             momentum = simulation.server.momentum.square().sum(-1)
             if t in (3, rounds - 1):
                 for measured, expected in (
@@ -144,10 +144,10 @@ def test_another_seed_or_stream_samples_differently(other: dict[str, int]) -> No
     assert not all(torch.equal(first[0], second[0]) for first, second in pairs)
 
 
-@pytest.mark.parametrize(("cohort", "steps"), [(0, 1), (21, 1), (4, 0)])
-def test_impossible_sampler_raises(cohort: int, steps: int) -> None:
+@pytest.mark.parametrize(("cohort_size", "steps"), [(0, 1), (21, 1), (4, 0)])
+def test_impossible_sampler_raises(cohort_size: int, steps: int) -> None:
     with pytest.raises(UserError, match="must"):
-        RoundSampler(Quadratics(20, 3, 0.1, 1.0), cohort, steps, 3)
+        RoundSampler(Quadratics(20, 3, 0.1, 1.0), cohort_size, steps, 3)
 
 
 def test_running_average_has_the_theorems_weights() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcm.errors import UserError
-from fedcm.theory.rates.slopes import Slope, fit_exponent, fit_slope, judge, student_quantile
+from fedcm.theory.rates.slopes import Slope, compute_student_quantile, fit_exponent, fit_slope, judge
 
 X = [1.0, 2.0, 4.0, 8.0, 16.0]
 
@@ -30,7 +30,7 @@ def test_interval_covers_the_truth_about_19_times_in_20(x: list[float], count: i
 
 
 def test_student_quantile_matches_tables() -> None:
-    quantiles = [student_quantile(degrees) for degrees in (7, 11, 23, 47, 10**6)]
+    quantiles = [compute_student_quantile(degrees) for degrees in (7, 11, 23, 47, 10**6)]
     assert quantiles == pytest.approx([2.365, 2.201, 2.069, 2.012, 1.960], abs=0.01)
 
 

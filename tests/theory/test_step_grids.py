@@ -19,7 +19,7 @@ from fedcm.theory.rates.step_grids import (
     make_grids,
 )
 
-POINT = RatePoint(1, Quadratics(100, 10, 0.1, 1.0, noise=3.0, dissimilarity=1.0), rounds=1000, steps=5, cohort=10)
+POINT = RatePoint(1, Quadratics(100, 10, 0.1, 1.0, noise=3.0, dissimilarity=1.0), rounds=1000, steps=5, cohort_size=10)
 TUNED = RateExperiment("made", "strongly convex", "T", (POINT,), dict.fromkeys(LABELS, -1.0))
 NOISE = 9 / 50 + 90 / (10 * 99)  # σ_l²/(KS) + (N − S)/(S(N − 1))·σ_g²
 

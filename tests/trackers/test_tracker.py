@@ -7,6 +7,7 @@ from typing import Any, final
 import pytest
 from scenes import Answer, read_lines, run_to_end
 
+from fedcm.api.progress import say
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.runs.session import Session
@@ -28,7 +29,7 @@ class Recorder:
     def begin(self, run: TrackedRun) -> None:
         self._record("begin", run)
 
-    def round(self, point: RoundValues) -> None:
+    def log_round(self, point: RoundValues) -> None:
         self._record("round" if point.round < 3 else "a later round", point)
 
     def end(self, summary: FlatTable | None) -> None:
@@ -43,7 +44,7 @@ class Recorder:
 def run_tracked(path: Path, runs: Path) -> Path:
     with Session.start(read_experiment(read_table(path)), runs, "one") as session:
         rounds = (metrics.to_dict() for metrics in session.rounds())
-        for _ in track(rounds, session.folder, session.next_round, [Recorder]):
+        for _ in track(rounds, session.folder, session.next_round, [Recorder], say):
             pass
     return runs / "one"
 

@@ -61,6 +61,7 @@ in_short_for_tensorboard_alone = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 def test_every_round_is_read_back(experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str) -> None:
     path = experiment(participation={"kind": "independent", "probability": 0.1})  # some rounds have an empty cohort
     answer = fedcm("run", path, "--runs-dir", tmp_path / "runs", "--name", "one", "--json", "--track", tracker)
@@ -129,8 +130,8 @@ def test_settings_and_summary_are_logged(experiment: Write, fedcm: Fedcm, tmp_pa
         hparams = load_events(folder).PluginTagToContent("hparams")
         assert b"client.batch_size" in hparams["_hparams_/session_start_info"]
         assert "_hparams_/session_end_info" in hparams
-        (said,) = load_events(folder).Tensors("summary/text_summary")
-        assert summary["params_sha256"].encode() in said.tensor_proto.string_val[0]
+        (event,) = load_events(folder).Tensors("summary/text_summary")
+        assert summary["params_sha256"].encode() in event.tensor_proto.string_val[0]
     elif tracker == "mlflow":
         client, run = load_mlflow_run(folder)
         assert (run.info.run_name, run.info.status) == ("one", "FINISHED")
@@ -145,17 +146,18 @@ def test_settings_and_summary_are_logged(experiment: Write, fedcm: Fedcm, tmp_pa
         assert (run.project, run.display_name) == ("small", "one")
         config = {item.key: json.loads(item.value_json) for item in run.config.update}
         assert config["client.batch_size"] == 7
-        told = {
+        logged = {
             item.key: json.loads(item.value_json)
             for record in read_wandb_records(folder)
             if record.WhichOneof("record_type") == "summary"
             for item in record.summary.update
         }
-        assert told["summary/accuracy.best"] == summary["accuracy"]["best"]
-        assert told["summary/params_sha256"] == summary["params_sha256"]
+        assert logged["summary/accuracy.best"] == summary["accuracy"]["best"]
+        assert logged["summary/params_sha256"] == summary["params_sha256"]
         assert records["exit"].exit.exit_code == 0
 
 
+@pytest.mark.slow
 @in_short_for_tensorboard_alone
 def test_a_comparison_has_a_log_for_every_run(experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str) -> None:
     path, runs = experiment(rounds=3), tmp_path / "runs"
@@ -225,7 +227,7 @@ def test_a_tracker_that_is_not_installed_raises_before_the_run(experiment: Write
     done = subprocess.run([*words, "--track", name], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stderr == (
-        f"fedcm: --track {name} requires packages that are not installed: {name} cannot be imported; "
+        f"fedcm: the tracker {name!r} requires packages that are not installed: {name} cannot be imported; "
         f"install them with `pip install 'fedcm[{name}]'`\n"
     )
     assert not (tmp_path / "runs").exists()

@@ -32,10 +32,10 @@ def dealt(tmp_path: Path) -> Callable[..., list[str]]:
     """A function that deals data out, `dealt(path, fleet, "a", "b")`, and returns the settings for the same bits."""
 
     def deal_out(experiment: Path, fleet: Fleet, *sites: str) -> list[str]:
-        from fedcm.config.experiment import load_experiment
+        from fedcm.config.experiment import load_experiment_file
         from fedcm.federation.provision.deal import deal
 
-        files, settings = deal(load_experiment(experiment), sites, tmp_path / "dealt")
+        files, settings = deal(load_experiment_file(experiment), sites, tmp_path / "dealt")
         fleet.deal(files[0].parent, sites)
         return [word for setting in settings for word in ("--set", setting)]
 

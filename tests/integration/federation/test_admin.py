@@ -9,7 +9,7 @@ import pytest
 from fleet import Fleet, bits, experiment_file, fedcm, lines, until
 from scenes import run_to_end
 
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.federation.provision.deal import deal
 
 pytestmark = pytest.mark.federation
@@ -31,7 +31,7 @@ def long(path: Path, rounds: int = 20) -> Path:
 @pytest.fixture(scope="module")
 def up(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     place = tmp_path_factory.mktemp("dealt")
-    shared.deal(deal(load_experiment(short(place / "short.toml")), SITES, place).files[0].parent, SITES)
+    shared.deal(deal(load_experiment_file(short(place / "short.toml")), SITES, place).files[0].parent, SITES)
     return shared.start(*SITES)
 
 
@@ -111,7 +111,7 @@ def test_a_stopped_run_resumes_to_the_same_bits(up: Fleet, tmp_path: Path) -> No
     assert bits(up.folder / "runs" / "stopped") == bits(run_to_end(experiment, tmp_path))
 
 
-def test_ctrl_c_stops_following_and_the_run_continues(up: Fleet, tmp_path: Path) -> None:
+def test_ctrl_c_stops_watching_and_the_run_continues(up: Fleet, tmp_path: Path) -> None:
     run = up.follow("run", long(tmp_path / "long.toml"), "--name", "left-alone")
     up.wait_for_round("left-alone", 1)
     run.process.send_signal(signal.SIGINT)

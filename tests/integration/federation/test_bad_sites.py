@@ -8,7 +8,7 @@ from typing import Any, final
 import pytest
 from fleet import Fleet, bits, experiment_file, lines
 
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.federation.provision.deal import deal
 
 pytestmark = pytest.mark.federation
@@ -30,7 +30,7 @@ def spoil_training():
     good = trainer.SiteTrainer.train
 
     def train(self, **request):
-        words, arrays = good(self, **request)
+        fields, arrays = good(self, **request)
         name = next(iter(arrays))
         match kind(request["round"]):
             case "nan": arrays[name][0] = np.nan
@@ -41,18 +41,18 @@ def spoil_training():
             case "fields": arrays["extra"] = arrays[name]
             case "huge": arrays[name] = arrays[name] + np.float32(3e30)
             case "large": arrays[name] = arrays[name] + np.float32(1e5)
-            case "round": words["round"] += 1
-            case "round before": words["round"] -= 1
-            case "run": words["run"] = "f" * 32
-            case "steps": words["steps"] = -1
-            case "loss": words["loss"] = float("nan")
+            case "round": fields["round"] += 1
+            case "round before": fields["round"] -= 1
+            case "run": fields["run"] = "f" * 32
+            case "steps": fields["steps"] = -1
+            case "loss": fields["loss"] = float("nan")
             case "junk arrays": arrays = {name: np.random.default_rng(0).random(100_000_000 // 8)}
-            case "junk words": words, arrays = {"junk": "x" * 100_000_000}, {}
-            case "empty": words, arrays = {}, {}
+            case "junk fields": fields, arrays = {"junk": "x" * 100_000_000}, {}
+            case "empty": fields, arrays = {}, {}
             case "raise": raise RuntimeError("the site's own fault")
             case "exit": os._exit(3)
             case "hang": time.sleep(3600)
-        return words, arrays
+        return fields, arrays
 
     trainer.SiteTrainer.train = train
     trainer.main(Path(sys.orig_argv[-3]), int(sys.orig_argv[-2]), int(sys.orig_argv[-1]))
@@ -96,7 +96,7 @@ KINDS = {  # one round each, and what the log says
     "steps": "local steps is -1",
     "loss": "its loss is nan",
     "junk arrays": "got ['moved']",
-    "junk words": "it answers round None",
+    "junk fields": "it answers round None",
     "empty": "it answers round None",
     "raise": "RuntimeError: the site's own fault",
     "exit": "the training process exited with code 3",
@@ -136,7 +136,7 @@ class Spoiled:
 def spoiled(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Spoiled:
     place = tmp_path_factory.mktemp("spoiled")
     (place / "sitecustomize.py").write_text(SPOILED)
-    dealt = deal(load_experiment(experiment_over(place / "dealt.toml", 1)), ["a", "b", BAD], place / "dealt")
+    dealt = deal(load_experiment_file(experiment_over(place / "dealt.toml", 1)), ["a", "b", BAD], place / "dealt")
     shared.deal(dealt.files[0].parent, ["a", "b", BAD])
     made = Spoiled(shared, place)
     shared.start("a", "b")

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from fleet import CONNECTED, Fleet, Running, experiment_file, fedcm, until
 
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.errors import UserError
 from fedcm.federation.admin.job import write_job
 from fedcm.federation.admin.session import open_session
@@ -55,7 +55,7 @@ def up(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """The server and one site, both with a module that is not bundled."""
     place = tmp_path_factory.mktemp("installed")
     (place / "own_models.py").write_text(MODULE)
-    dealt = deal(load_experiment(an_experiment(place)), ["a"], place / "dealt")
+    dealt = deal(load_experiment_file(an_experiment(place)), ["a"], place / "dealt")
     shared.deal(dealt.files[0].parent, ["a"])
     for start in (shared.start_server, lambda **more: shared.start_site("a", **more)):
         name = "server" if start == shared.start_server else "a"
@@ -318,8 +318,8 @@ def submitted(up: Fleet, tmp_path: Path) -> Iterator[Callable[[Change], str]]:
     with open_session(read_kit(up.admin)) as session:
 
         def submit(change: Change) -> str:
-            links = load_experiment(an_experiment(tmp_path)).federation.model_copy(update={"sites": ["a"]})
-            chosen = load_experiment(an_experiment(tmp_path)).model_copy(update={"federation": links})
+            links = load_experiment_file(an_experiment(tmp_path)).federation.model_copy(update={"sites": ["a"]})
+            chosen = load_experiment_file(an_experiment(tmp_path)).model_copy(update={"federation": links})
             job = write_job(tmp_path / "job", change.__name__, chosen, resume=False)
             change(job, tmp_path / "marker")
             try:

@@ -58,7 +58,7 @@ def test_a_site_with_killed_training_repeats_the_round_to_the_same_bits(
     three.running["b"].part("training").kill()
     assert run.wait() == 0, run.output + three.collect_output()
     assert bits(three.folder / "runs" / "r") == uninterrupted(algorithm)
-    assert three.running["b"].output.count("the training process was ended by SIGKILL and is restarted") == 1
+    assert three.running["b"].output.count("the training process was killed by SIGKILL and is restarted") == 1
     assert [line["missed"] for line in lines(three.at_server("r"))] == [[]] * ROUNDS
 
 
@@ -122,7 +122,7 @@ def test_a_site_with_a_killed_engine_reconnects_and_the_others_count(three: Flee
     run = three.follow("run", long_rounds(tmp_path / "long.toml", "fedcm", federation=links), "--name", "r")
     in_the_middle_of_a_round(three, "r", 1, "b")
     three.running["b"].part("engine").kill()
-    three.running["b"].wait_for("the engine was ended by SIGKILL; restart in")
+    three.running["b"].wait_for("the engine was killed by SIGKILL; restart in")
     three.running["b"].wait_for(CONNECTED, times=2)
     assert run.wait() == 0, run.output + three.collect_output()
     assert all({0, 2} <= set(line["clients"]) for line in lines(three.folder / "runs" / "r"))

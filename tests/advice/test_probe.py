@@ -12,10 +12,10 @@ import torch
 from scenes import Answer
 from torch import nn
 
-from fedcm.advise.advice import ALPHAS, Trial, find_best, scale_alpha
-from fedcm.advise.probe import count_affordable_rounds, measure_smoothness, probe
+from fedcm.advice.probe import count_affordable_rounds, measure_smoothness, probe
+from fedcm.advice.suggestion import ALPHAS, Trial, find_best_trial, scale_alpha
 from fedcm.algorithms.fedcm import FedCM
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.core.algorithm import Round
 from fedcm.core.losses import squared_error
 from fedcm.core.participation import Independent
@@ -27,7 +27,7 @@ from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.runs.build import TrainingSetup, build
 
-FOUND = {
+DIAGNOSIS = {
     "gradient_square": 1.0,
     "noise": 20.0,
     "round_noise": 0.2,
@@ -68,10 +68,10 @@ def test_the_variance_is_that_of_the_experiments_cohorts(fedcm: Callable[..., An
     """Full batches have no noise, so V = (N·E[1/S] − 1)/(N − 1)·σ_g², with S of the run's cohorts."""
     fixed = ["--set", "client.batch_size=1000"]
     suggested = json.loads(fedcm("advise", write_experiment(tmp_path), "--rounds", 2, "--json", *fixed).out)
-    found = suggested["probe"]["found"]
-    assert found["round_noise"] == pytest.approx(0.0, abs=1e-9 * found["dissimilarity"])
-    assert suggested["variance"] == pytest.approx((10 / 5 - 1) / 9 * found["dissimilarity"], rel=1e-6)
-    assert suggested["ratio"] == pytest.approx(suggested["variance"] / found["gradient_square"])
+    diagnosis = suggested["probe"]["found"]
+    assert diagnosis["round_noise"] == pytest.approx(0.0, abs=1e-9 * diagnosis["dissimilarity"])
+    assert suggested["variance"] == pytest.approx((10 / 5 - 1) / 9 * diagnosis["dissimilarity"], rel=1e-6)
+    assert suggested["ratio"] == pytest.approx(suggested["variance"] / diagnosis["gradient_square"])
     varying = [*fixed, "--set", "participation={kind='independent', probability=0.2}"]
     suggested = json.loads(fedcm("advise", write_experiment(tmp_path), "--rounds", 8, "--json", *varying).out)
     sizes = [len(Independent(0.2).cohort(10, seed=0, round=index)) for index in range(50)]
@@ -94,11 +94,11 @@ def test_a_trial_is_fedcm_itself(fedcm: Callable[..., Answer], tmp_path: Path) -
     from safetensors.torch import load_file
 
     (model,) = (tmp_path / "runs").rglob("model.safetensors")
-    assembly = build(load_experiment(file).without_autotune(), None)
-    network = assembly.problem.bind(assembly.problem.initial_params)
+    setup = build(load_experiment_file(file).without_autotune(), None)
+    network = setup.problem.bind(setup.problem.initial_params)
     network.load_state_dict(load_file(model))
-    data = [assembly.runner.data.client(client) for client in range(10)]
-    losses = [assembly.problem.loss(network(own.features), own.labels).item() for own in data]
+    data = [setup.runner.data.client(client) for client in range(10)]
+    losses = [setup.problem.loss(network(own.features), own.labels).item() for own in data]
     trials = {own["alpha"]: own["losses"] for own in suggested["probe"]["trials"] if own["client_lr"] == 0.1}
     assert trials[0.3]["3"] == pytest.approx(sum(losses) / 10, rel=1e-5)
 
@@ -112,8 +112,8 @@ def test_settings_of_another_algorithm_are_not_passed_to_fedcm(fedcm: Callable[.
     assert (plain["setting"]["alpha"], other["setting"]["alpha"]) == (0.1, None)
 
 
-def make_assembly(tmp_path: Path, *changes: str) -> TrainingSetup:
-    return build(load_experiment(write_experiment(tmp_path), changes).without_autotune())
+def make_setup(tmp_path: Path, *changes: str) -> TrainingSetup:
+    return build(load_experiment_file(write_experiment(tmp_path), changes).without_autotune())
 
 
 def test_the_test_data_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,27 +121,27 @@ def test_the_test_data_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise AssertionError("the probe reads test data")
 
     monkeypatch.setattr(ArrayData, "test_slice", fail)
-    assert probe(make_assembly(tmp_path), 2).trials
+    assert probe(make_setup(tmp_path), 2).trials
 
 
 def test_smaller_rates_are_tried_if_a_rate_diverges(tmp_path: Path) -> None:
     """1e6 explodes with every α; with a third of it the loss is made finite here, and that third is the centre."""
-    from fedcm.advise import probe as probing
+    from fedcm.advice import probe as probing
 
-    diverging = make_assembly(tmp_path, "client.lr=1e6")
-    asked: list[float] = []
+    diverging = make_setup(tmp_path, "client.lr=1e6")
+    rates: list[float] = []
 
-    def trained(work: Any, alpha: float, rate: float, start: float) -> Any:
-        asked.append(rate)
+    def run_trial(work: Any, alpha: float, rate: float, start: float) -> Any:
+        rates.append(rate)
         return Trial(alpha, rate, {} if rate == 1e6 else {2: alpha + 1e-9 * rate}), diverging_server
 
     diverging_server = FedCM().init_server(diverging.problem.initial_params)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(probing, "_run_trial", trained)
-        patched.setattr(probing, "diagnose", lambda *given, **named: dict(FOUND))
+        patched.setattr(probing, "_run_trial", run_trial)
+        patched.setattr(probing, "diagnose", lambda *given, **named: dict(DIAGNOSIS))
         probed = probe(diverging, 2)
-    assert asked == [1e6] * 3 + [333333.0] * 3 + [111111.0]
-    assert find_best(probed.trials).client_lr == 111111.0
+    assert rates == [1e6] * 3 + [333333.0] * 3 + [111111.0]
+    assert find_best_trial(probed.trials).client_lr == 111111.0
 
 
 def test_a_probe_in_which_all_trials_diverge_raises(fedcm: Callable[..., Answer], tmp_path: Path) -> None:
@@ -161,28 +161,28 @@ def test_a_probe_with_empty_cohorts_raises(fedcm: Callable[..., Answer], tmp_pat
 def test_a_stop_request_ends_the_probe(tmp_path: Path) -> None:
     done: list[int] = []
     with pytest.raises(Stopped):
-        probe(make_assembly(tmp_path), 4, done.append, stop_requested=lambda: len(done) >= 5)
+        probe(make_setup(tmp_path), 4, done.append, stop_requested=lambda: len(done) >= 5)
     assert len(done) == 5
 
 
 def test_the_rounds_of_a_trial_follow_from_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assembly = make_assembly(tmp_path)
-    monkeypatch.setattr("fedcm.advise.probe.estimate_training", lambda assembly: 0.5)
-    assert count_affordable_rounds(assembly, 60.0) == 60 / 6 / 0.5
-    assert count_affordable_rounds(assembly, 1.0) == 10, "the minimum, unless the run is shorter"
-    assert count_affordable_rounds(assembly, 1e9) == 50, "the rounds of the run"
+    setup = make_setup(tmp_path)
+    monkeypatch.setattr("fedcm.advice.probe.estimate_training", lambda setup: 0.5)
+    assert count_affordable_rounds(setup, 60.0) == 60 / 6 / 0.5
+    assert count_affordable_rounds(setup, 1.0) == 10, "the minimum, unless the run is shorter"
+    assert count_affordable_rounds(setup, 1e9) == 50, "the rounds of the run"
 
 
 def test_the_loss_uses_several_clients_and_some_examples_of_large_ones(tmp_path: Path) -> None:
-    from fedcm.advise.probe import _draw_examples
+    from fedcm.advice.probe import _draw_examples
 
-    listened = _draw_examples(make_assembly(tmp_path, "split.clients=3", "participation.clients=2"))
-    assert len(listened) == 3
-    alone = _draw_examples(make_assembly(tmp_path, "split.clients=1", "participation.clients=1"))
+    examples = _draw_examples(make_setup(tmp_path, "split.clients=3", "participation.clients=2"))
+    assert len(examples) == 3
+    alone = _draw_examples(make_setup(tmp_path, "split.clients=1", "participation.clients=1"))
     assert [own.size for own in alone] == [1437]
-    few = make_assembly(tmp_path, "split.clients=2", "participation.clients=1")
+    few = make_setup(tmp_path, "split.clients=2", "participation.clients=1")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fedcm.advise.probe._EXAMPLES", 100)
+        patched.setattr("fedcm.advice.probe._EXAMPLES", 100)
         drawn = _draw_examples(few)
     assert [own.size for own in drawn] == [50, 50]
     assert len(set(drawn[0].labels.tolist())) > 5, "drawn from all examples, not the first ones"
@@ -198,6 +198,6 @@ def test_the_smoothness_of_a_parabola_is_its_curvature(tmp_path: Path) -> None:
     runner = ClientRunner(FedCM(alpha=0.5), problem, data, LocalWork(6), seed=1)
     server = runner.algorithm.init_server(torch.tensor([3.0], dtype=torch.float64))
     curvatures = [2 * data.client(client).features.square().mean().item() for client in range(5)]
-    found = measure_smoothness(runner, server, Round(0, 0.01, 1.0, 0, 5, math.nan))
-    assert found == pytest.approx(float(np.median(curvatures)))
+    smoothness = measure_smoothness(runner, server, Round(0, 0.01, 1.0, 0, 5, math.nan))
+    assert smoothness == pytest.approx(float(np.median(curvatures)))
     assert measure_smoothness(runner, server, Round(0, 1e308, 1.0, 0, 5, math.nan)) is None

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from fedcm.advise.advice import (
+from fedcm.advice.suggestion import (
     ALPHAS,
     ExperimentProfile,
     ProbeResult,
     Trial,
-    advise,
-    find_best,
-    list_variations,
+    find_best_trial,
+    list_further_pairs,
     scale_alpha,
+    suggest_settings,
 )
 
 DIAGNOSIS = {
@@ -34,7 +34,7 @@ def make_profile(**changes: Any) -> ExperimentProfile:
     usual = ExperimentProfile(
         rounds=500,
         population=500,
-        cohort=10.0,
+        cohort_size=10.0,
         inverse_cohort=0.1,
         empty=0.0,
         steps=10.0,
@@ -61,35 +61,36 @@ def make_probe(**changes: Any) -> ProbeResult:
 
 def test_the_variance_of_a_rounds_mean_gradient() -> None:
     """V = noise/S + (N − S)/(N − 1)·σ_g²/S; test_estimates.py proves the formula."""
-    assert advise(make_profile(), make_probe()).variance == pytest.approx(0.2 / 10 + 490 / 499 * 0.5)
-    assert advise(make_profile(cohort=500.0, inverse_cohort=1 / 500), make_probe()).variance == pytest.approx(0.2 / 500)
-    few = advise(make_profile(cohort=2.0, inverse_cohort=0.7), make_probe())
+    assert suggest_settings(make_profile(), make_probe()).variance == pytest.approx(0.2 / 10 + 490 / 499 * 0.5)
+    everyone = suggest_settings(make_profile(cohort_size=500.0, inverse_cohort=1 / 500), make_probe())
+    assert everyone.variance == pytest.approx(0.2 / 500)
+    few = suggest_settings(make_profile(cohort_size=2.0, inverse_cohort=0.7), make_probe())
     assert few.variance == pytest.approx(0.7 * 0.2 + 349 / 499 * 5), "E[1/S] is above 1/E[S]"
 
 
 def test_there_is_no_ratio_if_the_gradient_may_be_0() -> None:
-    few = {"cohort": 2.0, "inverse_cohort": 0.5}
-    assert advise(make_profile(**few), make_probe(gradient_square=4.0)).ratio == pytest.approx(
+    few = {"cohort_size": 2.0, "inverse_cohort": 0.5}
+    assert suggest_settings(make_profile(**few), make_probe(gradient_square=4.0)).ratio == pytest.approx(
         (0.1 + 249 / 499 * 5) / 4
     )
-    advice = advise(make_profile(**few), make_probe(gradient_square=-0.1))
+    advice = suggest_settings(make_profile(**few), make_probe(gradient_square=-0.1))
     assert advice.ratio is None
     assert "the gradient's square cannot be distinguished from 0" in advice.warnings[0]
 
 
 def test_the_level_of_a_trial_is_the_geometric_mean_of_its_losses() -> None:
     assert make_trial(1.0, 0.1, 1.0, 2.0, 4.0).level == pytest.approx(2.0)
-    assert find_best([make_trial(1.0, 0.1, 1.0, 2.0, 4.0), make_trial(0.3, 0.1, 2.1, 2.1, 2.1)]).alpha == 1.0
+    assert find_best_trial([make_trial(1.0, 0.1, 1.0, 2.0, 4.0), make_trial(0.3, 0.1, 2.1, 2.1, 2.1)]).alpha == 1.0
 
 
 def test_a_trial_that_diverged_never_wins() -> None:
     diverged = Trial(0.3, 0.3, {})
     assert diverged.level == math.inf
-    assert find_best([diverged, make_trial(1.0, 0.1, 100.0, 100.0, 100.0)]).alpha == 1.0
+    assert find_best_trial([diverged, make_trial(1.0, 0.1, 100.0, 100.0, 100.0)]).alpha == 1.0
 
 
 def test_variations_have_other_rates_and_a_smaller_alpha() -> None:
-    assert list_variations(make_trial(0.3, 0.1, 1.0, 1.0, 1.0)) == [
+    assert list_further_pairs(make_trial(0.3, 0.1, 1.0, 1.0, 1.0)) == [
         (0.3, pytest.approx(0.1 / 3)),
         (0.3, pytest.approx(0.3)),
         (0.1, pytest.approx(0.3)),
@@ -97,16 +98,16 @@ def test_variations_have_other_rates_and_a_smaller_alpha() -> None:
 
 
 def test_advice_is_the_best_trial_with_alpha_scaled_to_the_run() -> None:
-    advice = advise(make_profile(rounds=400), make_probe())
+    advice = suggest_settings(make_profile(rounds=400), make_probe())
     assert (advice.alpha, advice.client_lr) == (0.075, 0.1)
     assert "0.3 · (50/400)^⅔" in advice.reasons[1]
-    same_length = advise(make_profile(rounds=50), make_probe())
+    same_length = suggest_settings(make_profile(rounds=50), make_probe())
     assert same_length.alpha == 0.3
     assert not any("⅔" in reason for reason in same_length.reasons), "a probe as long as the run needs no scaling"
 
 
 @pytest.mark.parametrize(
-    ("alpha", "probed", "rounds", "expected"),
+    ("alpha", "probe_rounds", "rounds", "expected"),
     [
         (0.3, 50, 400, 0.075),  # an eighth of the rounds is a quarter of α
         (1.0, 50, 6250, 0.04),
@@ -115,8 +116,8 @@ def test_advice_is_the_best_trial_with_alpha_scaled_to_the_run() -> None:
         (0.3, 50, 20, 0.3),
     ],
 )
-def test_alpha_falls_with_the_number_of_rounds(alpha: float, probed: int, rounds: int, expected: float) -> None:
-    assert scale_alpha(alpha, probed, rounds) == expected
+def test_alpha_falls_with_the_number_of_rounds(alpha: float, probe_rounds: int, rounds: int, expected: float) -> None:
+    assert scale_alpha(alpha, probe_rounds, rounds) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_alpha_falls_with_the_number_of_rounds(alpha: float, probed: int, rounds
         ({"steps_most": 40}, "from 10 to 40 local steps, and their directions count equally"),
         ({"steps_most": 40, "by_examples": True}, "from 10 to 40 local steps, so some drift much farther"),
         (
-            {"cohort": 2.0, "inverse_cohort": 0.5},
+            {"cohort_size": 2.0, "inverse_cohort": 0.5},
             "few clients per round (2 on average): the variance of a round's mean gradient is 2.6 times",
         ),
         ({"empty": 0.13}, "13% of the rounds have an empty cohort"),
@@ -138,16 +139,18 @@ def test_alpha_falls_with_the_number_of_rounds(alpha: float, probed: int, rounds
     ],
 )
 def test_each_risk_has_exactly_one_warning(changes: dict[str, Any], text: str) -> None:
-    assert not advise(make_profile(), make_probe()).warnings
-    (warning,) = advise(make_profile(**changes), make_probe()).warnings
+    assert not suggest_settings(make_profile(), make_probe()).warnings
+    (warning,) = suggest_settings(make_profile(**changes), make_probe()).warnings
     assert text in warning
 
 
-@pytest.mark.parametrize("changes", [{"cohort": 1.0, "population": 1}, {"rounds": 5}, {"alpha": 1.0, "rounds": 50}])
+@pytest.mark.parametrize(
+    "changes", [{"cohort_size": 1.0, "population": 1}, {"rounds": 5}, {"alpha": 1.0, "rounds": 50}]
+)
 def test_harmless_settings_have_no_warning(
     changes: dict[str, Any],
 ) -> None:
-    assert not advise(make_profile(**changes), make_probe()).warnings
+    assert not suggest_settings(make_profile(**changes), make_probe()).warnings
 
 
 def test_no_suggested_alpha_is_below_ten_over_rounds() -> None:
@@ -156,7 +159,7 @@ def test_no_suggested_alpha_is_below_ten_over_rounds() -> None:
 
 
 def collect_warnings(**changes: Any) -> str:
-    return " ".join(advise(make_profile(rounds=50), make_probe()._replace(**changes)).warnings)
+    return " ".join(suggest_settings(make_profile(rounds=50), make_probe()._replace(**changes)).warnings)
 
 
 def test_a_rate_close_to_the_limit_has_a_warning() -> None:
