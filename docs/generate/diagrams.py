@@ -15,7 +15,7 @@ LAYERS = (
     {"cli": "commands, tables, progress"},
     {"api": "fedcm.train and the public names"},
     {"reports": "pages, figures", "theory": "theorem, rates", "federation": "real sites"},
-    {"sweeps": "many runs from one file", "advise": "suggests α and η_l"},
+    {"sweeps": "many runs from one file", "advice": "suggests α and η_l"},
     {"trackers": "TensorBoard, MLflow, W&B"},
     {"runs": "folder, checkpoints, workers, resume"},
     {"config": "experiment.toml and its schema"},

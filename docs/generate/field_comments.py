@@ -36,7 +36,7 @@ def read_field_texts(source: str) -> dict[str, dict[str, str]]:
             for position, field in enumerate(node.body):
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                     following = node.body[position + 1] if position + 1 < len(node.body) else None
-                    text = _string(following) or _description(field) or _comment(field, comments, lines)
+                    text = _get_string(following) or _find_description(field) or _find_comment(field, comments, lines)
                     if text:
                         fields[field.target.id] = " ".join(text.split())
             if fields:
@@ -76,7 +76,7 @@ class FieldComments(griffe.Extension):
     def on_class_members(self, *, cls: griffe.Class, agent: Any, **_: Any) -> None:
         if not isinstance(cls.filepath, Path):
             return
-        text = cls.docstring.value if cls.docstring else _module_text(cls)
+        text = cls.docstring.value if cls.docstring else _get_module_text(cls)
         fields = read_field_texts(cls.filepath.read_text(encoding="utf-8")).get(cls.name, {})
         for name in fields:
             if isinstance(member := cls.members.get(name), griffe.Attribute):
@@ -88,11 +88,11 @@ class FieldComments(griffe.Extension):
 
 
 def _is_undocumented_alias(member: Any) -> bool:
-    """Tell whether a member is a public name for a type, such as `Vector = Tensor`."""
+    """Return whether a member is a public name for a type, such as `Vector = Tensor`."""
     return isinstance(member, griffe.Attribute) and member.name[:1].isupper() and member.docstring is None
 
 
-def _module_text(cls: griffe.Class) -> str:
+def _get_module_text(cls: griffe.Class) -> str:
     is_algorithm = any(str(base).startswith("Algorithm[") for base in cls.bases)
     return cls.module.docstring.value if is_algorithm and cls.module.docstring else ""
 
@@ -106,20 +106,20 @@ def _read_comments(source: str) -> dict[int, str]:
     }
 
 
-def _string(node: ast.stmt | None) -> str:
+def _get_string(node: ast.stmt | None) -> str:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return node.value.value
     return ""
 
 
-def _description(field: ast.AnnAssign) -> str:
+def _find_description(field: ast.AnnAssign) -> str:
     for node in ast.walk(field):
         if isinstance(node, ast.keyword) and node.arg == "description" and isinstance(node.value, ast.Constant):
             return str(node.value.value)
     return ""
 
 
-def _comment(field: ast.AnnAssign, comments: dict[int, str], lines: list[str]) -> str:
+def _find_comment(field: ast.AnnAssign, comments: dict[int, str], lines: list[str]) -> str:
     if behind := comments.get(field.end_lineno or field.lineno):
         return behind
     above: list[str] = []

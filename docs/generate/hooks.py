@@ -1,4 +1,4 @@
-"""What mkdocs does beyond its plugins: pages from outside docs/, generated parts, and diagrams inside the page.
+"""Hooks of mkdocs: pages from outside docs/, generated parts, and diagrams inside the page.
 
 Markdown files stay readable on their own: links are relative paths in the repository, and diagrams are images. On the
 site, links that leave docs/ lead to a page of the site or to the repository, and diagrams become part of the page, so
@@ -53,11 +53,11 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Fill in generated parts and lead links to where they are on the site."""
+    """Fill in generated parts, and change links to where their targets are on the site."""
     outside = {inside: outside for outside, inside in PAGES.items() if not (ROOT / "docs" / inside).exists()}
     origin = outside.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     markdown = _GENERATED.sub(lambda match: generate(match["what"]), markdown)
-    return lead_links(markdown, origin, page.file.src_uri, config.repo_url)
+    return redirect_links(markdown, origin, page.file.src_uri, config.repo_url)
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
@@ -76,7 +76,7 @@ def generate(what: str) -> str:
     match kind:
         case "settings":
             prose = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
-            return Schema(SOURCE, prose).markdown()
+            return Schema(SOURCE, prose).write_markdown()
         case "module":
             return write_module_of(SOURCE, page)
         case "api" if page == "index":
@@ -86,16 +86,16 @@ def generate(what: str) -> str:
     raise PluginError(f"nothing generates {what!r}")
 
 
-def lead_links(markdown: str, origin: str, src_uri: str, repo_url: str) -> str:
+def redirect_links(markdown: str, origin: str, src_uri: str, repo_url: str) -> str:
     """Return the text with links that leave docs/ changed to pages of the site, or to the repository.
 
-    >>> lead_links("[cost](../../benchmarks/PEERS.md#a)", "docs/guides/x.md", "guides/x.md", "https://host/p/")
+    >>> redirect_links("[cost](../../benchmarks/PEERS.md#a)", "docs/guides/x.md", "guides/x.md", "https://host/p/")
     '[cost](../benchmarks/PEERS.md#a)'
-    >>> lead_links("[code](../src/fedcm/api.py)", "docs/x.md", "x.md", "https://host/p/")
+    >>> redirect_links("[code](../src/fedcm/api.py)", "docs/x.md", "x.md", "https://host/p/")
     '[code](https://host/p/blob/main/src/fedcm/api.py)'
     """
 
-    def lead(match: re.Match[str]) -> str:
+    def redirect(match: re.Match[str]) -> str:
         target = match["target"]
         if re.match(r"[a-z]+:|/", target):
             return match[0]
@@ -108,4 +108,4 @@ def lead_links(markdown: str, origin: str, src_uri: str, repo_url: str) -> str:
             return f"{match['open']}{repo_url.rstrip('/')}/blob/main/{path}{match['rest']}"
         return match["open"] + posixpath.relpath(inside, posixpath.dirname(src_uri) or ".") + match["rest"]
 
-    return _LINK.sub(lead, markdown)
+    return _LINK.sub(redirect, markdown)

@@ -10,7 +10,7 @@ PAGES = (
     ("algorithms", ("fedcm.algorithms",)),
     ("data", ("fedcm.data",)),
     ("participation", ("fedcm.core.participation",)),
-    ("errors", ("fedcm.errors", "fedcm.system.notices")),
+    ("errors", ("fedcm.errors", "fedcm.system.user_warnings")),
     ("training", ("fedcm.api.training",)),
     ("runs", ("fedcm",)),
 )
@@ -31,10 +31,10 @@ def read_public_names(source: Path) -> dict[str, str]:
     raise LookupError(f"{source / '__init__.py'} has no __all__")
 
 
-def page_of(home: str) -> str:
+def find_page(home: str) -> str:
     """Return the page of the API reference for a name from this module.
 
-    >>> page_of("fedcm.algorithms"), page_of("fedcm.api"), page_of("fedcm.api.runs")
+    >>> find_page("fedcm.algorithms"), find_page("fedcm.api"), find_page("fedcm.api.runs")
     ('algorithms', 'training', 'runs')
     """
     if home == "fedcm.api":
@@ -46,13 +46,15 @@ def write_index(source: Path) -> str:
     """Return a table of all public names, with links."""
     rows = ["| name | defined in |", "|---|---|"]
     names = read_public_names(source)
-    rows += [f"| [`fedcm.{name}`]({page_of(names[name])}.md#fedcm.{name}) | `{names[name]}` |" for name in _sort(names)]
+    rows += [
+        f"| [`fedcm.{name}`]({find_page(names[name])}.md#fedcm.{name}) | `{names[name]}` |" for name in _sort(names)
+    ]
     return "\n".join(rows) + "\n"
 
 
 def write_page(source: Path, page: str) -> str:
     """Return the mkdocstrings blocks of one page: functions first, then classes."""
-    names = [name for name, home in read_public_names(source).items() if page_of(home) == page]
+    names = [name for name, home in read_public_names(source).items() if find_page(home) == page]
     return "\n".join(f"::: fedcm.{name}\n" for name in _sort(names))
 
 

@@ -45,45 +45,47 @@ class Schema:
     source: Path
     prose: str
 
-    def sections(self) -> dict[str, list[Setting]]:
+    def read_sections(self) -> dict[str, list[Setting]]:
         """Return the settings of every section with fixed keys; the key "" has those outside any section."""
-        found = {"": self._settings("Experiment", "", only=("name", "rounds", "seed"))}
-        for section, name in self._mapping("SECTIONS").items():
-            found[section] = self._settings(name, section)
-        found["grid"] = self._settings("ExperimentGrid", "grid")
-        found["grid.exceptions"] = self._settings("GridException", "grid.exceptions")
+        found = {"": self._read_settings("Experiment", "", only=("name", "rounds", "seed"))}
+        for section, name in self._find_mapping("SECTIONS").items():
+            found[section] = self._read_settings(name, section)
+        found["grid"] = self._read_settings("ExperimentGrid", "grid")
+        found["grid.exceptions"] = self._read_settings("GridException", "grid.exceptions")
         return found
 
-    def choices(self) -> dict[str, dict[str, tuple[str, list[Setting]]]]:
+    def read_choices(self) -> dict[str, dict[str, tuple[str, list[Setting]]]]:
         """Return, for every section with a choice in it, the choices with a sentence and their settings."""
         tables = {"split": "SPLITS", "participation": "PARTICIPATION", "algorithm": "ALGORITHMS"}
         found = {}
         for section, table in tables.items():
-            kinds = self._mapping(table).items()
-            found[section] = {name: (self._summary(kind), self._settings(kind, section)) for name, kind in kinds}
+            kinds = self._find_mapping(table).items()
+            found[section] = {
+                name: (self._read_summary(kind), self._read_settings(kind, section)) for name, kind in kinds
+            }
         return found
 
-    def markdown(self) -> str:
+    def write_markdown(self) -> str:
         """Return the body of the reference page."""
-        sections, choices = self.sections(), self.choices()
-        parts = ["## Top level", "", *_table(sections.pop(""))]
+        sections, choices = self.read_sections(), self.read_choices()
+        parts = ["## Top level", "", *_write_table(sections.pop(""))]
         grid = {name: sections.pop(name) for name in ("grid", "grid.exceptions")}
         keys = [key for key in _ORDER if key in sections or key in choices]
         keys += [key for key in (*sections, *choices) if key not in keys]
         for key in keys:
             parts += ["", f"## `[{key}]`", "", f"[Explained in the guide](../experiments.md#{key}).", ""]
             if key in sections:
-                parts += _table(sections[key])
+                parts += _write_table(sections[key])
                 continue
             for name, (summary, settings) in choices[key].items():
                 parts += ["", f"### `{'name' if key == 'algorithm' else 'kind'} = {json.dumps(name)}`", "", summary, ""]
-                parts += _table(settings) if settings else ["No settings."]
+                parts += _write_table(settings) if settings else ["No settings."]
         parts += ["", "## `[model]`", "", "`name` is a [bundled model](../models.md) or `package.module:factory`."]
         parts += ["All other keys are keyword arguments of the factory.", ""]
         for name, settings in grid.items():
             brackets = f"[[{name}]]" if "." in name else f"[{name}]"
             parts += ["", f"## `{brackets}`", "", "[Explained in the guide](../experiments.md#grid).", ""]
-            parts += _table(settings)
+            parts += _write_table(settings)
         return "\n".join(parts) + "\n"
 
     @cached_property
@@ -98,22 +100,22 @@ class Schema:
                     return text, module, node
         raise LookupError(f"there is no class {name} in {self.source}")
 
-    def _mapping(self, name: str) -> dict[str, str]:
+    def _find_mapping(self, name: str) -> dict[str, str]:
         """Return a module-level dict of names and classes, as written."""
         for _, module in self._modules:
-            if isinstance(value := _assignments(module).get(name), ast.Dict):
+            if isinstance(value := _list_assignments(module).get(name), ast.Dict):
                 items = zip(value.keys, value.values, strict=True)
                 return {ast.literal_eval(key): ast.unparse(kind) for key, kind in items if key}
         raise LookupError(f"there is no dict {name} in {self.source}")
 
-    def _summary(self, name: str) -> str:
+    def _read_summary(self, name: str) -> str:
         """Return the first sentence of a class, or of its module."""
         _, module, node = self._find_class(name)
         text = ast.get_docstring(node) or ast.get_docstring(module) or ""
         first = " ".join(text.split("\n\n")[0].split())
         return first if first.endswith(".") else f"{first}."
 
-    def _settings(self, name: str, section: str, only: tuple[str, ...] = ()) -> list[Setting]:
+    def _read_settings(self, name: str, section: str, only: tuple[str, ...] = ()) -> list[Setting]:
         text, module, node = self._find_class(name)
         texts = read_field_texts(text).get(name, {})
         settings = []
@@ -124,12 +126,12 @@ class Schema:
             if key.startswith("_") or _is_class_variable(field) or (only and key not in only):
                 continue
             kind, limits = self._describe_type(field.annotation, module)
-            default, more = _default(field.value)
+            default, more = _describe_default(field.value)
             path = f"{section}.{key}"
             if kind == "any value" and path in _CHECKED_BY_CODE:
                 kind, more = _CHECKED_BY_CODE[path]
             limits = ", ".join(part for part in (limits, more) if part)
-            row = self._row_in_prose(section, key)
+            row = self._find_row(section, key)
             if default == "none" and len(row) == 3 and row[1]:
                 default = row[1]  # what happens without the key
             default = _DEFAULTS.get(path, default)
@@ -137,7 +139,7 @@ class Schema:
             settings.append(Setting(key, kind, limits, default, _capitalise(meaning)))
         return settings
 
-    def _row_in_prose(self, section: str, key: str) -> list[str]:
+    def _find_row(self, section: str, key: str) -> list[str]:
         """Return the cells of the key's row in docs/experiments.md, with links as they are in reference/."""
         if section:
             outer, _, inner = section.partition(".")
@@ -165,27 +167,29 @@ class Schema:
                 return f"{one} or {other}", limits or more
             case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[inner, *metadata])):
                 kind, limits = self._describe_type(inner, module)
-                more = [_limits(item) for item in metadata if isinstance(item, ast.Call)]
+                more = [_describe_limits(item) for item in metadata if isinstance(item, ast.Call)]
                 return kind, ", ".join(part for part in (limits, *more) if part)
             case ast.Subscript(value=ast.Name(id="Literal"), slice=values):
                 options = values.elts if isinstance(values, ast.Tuple) else [values]
                 return ", ".join(f"`{json.dumps(ast.literal_eval(option))}`" for option in options), ""
             case ast.Subscript(value=ast.Name(id="list" | "Sequence"), slice=inner):
                 kind, limits = self._describe_type(inner, module)
-                return f"list of {_plural(kind)}", limits and f"each {limits}"
+                return f"list of {_make_plural(kind)}", limits and f"each {limits}"
             case ast.Subscript(value=ast.Name(id="dict" | "Mapping"), slice=ast.Tuple(elts=[_, inner])):
                 kind, limits = self._describe_type(inner, module)
-                return ("table" if kind == "any value" else f"table of {_plural(kind)}"), limits and f"each {limits}"
+                return (
+                    "table" if kind == "any value" else f"table of {_make_plural(kind)}"
+                ), limits and f"each {limits}"
             case ast.Name(id=name) if name in _WORDS:
                 return _WORDS[name], ""
             case ast.Name(id=name):
-                return self._describe_type(self._alias(name, module), module)
+                return self._describe_type(self._find_alias(name, module), module)
             case _:
                 return f"`{ast.unparse(node)}`", ""
 
-    def _alias(self, name: str, module: ast.Module) -> ast.expr:
+    def _find_alias(self, name: str, module: ast.Module) -> ast.expr:
         for known in (module, *(other for _, other in self._modules)):
-            if name in (assignments := _assignments(known)):
+            if name in (assignments := _list_assignments(known)):
                 return assignments[name]
         return ast.parse("dict[str, Any]", mode="eval").body  # another section: a table with its own keys
 
@@ -193,7 +197,7 @@ class Schema:
 _ORDER = ("data", "split", "participation", "algorithm", "client", "server", "evaluation", "checkpoints", "engine")
 
 
-def _assignments(module: ast.Module) -> dict[str, ast.expr]:
+def _list_assignments(module: ast.Module) -> dict[str, ast.expr]:
     found: dict[str, ast.expr] = {}
     for node in module.body:
         match node:
@@ -208,10 +212,10 @@ def _is_class_variable(field: ast.AnnAssign) -> bool:
     return ast.unparse(field.annotation).startswith("ClassVar")
 
 
-def _plural(kind: str) -> str:
+def _make_plural(kind: str) -> str:
     """Return the plural of a type's words.
 
-    >>> _plural("string or list of strings")
+    >>> _make_plural("string or list of strings")
     'strings or lists of strings'
     """
     if kind.startswith("list of "):
@@ -219,7 +223,7 @@ def _plural(kind: str) -> str:
     if kind.startswith("table"):
         return f"tables{kind.removeprefix('table')}"
     if " or " in kind and kind != "true or false":
-        return " or ".join(map(_plural, kind.split(" or ")))
+        return " or ".join(map(_make_plural, kind.split(" or ")))
     return kind if "`" in kind else f"{kind}s"
 
 
@@ -228,35 +232,35 @@ def _capitalise(text: str) -> str:
     return text[:1].upper() + text[1:] if text[:1].isascii() and text.split(" ")[0].rstrip(",;:").isalpha() else text
 
 
-def _keywords(call: ast.Call) -> dict[str, ast.expr]:
+def _list_keywords(call: ast.Call) -> dict[str, ast.expr]:
     return {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
 
 
-def _limits(call: ast.Call) -> str:
+def _describe_limits(call: ast.Call) -> str:
     """Return the limits that a `Field(…)` sets."""
     if ast.unparse(call.func) != "Field":
         return ""
     found = []
-    for key, value in _keywords(call).items():
+    for key, value in _list_keywords(call).items():
         match key:
             case "gt":
-                found.append(f"> {_number(value)}")
+                found.append(f"> {_format_number(value)}")
             case "ge":
-                found.append(f"≥ {_number(value)}")
+                found.append(f"≥ {_format_number(value)}")
             case "lt":
-                found.append(f"< {_number(value)}")
+                found.append(f"< {_format_number(value)}")
             case "le":
-                found.append(f"≤ {_number(value)}")
+                found.append(f"≤ {_format_number(value)}")
             case "min_length":
-                found.append("not empty" if ast.literal_eval(value) == 1 else f"at least {_number(value)} long")
+                found.append("not empty" if ast.literal_eval(value) == 1 else f"at least {_format_number(value)} long")
             case "max_length":
-                found.append(f"at most {_number(value)} characters")
+                found.append(f"at most {_format_number(value)} characters")
             case "pattern":
                 found.append(f"matches `{ast.literal_eval(value)}`".replace("|", "\\|"))
     return ", ".join(found)
 
 
-def _number(node: ast.expr) -> str:
+def _format_number(node: ast.expr) -> str:
     match node:
         case ast.BinOp(left=ast.Constant(value=base), op=ast.Pow(), right=ast.Constant(value=power)):
             return f"{base}{str(power).translate(_SUPERSCRIPTS)}"
@@ -265,25 +269,25 @@ def _number(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-def _default(node: ast.expr | None) -> tuple[str, str]:
+def _describe_default(node: ast.expr | None) -> tuple[str, str]:
     """Return the words for a default, and the limits that stand beside it in `Field(default=…, ge=…)`."""
     if node is None:
         return "required", ""
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Field", "field"):
-        keywords = _keywords(node)
+        keywords = _list_keywords(node)
         if "default" not in keywords:
-            return ("" if "default_factory" in keywords else "required"), _limits(node)
-        return _value(ast.literal_eval(keywords["default"])), _limits(node)
-    return _value(ast.literal_eval(node)), ""
+            return ("" if "default_factory" in keywords else "required"), _describe_limits(node)
+        return _format_value(ast.literal_eval(keywords["default"])), _describe_limits(node)
+    return _format_value(ast.literal_eval(node)), ""
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None or value in ([], {}):
         return "none"
     return f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
-def _table(settings: list[Setting]) -> Iterator[str]:
+def _write_table(settings: list[Setting]) -> Iterator[str]:
     """Return the lines of a table; without the column of ranges if no key has one."""
     limited = any(setting.limits for setting in settings)
     yield f"| key | meaning | type | {'range | ' if limited else ''}default |"
