@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 .DEFAULT_GOAL := help
 .PHONY: help demo anchors mutants test test-slow test-federation bench bench-peers bench-growth bench-federation docs docs-serve check format clean
 
-help:  ## this list
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
@@ -26,16 +26,16 @@ demo: $(READY)  ## compare FedCM and its four baselines on real digits: a table,
 test: $(READY)  ## run the tests on all cores (minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not federation"
 
-test-federation: $(READY)  ## tests with whole federations of real processes over mutual TLS, with crashes and attacks (30 minutes)
+test-federation: $(READY)  ## run the tests with whole federations of real processes over mutual TLS, with crashes and attacks (30 minutes)
 	$(BIN)/python -m pytest -n 0 -m federation
 
-test-slow: $(READY)  ## the slow tests: real CIFAR (FEDCM_DATA names a prepared data folder), torch.compile, more failures
+test-slow: $(READY)  ## run the slow tests: real CIFAR (FEDCM_DATA names a prepared data folder), torch.compile, more failures
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 anchors: $(READY)  ## record the golden runs again (tests/anchors) and print what changed
 	PYTHONPATH=tests:tests/anchors $(BIN)/python tests/anchors/record.py
 
-mutants: $(READY)  ## mutation tests: list one-line changes of the source that no test catches (an hour or more, resumes; SAMPLE=20 tries 20 per file)
+mutants: $(READY)  ## list one-line changes of the source that no test catches (mutation testing) (an hour or more, resumes; SAMPLE=20 tries 20 per file)
 	PYTHONPATH=tests/mutation $(BIN)/python tests/mutation/run.py --record .mutants-killed $(if $(SAMPLE),--sample $(SAMPLE))
 
 bench: $(READY)  ## compare this engine with a bare training loop, and FedCM with FedAvg: benchmarks/RESULTS.md (15 minutes)

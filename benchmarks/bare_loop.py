@@ -55,7 +55,7 @@ def train_share(name: str, rank: int, rounds: int, results: "multiprocessing.Que
             torch.randn(work.examples, *work.shape, generator=generator),
             torch.randint(10, (work.examples,), generator=generator),
         )
-        for _ in range(work.cohort // WORKERS)
+        for _ in range(work.cohort_size // WORKERS)
     ]
     model = build(name, work.shape)
     start = {key: value.clone() for key, value in model.state_dict().items()}
@@ -102,7 +102,7 @@ def write_experiment(name: str, algorithm: str, rounds: int, folder: Path) -> Pa
         "rounds": rounds,
         "data": {"source": str(data)},
         "split": {"kind": "iid", "clients": work.clients},
-        "participation": {"kind": "fixed", "clients": work.cohort},
+        "participation": {"kind": "fixed", "clients": work.cohort_size},
         "model": {"name": work.model},
         "algorithm": {"name": algorithm},
         "client": {"epochs": work.epochs, "batch_size": work.batch, "lr": work.lr},

@@ -113,17 +113,17 @@ def time_interleaved(contestants: dict[Any, tuple[dict[str, Any], int]], rounds:
         running = {}
         for number, (key, (table, clients)) in enumerate(contestants.items()):
             os.environ["GROWTH_CLIENTS"] = str(clients)
-            assembly = build(read_experiment(table))
-            params = assembly.problem.initial_params
-            states = ClientStatesInFile(assembly.algorithm, params, Path(name) / str(number) / "states.bin", 40)
-            running[key] = assembly, LocalExecutor(assembly.runner, states), assembly.algorithm.init_server(params)
+            setup = build(read_experiment(table))
+            params = setup.problem.initial_params
+            states = ClientStatesInFile(setup.algorithm, params, Path(name) / str(number) / "states.bin", 40)
+            running[key] = setup, LocalExecutor(setup.runner, states), setup.algorithm.init_server(params)
         for index in range(rounds):
             for key in running if index % 2 else reversed(running):
-                assembly, executor, server = running[key]
+                setup, executor, server = running[key]
                 began = time.perf_counter()
-                server, _ = run_round(assembly.algorithm, executor, assembly.plan, server, index)
+                server, _ = run_round(setup.algorithm, executor, setup.plan, server, index)
                 times[key].append(time.perf_counter() - began)
-                running[key] = assembly, executor, server
+                running[key] = setup, executor, server
     return {key: seconds[1:] for key, seconds in times.items()}
 
 

@@ -16,7 +16,7 @@ from bare_loop import write_experiment
 from pages import RESULTS, describe_machine, write_section
 from workloads import WORKLOADS
 
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.core.round_loop import run_rounds
 from fedcm.executors.local import LocalExecutor
 from fedcm.runs.build import build
@@ -40,11 +40,11 @@ def compare_algorithms(name: str, rounds: int) -> str:
     plans, times = {}, {"fedavg": [], "fedcm": []}
     with tempfile.TemporaryDirectory() as folder:
         for algorithm in times:
-            cohort = WORKLOADS[name].cohort if WORKLOADS[name].stack > 1 else 1
+            cohort_size = WORKLOADS[name].cohort_size if WORKLOADS[name].stack > 1 else 1
             path = write_experiment(name, algorithm, rounds, Path(folder))
-            assembly = build(load_experiment(path, [f"participation.clients={cohort}"]))
-            server = assembly.algorithm.init_server(assembly.problem.initial_params)
-            plans[algorithm] = run_rounds(assembly.algorithm, LocalExecutor(assembly.runner), assembly.plan, server)
+            setup = build(load_experiment_file(path, [f"participation.clients={cohort_size}"]))
+            server = setup.algorithm.init_server(setup.problem.initial_params)
+            plans[algorithm] = run_rounds(setup.algorithm, LocalExecutor(setup.runner), setup.plan, server)
         for k in range(rounds):
             for algorithm in sorted(plans, reverse=bool(k % 2)):
                 times[algorithm].append(next(plans[algorithm]).metrics.seconds)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcm.config.experiment import load_experiment
+from fedcm.config.experiment import load_experiment_file
 from fedcm.config.sections import FederationSection
 from fedcm.core.algorithm import Nothing, Round, Vector
 from fedcm.core.evaluation import Score
@@ -23,7 +23,7 @@ from fedcm.core.executor import RoundResult
 from fedcm.core.round_loop import run_rounds
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import evaluate_model, make_empty_result, summarise_round
-from fedcm.federation.compression import count_bytes, pack_broadcast, pack_report, unpack, unpack_broadcast
+from fedcm.federation.compression import count_array_bytes, pack_broadcast, pack_report, unpack, unpack_broadcast
 from fedcm.runs.build import build
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -59,15 +59,15 @@ class RoundedLinks:
         down = pack_broadcast(sent, self.links)
         received = unpack_broadcast(type(sent), down, self.links, dtype)
         mean, weights = runner.make_mean(sent.params, len(cohort)), runner.compute_weights(cohort)
-        facts = np.zeros((len(cohort), 3))
+        client_stats = np.zeros((len(cohort), 3))
         for place, client in enumerate(cohort.tolist()):
             done = runner.run_client(client, received, Nothing(), round)
             up = pack_report(done.report, self.links)
             report = type(done.report)(**{name: unpack(array, self.links.uplink, dtype) for name, array in up.items()})
             mean.add(client, report, weights[place])
-            facts[place] = done.steps, done.loss, 0
-            self.bytes = count_bytes(down) + count_bytes(up)
-        return summarise_round(mean, weights, facts, cohort)
+            client_stats[place] = done.steps, done.loss, 0
+            self.bytes = count_array_bytes(down) + count_array_bytes(up)
+        return summarise_round(mean, weights, client_stats, cohort)
 
     def evaluate(self, params: Vector) -> Score | None:
         return evaluate_model(self.runner, params)
@@ -76,10 +76,10 @@ class RoundedLinks:
 def measure_scores(work: str, links: FederationSection, seed: int) -> tuple[list[float], int]:
     file, settings = WORKLOADS[work]
     settings = [*settings, "algorithm.name=fedcm", f"seed={seed}", "engine.stack=1", "engine.compile=off"]
-    assembly = build(load_experiment(EXPERIMENTS / file, settings, "fedcm"))
-    executor = RoundedLinks(assembly.runner, links)
-    server = assembly.algorithm.init_server(assembly.problem.initial_params)
-    return list(_list_accuracies(run_rounds(assembly.algorithm, executor, assembly.plan, server))), executor.bytes
+    setup = build(load_experiment_file(EXPERIMENTS / file, settings, "fedcm"))
+    executor = RoundedLinks(setup.runner, links)
+    server = setup.algorithm.init_server(setup.problem.initial_params)
+    return list(_list_accuracies(run_rounds(setup.algorithm, executor, setup.plan, server))), executor.bytes
 
 
 def _list_accuracies(rounds: Iterator[Any]) -> Iterator[float]:

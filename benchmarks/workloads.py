@@ -11,7 +11,7 @@ class Workload:
     shape: tuple[int, ...]
     clients: int
     examples: int  # per client
-    cohort: int
+    cohort_size: int
     epochs: int
     batch: int
     stack: int = 1
@@ -19,7 +19,7 @@ class Workload:
     lr: float = 0.01
 
 
-IMAGES = {"shape": (3, 32, 32), "clients": 500, "examples": 100, "cohort": 10, "epochs": 5, "batch": 50}
+IMAGES = {"shape": (3, 32, 32), "clients": 500, "examples": 100, "cohort_size": 10, "epochs": 5, "batch": 50}
 WORKLOADS = {
     "lenet": Workload("lenet", **IMAGES, target=0.70),
     "cnn": Workload("cnn", **IMAGES, target=0.80),

@@ -33,7 +33,7 @@ def main() -> None:
     data = fedjax.InMemoryFederatedData(
         {client: {"x": x, "y": y.astype("int32")} for client, (x, y) in enumerate(TASK.clients)}
     )
-    sampler = fedjax.client_samplers.UniformGetClientSampler(data, work.cohort, seed=0)
+    sampler = fedjax.client_samplers.UniformGetClientSampler(data, work.cohort_size, seed=0)
     algorithm = fed_avg.federated_averaging(
         jax.grad(loss),
         fedjax.optimizers.sgd(learning_rate=work.lr),

@@ -44,7 +44,7 @@ class TimedHandler(FedAvgServerHandler):
     """The server with timing; it samples equally many clients per process, so that none waits for another."""
 
     def __init__(self, work: PeerTask) -> None:
-        super().__init__(build_plain_model(work.name), work.rounds, work.work.cohort / work.work.clients)
+        super().__init__(build_plain_model(work.name), work.rounds, work.work.cohort_size / work.work.clients)
         self.shares, self.moments = split_clients(work), []
 
     def sample_clients(self) -> list[int]:

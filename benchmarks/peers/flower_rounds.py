@@ -66,9 +66,9 @@ class TimedFedAvg(FedAvg):
 def serve(grid: Grid, context: Context) -> None:
     setting = get_task().work
     strategy = TimedFedAvg(
-        fraction_train=setting.cohort / setting.clients,
+        fraction_train=setting.cohort_size / setting.clients,
         fraction_evaluate=0.0,
-        min_train_nodes=setting.cohort,
+        min_train_nodes=setting.cohort_size,
         min_available_nodes=setting.clients,
     )
     strategy.start(grid, ArrayRecord(build_plain_model(get_task().name).state_dict()), num_rounds=get_task().rounds)

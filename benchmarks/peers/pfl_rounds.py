@@ -88,7 +88,7 @@ def main() -> None:
         algorithm_params=NNAlgorithmParams(
             central_num_iterations=TASK.rounds,
             evaluation_frequency=10**6,
-            train_cohort_size=work.cohort,
+            train_cohort_size=work.cohort_size,
             val_cohort_size=0,
         ),
         backend=SimulatedBackend(training_data=data, val_data=None),
