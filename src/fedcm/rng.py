@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     GRADIENT_NOISE = 8  # the stochastic gradients of these problems
     RESAMPLING = 9  # bootstrap of measured replicates, for a confidence interval
     DIAGNOSIS = 10  # which clients a diagnosis examines
+    TOPOLOGY = 11  # random graphs of decentralised training
 
 
 def make_generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:

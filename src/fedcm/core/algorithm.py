@@ -3,8 +3,15 @@
     server state --broadcast--> sent --(local steps along `direction`)--> report --mean--> update --> server state
                                                      ^ kept: the state of one client between its rounds
 
+Optional functions have defaults, so that a simple algorithm does not mention them:
+
+    start, init_local, step     where the local steps begin, and a state that they carry from one step to the next
+    survey, merge               a first exchange: surveys of the cohort, their mean, and a new broadcast
+    mix                         gossip with neighbours in place of a server
+
 Every vector points uphill, like a gradient: subtract to descend. Arithmetic broadcasts, and reductions run over the
-last dimension and keep it. So one client (P,), a stack of clients (C, P) and the server share the same code.
+last dimension and keep it. So one client (P,), a stack of clients (C, P) and the server share the same code. A scalar
+of a client is a field of shape (1,), or (C, 1) in a stack. The fields of a server state can have any shape.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_args
 
-from torch import Tensor
+from torch import Size, Tensor
 
 Vector = Tensor  # (P,) on the server and for one client; (C, P) for a stack of C clients
 Gradient = Callable[[Vector], Vector]  # parameters -> gradient of this minibatch at these parameters
@@ -31,6 +38,20 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """Facts about one local step that a client knows before it takes the step."""
+
+    index: int  # 0 for the first step of the round
+    count: Tensor  # K_i of each client: (1,) for one client, (C, 1) for a stack
+    client_lr: float
+    shapes: tuple[Size, ...]  # of the model's parameters, in their order in the flat vector
+
+
+class Nothing(NamedTuple):
+    """A state without fields."""
+
+
+@dataclass(frozen=True, slots=True)
 class LocalRun:
     """The finished local steps of one client, or of a stack of clients."""
 
@@ -40,6 +61,7 @@ class LocalRun:
     steps: Tensor  # K_i of each client: (1,) for one client, (C, 1) for a stack
     client_lr: float
     full_gradient: Gradient  # over all data of the client; each call costs one pass over them
+    local: Any = ()  # the local state after the last step
 
     @property
     def moved(self) -> Vector:
@@ -53,10 +75,6 @@ class LocalRun:
     def mean_direction(self) -> Vector:
         """The mean direction of the local steps."""
         return self.direction_sum / self.steps
-
-
-class Nothing(NamedTuple):
-    """The client state of an algorithm without client state."""
 
 
 ServerState = TypeVar("ServerState", bound=tuple)  # has a field `params`
@@ -82,6 +100,7 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     paper: ClassVar[str] = ""  # shown by `fedcm algorithms`
+    needs_all_clients: ClassVar[bool] = False  # whether every client must take part in every round
 
     @abstractmethod
     def init_server(self, params: Vector) -> ServerState:
@@ -95,9 +114,8 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
     def broadcast(self, server: ServerState) -> Broadcast:
         """Return what the server sends to every client of the cohort."""
 
-    @abstractmethod
     def direction(self, gradient: Gradient, params: Vector, sent: Broadcast, kept: ClientState) -> Vector:
-        """Return the direction of one local step: params ← params − client_lr · direction.
+        """Return the direction of one local step: params ← params − client_lr · direction. Default: the gradient.
 
         Args:
             gradient: The gradient of this minibatch as a function of the parameters; it may be called more than once.
@@ -105,6 +123,7 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
             sent: The broadcast of this round.
             kept: The client's state after its last round.
         """
+        return gradient(params)
 
     @abstractmethod
     def report(self, run: LocalRun, sent: Broadcast, kept: ClientState) -> tuple[Report, ClientState]:
@@ -126,6 +145,49 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
             round: The rates and sizes of the round.
         """
 
+    def start(self, sent: Broadcast, kept: ClientState) -> Vector:
+        """Return the parameters before the first local step. Default: the parameters that were sent."""
+        return sent.params  # pyright: ignore[reportAttributeAccessIssue] - every broadcast has this field
+
+    def init_local(self, full_gradient: Gradient, sent: Broadcast, kept: ClientState) -> Any:
+        """Return the local state before the first step: a NamedTuple that lasts for one round. Default: none.
+
+        Each call of `full_gradient` costs one pass over the client's data.
+        """
+        return Nothing()
+
+    def step(
+        self, gradient: Gradient, params: Vector, sent: Broadcast, kept: ClientState, local: Any, step: Step
+    ) -> tuple[Vector, Any]:
+        """Return the direction of one local step and the new local state. Default: `direction`, and no state."""
+        return self.direction(gradient, params, sent, kept), local
+
+    def survey(self, full_gradient: Gradient, params: Vector, kept: ClientState) -> Any:
+        """Return what a client reports before the local steps: a NamedTuple. Default: nothing, in one exchange.
+
+        An algorithm that defines it has two exchanges in every round. In the first one, clients get the parameters of
+        the server and answer the survey. `merge` gets the mean of the surveys, and clients take their local steps with
+        the broadcast of the merged server state.
+        """
+        return Nothing()
+
+    def merge(self, server: ServerState, mean: Any, round: Round) -> ServerState:
+        """Return the server state after the surveys; each field of `mean` is the mean of that field over the cohort."""
+        return server
+
+    def mix(self, kept: ClientState, mixed: Report, round: Round) -> ClientState:
+        """Return the state of a node after gossip; an algorithm that defines it is decentralised.
+
+        Then the report and the client state have a field `params`, and `update` computes the mean model, which is only
+        evaluated: no node receives it.
+
+        Args:
+            kept: The state that `report` returned.
+            mixed: The weighted mean of the reports of the node and its neighbours.
+            round: The round; `steps` is the mean over all nodes.
+        """
+        return kept
+
 
 def get_message_types(algorithm: type[Algorithm]) -> MessageTypes:
     """Return the message types that a class names in `Algorithm[ServerState, Broadcast, ClientState, Report]`.
@@ -146,3 +208,13 @@ def get_message_types(algorithm: type[Algorithm]) -> MessageTypes:
 def has_client_state(algorithm: Algorithm[Any, Any, Any, Any]) -> bool:
     """Return whether clients have a state between rounds."""
     return bool(getattr(get_message_types(type(algorithm)).client_state, "_fields", ()))
+
+
+def has_survey(algorithm: Algorithm[Any, Any, Any, Any]) -> bool:
+    """Return whether a round has a first exchange, in which clients answer a survey."""
+    return type(algorithm).survey is not Algorithm.survey
+
+
+def is_decentralised(algorithm: Algorithm[Any, Any, Any, Any]) -> bool:
+    """Return whether nodes exchange their parameters with neighbours instead of a server."""
+    return type(algorithm).mix is not Algorithm.mix

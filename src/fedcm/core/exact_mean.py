@@ -41,7 +41,7 @@ class OutOfRange(ArithmeticError):  # noqa: N818
 class ExactMean(Generic[Report]):
     """Adds reports in any order and computes their mean.
 
-    >>> from fedcm.algorithms.fedavg import Report
+    >>> from fedcm.algorithms.averaging.fedavg import Report
     >>> mean = ExactMean(Report(torch.zeros(2)), cohort_size=2)
     >>> mean.add(7, Report(torch.tensor([1.0, 3.0])))
     >>> mean.add(3, Report(torch.tensor([2.0, 4e9])))
@@ -93,7 +93,7 @@ class ExactMean(Generic[Report]):
             OutOfRange: If an entry is not finite or too large.
         """
         names: Sequence[str] = getattr(report, "_fields", ())
-        rows = [field.view(len(clients), -1) for field in report]
+        rows = [field.reshape(len(clients), -1) for field in report]
         largest = [_find_largest(clients, name, field) for name, field in zip(names, rows, strict=True)]
         for field, maximum, total in zip(rows, largest, self._sums, strict=True):
             scales = torch.tensor(weights, dtype=torch.float64, device=field.device)[:, None] * self._scale
@@ -108,7 +108,8 @@ class ExactMean(Generic[Report]):
     def compute(self, total_weight: float) -> Report:
         """Return the mean, given the sum of all weights. The same set of reports gives the same bits."""
         means = [total.compute().mul_(1.0 / self._scale).div_(total_weight) for total in self._sums]
-        return type(self.template)(*[mean.to(like.dtype) for mean, like in zip(means, self.template, strict=True)])
+        fields = zip(means, self.template, strict=True)
+        return type(self.template)(*[mean.to(like.dtype).view(like.shape) for mean, like in fields])
 
 
 @final

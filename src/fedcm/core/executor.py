@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -30,4 +30,29 @@ class Executor(Protocol):
 
     def evaluate(self, params: Vector) -> Score | None:
         """Evaluate parameters on the test data; None if there are none."""
+        ...
+
+
+@runtime_checkable
+class SurveyExecutor(Protocol):
+    """An executor that can also run a first exchange, for algorithms with a survey."""
+
+    def run_survey(self, params: Vector, cohort: np.ndarray, round: Round) -> Any:
+        """Return the mean of the cohort's surveys, if the algorithm has any; the cohort is not empty."""
+        ...
+
+
+@runtime_checkable
+class GossipExecutor(Protocol):
+    """An executor that can also run rounds without a server, for decentralised algorithms."""
+
+    def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
+        """Run the local steps and the gossip of all nodes, for a decentralised algorithm.
+
+        Args:
+            sent: The algorithm's broadcast; only its shape is used.
+            cohort: All nodes.
+            round: The round.
+            mixing: The weights of the graph, (nodes, nodes).
+        """
         ...

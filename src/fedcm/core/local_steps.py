@@ -1,6 +1,6 @@
 """The local SGD loop of one client. `fedcm.core.stacked` has the same loop for several clients at once.
 
-    d ← d + direction(y) + λ_step·y,  y ← x − η_l·d      once for every minibatch, from y = x = sent.params, d = 0
+    d ← d + direction(y) + λ_step·y,  y ← x − η_l·d      once for every minibatch, from y = x = start(sent, kept), d = 0
 
 This is y ← y − η_l·(direction(y) + λ_step·y), but y is rounded once and not once per step: steps that are smaller than
 the rounding unit of a parameter add up in d and are not lost.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedcm.core.algorithm import Algorithm, LocalRun
+from fedcm.core.algorithm import Algorithm, LocalRun, Step
 from fedcm.core.problem import Problem
 from fedcm.data.dataset import Examples
 
@@ -34,6 +34,7 @@ def run_local_steps(
     *,
     data: Examples,
     batches: Iterable[Examples],
+    count: int,
     client_lr: float,
     step_decay: float,
 ) -> ClientResult:
@@ -44,30 +45,35 @@ def run_local_steps(
     Args:
         data: All examples of the client, for `LocalRun.full_gradient`.
         batches: The minibatches, one for each step.
+        count: The number of minibatches.
         step_decay: λ_step, weight decay that is added to the direction.
     """
-    params, total = sent.params.clone(), torch.zeros_like(sent.params)
-    steps, losses = 0, []
+    losses = []
     with torch.no_grad():
-        for batch in batches:
+        full_gradient = problem.full_gradient(data)
+        start, local = algorithm.start(sent, kept), algorithm.init_local(full_gradient, sent, kept)
+        params, total = start.clone(), torch.zeros_like(start)
+        steps = params.new_full((1,), count)
+        for index, batch in enumerate(batches):
             gradient = problem.gradient(batch)
-            direction = algorithm.direction(gradient, params, sent, kept)
+            step = Step(index, steps, client_lr, problem.shapes)
+            direction, local = algorithm.step(gradient, params, sent, kept, local, step)
             if step_decay:
                 direction = direction.add(params, alpha=step_decay)
             total += direction
             # in place, because the model's parameters are views of this vector
-            torch.sub(sent.params, total, alpha=client_lr, out=params)
-            steps += 1
+            torch.sub(start, total, alpha=client_lr, out=params)
             if gradient.loss is not None:
                 losses.append(gradient.loss)
         run = LocalRun(
-            start=sent.params,
+            start=start,
             end=params,
             direction_sum=total,
-            steps=params.new_full((1,), steps),
+            steps=steps,
             client_lr=client_lr,
-            full_gradient=problem.full_gradient(data),
+            full_gradient=full_gradient,
+            local=local,
         )
         report, kept = algorithm.report(run, sent, kept)
     loss = torch.stack(losses).double().mean().item() if losses else math.nan
-    return ClientResult(report, kept, steps, loss)
+    return ClientResult(report, kept, count, loss)

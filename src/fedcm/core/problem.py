@@ -58,7 +58,7 @@ class Problem:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         if not self._parameters:
             raise UserError(f"the model {type(model).__name__} must have parameters to train, but has none")
-        self._shapes = [p.shape for p in self._parameters]
+        self.shapes = tuple(p.shape for p in self._parameters)  # in their order in the flat vector
         self._sizes = [p.numel() for p in self._parameters]
         self.size = sum(self._sizes)
         dtypes = {p.dtype for p in self._parameters}
@@ -92,7 +92,7 @@ class Problem:
     def bind(self, params: Vector) -> nn.Module:
         """Return the model with parameters that are views of `params`."""
         if params is not self._bound:
-            for parameter, piece, shape in zip(self._parameters, params.split(self._sizes), self._shapes, strict=True):
+            for parameter, piece, shape in zip(self._parameters, params.split(self._sizes), self.shapes, strict=True):
                 parameter.data = piece.view(shape)
             self._bound = params
         return self.model

@@ -7,16 +7,19 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.core.algorithm import Algorithm, Round
-from fedcm.core.executor import Executor, RoundResult
+from fedcm.core.algorithm import Algorithm, Round, has_survey, is_decentralised
+from fedcm.core.executor import Executor, GossipExecutor, RoundResult, SurveyExecutor
 from fedcm.core.metrics import RoundMetrics
 from fedcm.core.participation import Participation
 from fedcm.core.schedule import Schedule
+from fedcm.core.topology import Topology, compute_mixing_matrix
 from fedcm.errors import Diverged
 from fedcm.system.error_messages import add_note
 from fedcm.system.hardware import use_one_thread
@@ -35,6 +38,13 @@ class TrainingPlan:
     schedule: Schedule
     seed: int = 0
     evaluate_every: int = 10  # rounds; the last round is always evaluated
+    topology: Topology | None = None  # the graph of a decentralised algorithm
+
+    @cached_property
+    def mixing(self) -> np.ndarray:
+        """The weights of the graph, (population, population)."""
+        assert self.topology is not None, "a decentralised algorithm needs a graph"
+        return compute_mixing_matrix(self.topology, self.population, self.seed)
 
     def __post_init__(self) -> None:
         for name in ("rounds", "population", "evaluate_every"):
@@ -78,14 +88,24 @@ def run_round(
     cohort = plan.participation.cohort(plan.population, plan.seed, index)
     client_lr = plan.schedule.client_lr_at(index)
     round = Round(index, client_lr, plan.schedule.server_lr, len(cohort), plan.population, math.nan)
-    sent = algorithm.broadcast(server)
-    result = executor.run_round(sent, cohort, round)
     before = server
+    survey: tuple = ()
+    if has_survey(algorithm) and len(cohort):
+        assert isinstance(executor, SurveyExecutor), "this executor has one exchange per round"
+        survey = executor.run_survey(server.params, cohort, round)
+        server = algorithm.merge(server, survey, round)
+    sent = algorithm.broadcast(server)
+    if is_decentralised(algorithm):
+        assert isinstance(executor, GossipExecutor), "this executor needs a server"
+        result = executor.run_gossip(sent, cohort, round, plan.mixing)
+    else:
+        result = executor.run_round(sent, cohort, round)
     if result.cohort_size:  # a round without reports changes nothing
-        server = algorithm.update(
-            server, result.mean, replace(round, cohort_size=result.cohort_size, steps=result.steps)
-        )
+        known = replace(round, cohort_size=result.cohort_size, steps=result.steps)
+        server = algorithm.update(server, result.mean, known)
     metrics = collect_metrics(round, sent, result, before, server)
+    if survey:  # the parameters go down in the first exchange, the rest of the broadcast in the second
+        metrics = replace(metrics, bytes_up=metrics.bytes_up + len(cohort) * count_bytes(survey))
     if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
         metrics = add_evaluation(metrics, executor, server.params)
     return server, metrics

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Vector
+from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Step, Vector
 from fedcm.core.losses import Loss, find_example_loss
 from fedcm.core.model_mode import uses_batch_statistics
 from fedcm.core.problem import Problem
@@ -81,18 +81,23 @@ def run_stacked_steps(
     """
     indices, weights = batches[0], batches[1].to(sent.params)
     clients, steps = len(sizes), (weights[:, :, :1] > 0).sum(1).to(sent.params)
-    start = sent.params.expand(clients, -1)
-    params, total = start.clone(), torch.zeros_like(start, memory_format=torch.contiguous_format)
-    losses = params.new_zeros(clients)
+    losses = sent.params.new_zeros(clients)
     common_steps = int(steps.min())  # after these, some clients no longer move
     with torch.no_grad():
+        full_gradient = _make_full_gradient(stacked, pick, sizes)
+        start, local = algorithm.start(sent, kept).expand(clients, -1), algorithm.init_local(full_gradient, sent, kept)
+        params, total = start.clone(), torch.zeros_like(start, memory_format=torch.contiguous_format)
         for k in range(indices.shape[1]):
             gradient = _StackedBatchGradient(stacked, pick(indices[:, k]), weights[:, k])
-            direction = algorithm.direction(gradient, params, sent, kept)
+            step = Step(k, steps, client_lr, stacked.problem.shapes)
+            direction, after = algorithm.step(gradient, params, sent, kept, local, step)
             if step_decay:
                 direction = direction.add(params, alpha=step_decay)
             if k >= common_steps:
-                direction = direction * (steps > k)
+                moves = steps > k
+                direction = torch.where(moves, direction, 0.0)  # not a product: a direction of no examples may be nan
+                after = type(after)(*[torch.where(moves, new, old) for new, old in zip(after, local, strict=True)])
+            local = after
             total += direction
             torch.sub(start, total, alpha=client_lr, out=params)
             if gradient.loss is not None:
@@ -103,7 +108,8 @@ def run_stacked_steps(
             direction_sum=total,
             steps=steps,
             client_lr=client_lr,
-            full_gradient=_make_full_gradient(stacked, pick, sizes),
+            full_gradient=full_gradient,
+            local=local,
         )
         report, kept = algorithm.report(run, sent, kept)
     return StackResult(report, kept, steps[:, 0].tolist(), (losses / steps[:, 0]).double().tolist())
@@ -113,6 +119,7 @@ def _make_full_gradient(stacked: StackedProblem, pick: SelectExamples, sizes: Te
     """Return the gradient over all data of each client, padded with examples of weight 0."""
 
     def full_gradient(params: Vector) -> Vector:
+        params = params.expand(len(sizes), -1)  # all clients may ask for the gradient at the model that was sent
         index = torch.arange(int(sizes.max())).expand(len(sizes), -1)
         is_example = index < sizes[:, None]
         weights = is_example.to(params) / sizes.to(params)[:, None]
@@ -133,6 +140,7 @@ class _StackedBatchGradient:
         self.loss: Tensor | None = None
 
     def __call__(self, params: Vector) -> Vector:
+        params = params.expand(len(self.weights), -1)
         gradient, loss = self.stacked.compute_gradient(params, self.examples, self.weights)
         if self.loss is None:
             self.loss = loss
