@@ -4,12 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
 
-from fedcm.core.algorithm import Algorithm, Round, get_message_types
+from fedcm.core.algorithm import Algorithm, Round, Vector
+from fedcm.core.contract.templates import MessageTemplates, make_templates
 from fedcm.core.exact_mean import ExactMean, OutOfRange
 from fedcm.core.local_steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
@@ -19,6 +20,14 @@ from fedcm.data.federated import FederatedData
 from fedcm.errors import Diverged
 from fedcm.executors.client_states import ClientStates
 from fedcm.rng import Purpose, make_torch_seed
+
+
+class ReportCollector(Protocol):
+    """Takes the reports of a round."""
+
+    def add_stack(self, clients: Sequence[int], report: Any, weights: Sequence[float]) -> None:
+        """Add the reports of a stack of clients; see `ExactMean`."""
+        ...
 
 
 @final
@@ -43,6 +52,11 @@ class ClientRunner:
     def _stacked(self) -> StackedProblem:
         return StackedProblem(self.problem)
 
+    @cached_property
+    def templates(self) -> MessageTemplates:
+        """The shapes of this algorithm's messages."""
+        return make_templates(self.algorithm, self.problem.initial_params, self.problem.shapes)
+
     def split_into_stacks(self, cohort: np.ndarray) -> list[list[int]]:
         """Return the positions of the cohort in stacks.
 
@@ -56,7 +70,7 @@ class ClientRunner:
         sent: Any,
         states: ClientStates,
         round: Round,
-        mean: ExactMean[Any],
+        mean: ReportCollector,
         weights: np.ndarray,
     ) -> np.ndarray:
         """Run the clients of one stack, add their reports to the mean and put their new states.
@@ -70,9 +84,10 @@ class ClientRunner:
         before = [states.get(client) for client in clients]
         if self.stack == 1:
             done = self.run_client(clients[0], sent, before[0], round)
-            result = StackResult(done.report, done.client_state, [done.steps], [done.loss])
+            result, after = StackResult(done.report, (), [done.steps], [done.loss]), [done.client_state]
         else:
             result = self._run_stacked(clients, sent, before, round)
+            after = _unstack(result.client_state, len(clients))
         for client, loss in zip(clients, result.losses, strict=True):
             if not math.isfinite(loss):
                 raise Diverged(f"the loss of client {client} became {loss} in round {round.index}")
@@ -80,10 +95,7 @@ class ClientRunner:
             mean.add_stack(clients, result.report, weights.tolist())
         except OutOfRange as error:
             raise Diverged(f"{error} in round {round.index}") from None
-        checksums = [
-            states.put(client, state)
-            for client, state in zip(clients, _unstack(result.client_state, len(clients)), strict=True)
-        ]
+        checksums = [states.put(client, state) for client, state in zip(clients, after, strict=True)]
         return np.array([result.steps, result.losses, checksums], dtype=np.float64).T
 
     def _run_stacked(self, clients: Sequence[int], sent: Any, before: Sequence[Any], round: Round) -> StackResult:
@@ -111,14 +123,35 @@ class ClientRunner:
             kept,
             data=data,
             batches=self.local_work.draw_batches(data, self.seed, round.index, client),
+            count=self.local_work.count_steps(data.size),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
         )
 
-    def make_mean(self, params: torch.Tensor, cohort_size: int) -> ExactMean[Any]:
-        """Return an empty mean of this algorithm's reports; `params` gives the shape of every field."""
-        kind = get_message_types(type(self.algorithm)).report
-        return ExactMean(kind(*[params] * len(getattr(kind, "_fields", ()))), cohort_size)
+    def survey_client(
+        self, client: int, params: Vector, states: ClientStates, round: Round, mean: ExactMean[Any], weight: float
+    ) -> None:
+        """Add the survey of one client to the mean.
+
+        Raises:
+            Diverged: If the survey is not finite, or too large.
+        """
+        self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
+        full_gradient = self.problem.full_gradient(self.data.client(client))
+        with torch.no_grad():
+            survey = self.algorithm.survey(full_gradient, params, states.get(client))
+        try:
+            mean.add(client, survey, weight)
+        except OutOfRange as error:
+            raise Diverged(f"{error} in round {round.index}") from None
+
+    def make_mean(self, cohort_size: int) -> ExactMean[Any]:
+        """Return an empty mean of this algorithm's reports."""
+        return ExactMean(self.templates.report, cohort_size)
+
+    def make_survey_mean(self, cohort_size: int) -> ExactMean[Any]:
+        """Return an empty mean of this algorithm's surveys."""
+        return ExactMean(self.templates.survey, cohort_size)
 
     def compute_weights(self, cohort: np.ndarray) -> np.ndarray:
         """Return the weight of each client in the mean.
@@ -137,5 +170,5 @@ class ClientRunner:
 
 
 def _unstack(stack: tuple, clients: int) -> list[tuple]:
-    fields = [field.view(clients, -1).unbind() for field in stack]
+    fields = [field.unbind() for field in stack]
     return [type(stack)(*rows) for rows in zip(*fields, strict=True)] if fields else [()] * clients

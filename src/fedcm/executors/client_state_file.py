@@ -98,7 +98,7 @@ class ClientStatesInFile:
         if not complete or zlib.crc32(raw.numpy().data) != self._checksum_of[client]:
             raise OSError(f"the state of client {client} is damaged in {self._path}")
         fields = zip(raw.split(self._lengths), self._dtypes, self._initial, strict=True)
-        return self._kind(*[part.view(dtype).to(like) for part, dtype, like in fields])
+        return self._kind(*[part.view(dtype).view(like.shape).to(like) for part, dtype, like in fields])
 
     def put(self, client: int, kept: tuple) -> int:
         """Write the new state of a client to its next slot and return the checksum."""

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Round, Vector
+from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Round, Step, Vector
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
@@ -187,9 +187,17 @@ class _ObservedAlgorithm:
         self._squares: list[float] = []
         self.mean_direction = start
 
-    def direction(self, gradient: Gradient, params: Vector, sent: Any, kept: Any) -> Vector:
+    def start(self, sent: Any, kept: Any) -> Vector:
+        return self._algorithm.start(sent, kept)
+
+    def init_local(self, full_gradient: Gradient, sent: Any, kept: Any) -> Any:
+        return self._algorithm.init_local(full_gradient, sent, kept)
+
+    def step(
+        self, gradient: Gradient, params: Vector, sent: Any, kept: Any, local: Any, step: Step
+    ) -> tuple[Vector, Any]:
         self._squares.append(_compute_square(params - self._start))
-        return self._algorithm.direction(gradient, params, sent, kept)
+        return self._algorithm.step(gradient, params, sent, kept, local, step)
 
     def report(self, run: LocalRun, sent: Any, kept: Any) -> tuple[Any, Any]:
         self.mean_direction = run.mean_direction

@@ -3,18 +3,22 @@
 There is no server process. Every process holds the server state and makes the same update from the same mean.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 import torch
 
-from fedcm.core.algorithm import Round, Vector
+from fedcm.core.algorithm import Nothing, Round, Vector
 from fedcm.core.evaluation import Score, Tally, combine_tallies, list_pieces, tally_piece
+from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
 from fedcm.errors import Diverged, Stopped, TrainingFailed
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
+from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
 from fedcm.executors.local import make_empty_result, summarise_round
 from fedcm.executors.process_group import ProcessGroup, WorkerStatus, divide_work
 from fedcm.system.callbacks import StopRequested
@@ -50,22 +54,88 @@ class DistributedExecutor:
 
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
         """Run the local steps of the cohort; see `Executor`. Every process calls it and gets the same result."""
-        mean, weights = self.runner.make_mean(sent.params, len(cohort)), self.runner.compute_weights(cohort)
-        client_stats = torch.zeros((len(cohort), 3), dtype=torch.float64)  # steps, loss and checksum of each client
-        stacks, steps = self.runner.split_into_stacks(cohort), self.runner.count_steps(cohort)
-        own_stacks = divide_work([steps[stack].sum() for stack in stacks], self.group.size)[self.group.rank]
+        mean, weights = self.runner.make_mean(len(cohort)), self.runner.compute_weights(cohort)
         self.states.prepare(cohort, round.index)
+
+        def run(positions: list[int]) -> np.ndarray:
+            clients = cohort[positions].tolist()
+            return self.runner.run_stack(clients, sent, self.states, round, mean, weights[positions])
+
+        client_stats = self._share(cohort, round, self.runner.split_into_stacks(cohort), mean, run)
+        if not len(cohort):
+            return make_empty_result(cohort)
+        self.states.commit(cohort, client_stats[:, 2].tolist())
+        return summarise_round(mean, weights, client_stats, cohort)
+
+    def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
+        """Run the local steps and the gossip of all nodes; see `Executor`. Every process gets the same result."""
+        table, pending = ReportTable(self.runner.make_mean(len(cohort)), len(cohort)), PendingStates(self.states)
+        weights, stacks = np.ones(len(cohort)), self.runner.split_into_stacks(cohort)
+
+        def run(positions: list[int]) -> np.ndarray:
+            clients = cohort[positions].tolist()
+            return self.runner.run_stack(clients, sent, pending, round, table, weights[positions])
+
+        client_stats = self._share(cohort, round, stacks, table, run)
+        for bits in table.bits:
+            self.group.sum_(bits)
+        result = summarise_round(table.mean, weights, client_stats, cohort)
+        self.states.prepare(cohort, round.index)
+        after, centre = replace(round, steps=result.steps), result.mean.params
+
+        def mix(positions: list[int]) -> np.ndarray:
+            clients = cohort[positions].tolist()
+            return mix_nodes(self.runner, clients, table, mixing, pending, self.states, after, centre)
+
+        mixed = self._share(cohort, round, stacks, ExactMean(Nothing(), len(cohort)), mix)  # as before, so by the same
+        self.states.commit(cohort, mixed[:, 2].tolist())
+        return add_gossip_metrics(result, mixed, mixing)
+
+    def run_survey(self, params: Vector, cohort: np.ndarray, round: Round) -> Any:
+        """Return the mean survey of the cohort; see `Executor`. Every process calls it and gets the same result."""
+        mean, weights = self.runner.make_survey_mean(len(cohort)), self.runner.compute_weights(cohort)
+
+        def run(positions: list[int]) -> np.ndarray:
+            (position,) = positions
+            client, weight = int(cohort[position]), float(weights[position])
+            self.runner.survey_client(client, params, self.states, round, mean, weight)
+            return np.zeros((1, 3))
+
+        self._share(cohort, round, [[position] for position in range(len(cohort))], mean, run)
+        return mean.compute(math.fsum(weights))
+
+    def _share(
+        self,
+        cohort: np.ndarray,
+        round: Round,
+        stacks: list[list[int]],
+        mean: ExactMean[Any] | ReportTable,
+        run: Callable[[list[int]], np.ndarray],
+    ) -> np.ndarray:
+        """Run this process's share of the stacks, and sum the results over all processes.
+
+        Args:
+            cohort: The clients of the round.
+            round: The round.
+            stacks: The positions in the cohort that are run together.
+            mean: The mean to which `run` adds; it is complete afterwards.
+            run: Runs one stack and returns a row for each client: its steps, its loss and the checksum of its state.
+
+        Returns:
+            The rows of the whole cohort.
+        """
+        client_stats = torch.zeros((len(cohort), 3), dtype=torch.float64)
+        steps = self.runner.count_steps(cohort)
+        own_stacks = divide_work([steps[stack].sum() for stack in stacks], self.group.size)[self.group.rank]
         status, message, client = WorkerStatus.OK, "", -1
         try:
             with torch.random.fork_rng(devices=[]):
                 for positions in (stacks[k] for k in own_stacks):
-                    clients = cohort[positions].tolist()
-                    client = clients[0]
+                    client = int(cohort[positions[0]])
                     self.on_client(round.index, client)
                     if self.stop_requested():
                         raise Stopped
-                    rows = self.runner.run_stack(clients, sent, self.states, round, mean, weights[positions])
-                    client_stats[positions] = torch.from_numpy(rows)
+                    client_stats[positions] = torch.from_numpy(run(positions))
             if self.stop_requested():
                 raise Stopped
         except Stopped:
@@ -85,10 +155,7 @@ class DistributedExecutor:
         high_limbs = self.group.sum_results(status, message, client_stats, mean.totals, mean.high_limbs)
         for limb in mean.allocate_high_limbs(high_limbs):
             self.group.sum_(limb)
-        if not len(cohort):
-            return make_empty_result(cohort)
-        self.states.commit(cohort, client_stats[:, 2].tolist())
-        return summarise_round(mean, weights, client_stats.numpy(), cohort)
+        return client_stats.numpy()
 
     def evaluate(self, params: Vector) -> Score | None:
         """Evaluate parameters on the test data; every process evaluates some pieces and gets the same result."""

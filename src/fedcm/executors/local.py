@@ -1,6 +1,7 @@
 """Runs all clients of a round one after another, in this process."""
 
 import math
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -11,8 +12,9 @@ from fedcm.core.evaluation import Score, combine_tallies, list_pieces, tally_pie
 from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
 from fedcm.errors import Stopped
-from fedcm.executors.client_runner import ClientRunner
+from fedcm.executors.client_runner import ClientRunner, ReportCollector
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
+from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
 
@@ -43,9 +45,35 @@ class LocalExecutor:
             raise Stopped
         if not len(cohort):
             return make_empty_result(cohort)
-        mean, weights = self.runner.make_mean(sent.params, len(cohort)), self.runner.compute_weights(cohort)
-        client_stats = np.zeros((len(cohort), 3))
+        mean, weights = self.runner.make_mean(len(cohort)), self.runner.compute_weights(cohort)
         self.states.prepare(cohort, round.index)
+        client_stats = self._run_stacks(sent, cohort, round, self.states, mean, weights)
+        self.states.commit(cohort, client_stats[:, 2].tolist())
+        return summarise_round(mean, weights, client_stats, cohort)
+
+    def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
+        """Run the local steps and the gossip of all nodes; see `Executor`."""
+        table, pending = ReportTable(self.runner.make_mean(len(cohort)), len(cohort)), PendingStates(self.states)
+        weights = np.ones(len(cohort))
+        client_stats = self._run_stacks(sent, cohort, round, pending, table, weights)
+        result = summarise_round(table.mean, weights, client_stats, cohort)
+        self.states.prepare(cohort, round.index)
+        round, centre = replace(round, steps=result.steps), result.mean.params
+        mixed = mix_nodes(self.runner, cohort.tolist(), table, mixing, pending, self.states, round, centre)
+        self.states.commit(cohort, mixed[:, 2].tolist())
+        return add_gossip_metrics(result, mixed, mixing)
+
+    def _run_stacks(
+        self,
+        sent: Any,
+        cohort: np.ndarray,
+        round: Round,
+        states: ClientStates,
+        mean: ReportCollector,
+        weights: np.ndarray,
+    ) -> np.ndarray:
+        """Run the local steps of the cohort and return the rows of `ClientRunner.run_stack`."""
+        client_stats = np.zeros((len(cohort), 3))
         with torch.random.fork_rng(devices=[]):
             for positions in self.runner.split_into_stacks(cohort):
                 if self.stop_requested():
@@ -53,13 +81,26 @@ class LocalExecutor:
                 clients = cohort[positions].tolist()
                 try:
                     client_stats[positions] = self.runner.run_stack(
-                        clients, sent, self.states, round, mean, weights[positions]
+                        clients, sent, states, round, mean, weights[positions]
                     )
                 except Exception as error:
                     add_note(error, f"client {clients[0]} failed in round {round.index}")
                     raise
-        self.states.commit(cohort, client_stats[:, 2].tolist())
-        return summarise_round(mean, weights, client_stats, cohort)
+        return client_stats
+
+    def run_survey(self, params: Vector, cohort: np.ndarray, round: Round) -> Any:
+        """Return the mean survey of the cohort; see `Executor`."""
+        mean, weights = self.runner.make_survey_mean(len(cohort)), self.runner.compute_weights(cohort)
+        with torch.random.fork_rng(devices=[]):
+            for client, weight in zip(cohort.tolist(), weights.tolist(), strict=True):
+                if self.stop_requested():
+                    raise Stopped
+                try:
+                    self.runner.survey_client(client, params, self.states, round, mean, weight)
+                except Exception as error:
+                    add_note(error, f"client {client} failed in round {round.index}")
+                    raise
+        return mean.compute(math.fsum(weights))
 
     def evaluate(self, params: Vector) -> Score | None:
         """Evaluate parameters on the test data; None if there are none."""
