@@ -1,0 +1,1 @@
+"""Algorithms that adapt the step of each coordinate or matrix."""

@@ -1,0 +1,1 @@
+"""Algorithms that use a global momentum in every local step."""

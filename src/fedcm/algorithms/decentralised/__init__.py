@@ -1,0 +1,1 @@
+"""Algorithms without a server: nodes average their parameters with their neighbours in a graph."""

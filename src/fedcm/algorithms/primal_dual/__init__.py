@@ -1,0 +1,1 @@
+"""Algorithms that solve the consensus problem with dual variables."""

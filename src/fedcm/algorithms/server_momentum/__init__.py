@@ -1,0 +1,1 @@
+"""Algorithms with momentum at the server."""

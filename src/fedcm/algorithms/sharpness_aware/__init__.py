@@ -1,0 +1,1 @@
+"""Algorithms that evaluate gradients at perturbed points, to find flat minima."""

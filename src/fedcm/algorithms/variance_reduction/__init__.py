@@ -1,0 +1,1 @@
+"""Algorithms that correct local steps for the difference between client and global gradients."""
