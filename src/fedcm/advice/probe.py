@@ -22,7 +22,7 @@ from fedcm.advice.suggestion import (
     list_further_pairs,
     round_rate,
 )
-from fedcm.algorithms.fedcm import FedCM
+from fedcm.algorithms.client_momentum.fedcm import FedCM
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score, evaluation_mode
 from fedcm.core.round_loop import run_rounds

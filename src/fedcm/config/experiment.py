@@ -7,21 +7,22 @@ from typing import Any
 
 import tomli_w
 
-from fedcm.algorithms import ALGORITHMS
+from fedcm.algorithms import ALGORITHMS, GROUPS
 from fedcm.algorithms.registry import find_algorithm, get_algorithm_name
 from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
 from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import IN_MEMORY, SECTIONS, DataSection, Experiment, ModelSection, ServerSection
-from fedcm.core.algorithm import Algorithm, has_client_state
+from fedcm.core.algorithm import Algorithm, has_client_state, is_decentralised
 from fedcm.core.contract import find_violations
-from fedcm.core.participation import PARTICIPATION
+from fedcm.core.participation import PARTICIPATION, Everyone, Independent, Participation
+from fedcm.core.topology import TOPOLOGIES, Topology
 from fedcm.data import SOURCES
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError, suggest
 from fedcm.models import reject_unknown_model
 
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
-_CHOICES = ("split", "participation", "model", "algorithm")
+_CHOICES = ("split", "participation", "topology", "model", "algorithm")
 _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
 
 
@@ -68,9 +69,11 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     fields["model"] = _read_model(table.get("model"))
     fields["algorithm"] = read_algorithm(table.get("algorithm"))
     _reject_broken_contract(fields["algorithm"])
+    fields["topology"] = _read_topology(table.get("topology"), fields["algorithm"])
     experiment = read_section(Experiment, fields)
     _reject_vanishing_rate(experiment)
     reject_unequal_weights(experiment.algorithm, experiment.server)
+    reject_absent_clients(experiment.algorithm, experiment.participation)
     _reject_rounded_reports(experiment)
     return experiment
 
@@ -84,6 +87,9 @@ def to_table(experiment: Experiment) -> Table:
         kind = next((name for name, kind in kinds.items() if kind is type(chosen)), None)
         fields = dataclasses.asdict(chosen) if dataclasses.is_dataclass(type(chosen)) else {}
         table[key] = {"kind": kind or f"{IN_MEMORY}:{type(chosen).__name__}", **fields}
+    if experiment.topology is not None:
+        kind = next(name for name, kind in TOPOLOGIES.items() if kind is type(experiment.topology))
+        table["topology"] = {"kind": kind, **dataclasses.asdict(experiment.topology)}
     table["model"] = {"name": experiment.model.name, **experiment.model.options}
     settings = {key: value for key, value in dataclasses.asdict(experiment.algorithm).items() if value is not None}
     table["algorithm"] = {"name": get_algorithm_name(experiment.algorithm), **settings}
@@ -138,6 +144,14 @@ def _reject_broken_contract(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
         )
 
 
+def _read_topology(table: Any, algorithm: Algorithm[Any, Any, Any, Any]) -> Topology | None:
+    if is_decentralised(algorithm):
+        return read_choice(TOPOLOGIES, {"kind": "ring"} if table is None else table, "kind", "topology")
+    if table is not None:
+        reject_topology_with_server(algorithm)
+    return None
+
+
 def _read_model(table: Any) -> ModelSection:
     if not isinstance(table, Mapping) or "name" not in table:
         raise UserError(
@@ -169,6 +183,24 @@ def reject_unequal_weights(algorithm: Algorithm[Any, Any, Any, Any], server: Ser
         raise UserError(
             f"{get_algorithm_name(algorithm)!r} must weigh clients equally, because its server tracks the plain mean "
             'of the client states; set server.weights = "clients"'
+        )
+
+
+def reject_topology_with_server(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
+    """Raise UserError if a graph is given for an algorithm that has a server."""
+    if not is_decentralised(algorithm):
+        raise UserError(
+            f"topology must be left out, because {get_algorithm_name(algorithm)!r} has a server; decentralised "
+            f"algorithms are {', '.join(GROUPS['decentralised'])}"
+        )
+
+
+def reject_absent_clients(algorithm: Algorithm[Any, Any, Any, Any], participation: Participation) -> None:
+    """Raise UserError if an algorithm needs all clients in every round, and some would be absent."""
+    if algorithm.needs_all_clients and not (isinstance(participation, Everyone) or participation == Independent(1.0)):
+        raise UserError(
+            f"{get_algorithm_name(algorithm)!r} must have every client in every round, got {participation}; set "
+            'participation.kind = "everyone"'
         )
 
 

@@ -10,6 +10,7 @@ from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_toml
 from fedcm.config.toml_values import read_value, read_values, write_value
 from fedcm.core.participation import PARTICIPATION
+from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError, suggest
 
@@ -97,13 +98,14 @@ def select_algorithm(table: Table, name: str | None = None) -> Table:
 
 
 def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
-    """Remove the settings that a new kind of split, participation or model does not have."""
+    """Remove the settings that a new kind of split, participation, topology or model does not have."""
     section = table.get(keys[0])
     if not isinstance(section, dict) or section.get(keys[-1]) == value:
         return
     match keys:
-        case ["split" | "participation" as where, "kind"]:
-            chosen = (SPLITS if where == "split" else PARTICIPATION).get(value) if isinstance(value, str) else None
+        case ["split" | "participation" | "topology" as where, "kind"]:
+            kinds = {"split": SPLITS, "participation": PARTICIPATION, "topology": TOPOLOGIES}[where]
+            chosen = kinds.get(value) if isinstance(value, str) else None
             if chosen is not None:
                 known = {field.name for field in dataclasses.fields(chosen)}  # pyright: ignore[reportArgumentType]
                 table[where] = {key: setting for key, setting in section.items() if key in known}

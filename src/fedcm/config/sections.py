@@ -126,7 +126,7 @@ class ModelSection(Section):
 
 
 class Experiment(Section):
-    """One run, as `fedcm run` runs it. `split`, `participation` and `algorithm` hold the chosen dataclass."""
+    """One run, as `fedcm run` runs it. `split`, `participation`, `topology`, `algorithm` hold the chosen dataclass."""
 
     name: Annotated[str, Field(pattern=r"^\w[\w .+=-]*$", max_length=100)]  # also part of file names
     rounds: Count
@@ -134,6 +134,7 @@ class Experiment(Section):
     data: DataSection = DataSection()
     split: Any
     participation: Any
+    topology: Any = None  # the graph of a decentralised algorithm
     model: ModelSection
     algorithm: Any
     client: ClientSection = ClientSection()

@@ -2,7 +2,10 @@
 
 from math import ceil
 
+from fedcm.algorithms.registry import get_algorithm_name
 from fedcm.config.sections import CheckpointSection, DataSection, Experiment
+from fedcm.core.algorithm import has_survey, is_decentralised
+from fedcm.errors import UserError
 
 DATA_SOURCE = "federation"  # data.source of a federated run: the data stay at the sites
 KEPT_STATES = 3  # counted states that a site keeps: the server may resume from an older checkpoint
@@ -13,7 +16,17 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
 
     Data are at the sites, each process trains one client, and every round is saved before the next one begins. Sites
     rely on the last point: they keep only the states that the server can still ask for.
+
+    Raises:
+        UserError: If a federation cannot run the algorithm.
     """
+    name = get_algorithm_name(experiment.algorithm)
+    if is_decentralised(experiment.algorithm):
+        raise UserError(f"{name!r} has no server, and a federation has one; simulate it with `fedcm run`")
+    if has_survey(experiment.algorithm):
+        raise UserError(
+            f"{name!r} needs two exchanges in every round, but a federation has one; simulate it with `fedcm run`"
+        )
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})
     return experiment.model_copy(
         update={

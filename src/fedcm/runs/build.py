@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedcm.config.experiment import reject_unequal_weights
+from fedcm.config.experiment import reject_absent_clients, reject_unequal_weights
 from fedcm.config.sections import Experiment
-from fedcm.core.algorithm import Algorithm
+from fedcm.core.algorithm import Algorithm, is_decentralised
 from fedcm.core.losses import Loss, cross_entropy, is_one_hot, squared_error
 from fedcm.core.model_mode import warn_of_eval_mode
 from fedcm.core.participation import FixedSize
@@ -20,6 +20,7 @@ from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.schedule import Schedule
 from fedcm.core.stacked import reject_batch_dependent_model
+from fedcm.core.topology import Ring
 from fedcm.data import load_source
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
@@ -112,6 +113,7 @@ def build(
         name, options = experiment.model.name, experiment.model.options
         model = build_model(name, data.input_shape, count_outputs(data), options, seed)
     reject_unequal_weights(experiment.algorithm, experiment.server)
+    reject_absent_clients(experiment.algorithm, experiment.participation)
     problem = _build_problem(experiment, model, loss, data)
     plan = _build_plan(experiment, data)
     client = experiment.client
@@ -207,7 +209,11 @@ def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
         )
     schedule = Schedule(experiment.client.lr, experiment.client.lr_decay, experiment.server.lr)
     every = experiment.evaluation.every
-    return TrainingPlan(experiment.rounds, data.population, participation, schedule, experiment.seed, every)
+    topology = experiment.topology or (Ring() if is_decentralised(experiment.algorithm) else None)
+    plan = TrainingPlan(experiment.rounds, data.population, participation, schedule, experiment.seed, every, topology)
+    if topology is not None:
+        _ = plan.mixing  # now, so that a graph that does not fit is rejected before the run begins
+    return plan
 
 
 def _check_user_code(

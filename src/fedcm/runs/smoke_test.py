@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.contract import make_templates
 from fedcm.core.evaluation import PIECE, evaluation_mode, tally_examples
 from fedcm.core.losses import find_example_loss
 from fedcm.core.participation import PARTICIPATION, Participation
@@ -54,11 +55,9 @@ def smoke_test(problem: Problem, data: Examples, classes: int | None) -> None:
 
 
 def reject_failing_algorithm(algorithm: Algorithm[Any, Any, Any, Any], problem: Problem) -> None:
-    """Run the parts of an algorithm that come before the first step, on this model's parameters."""
-    params = problem.initial_params
+    """Run the functions of an algorithm once, with zero gradients, on this model's parameters."""
     try:
-        algorithm.broadcast(algorithm.init_server(params))
-        algorithm.init_client(params)
+        make_templates(algorithm, problem.initial_params, problem.shapes)
     except Exception as error:
         raise UserError(
             f"the algorithm {type(algorithm).__name__} failed on the {problem.size} parameters of the model: "

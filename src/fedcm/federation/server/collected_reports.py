@@ -4,7 +4,6 @@ from typing import Any, final
 
 import numpy as np
 
-from fedcm.core.algorithm import Vector
 from fedcm.core.exact_mean import ExactMean, OutOfRange
 from fedcm.core.executor import RoundResult
 from fedcm.executors.client_runner import ClientRunner
@@ -18,12 +17,12 @@ from fedcm.federation.server.replies import BadReply, ExpectedReply, check_reply
 class CollectedReports:
     """The good reports of one round, and their exact mean."""
 
-    def __init__(self, runner: ClientRunner, params: Vector, cohort: np.ndarray, expected: ExpectedReply) -> None:
-        """Expect reports of the cohort; `params` gives the shape of their vectors."""
+    def __init__(self, runner: ClientRunner, cohort: np.ndarray, expected: ExpectedReply) -> None:
+        """Expect reports of the cohort."""
         self.expected = expected
         self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort).tolist(), strict=True))
         self.weights = dict(zip(cohort.tolist(), runner.compute_weights(cohort).tolist(), strict=True))
-        self.mean: ExactMean[Any] = runner.make_mean(params, len(cohort))
+        self.mean: ExactMean[Any] = runner.make_mean(len(cohort))
         self.client_stats: dict[int, tuple[float, float, float]] = {}
         self.bytes = 0
         self.seconds = 0.0  # local work of the slowest site

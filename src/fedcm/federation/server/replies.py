@@ -33,9 +33,7 @@ class ExpectedReply(NamedTuple):
 
     run: str
     round: int
-    kind: type  # the algorithm's Report
-    size: int  # of a vector
-    dtype: torch.dtype
+    template: Any  # a report of the algorithm, for its fields, their shapes and dtypes
     link: Link
     norm_bound: float | None
 
@@ -73,10 +71,10 @@ def _check(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, s
     loss = fields.get("loss")
     if not (isinstance(loss, float) and abs(loss) < _MAX_LOSS):
         raise BadReply(f"its loss is {str(loss)[:40]}")
-    names: tuple[str, ...] = getattr(expected.kind, "_fields", ())
+    names: tuple[str, ...] = expected.template._fields
     if set(arrays) != set(names):
         raise BadReply(f"its vectors must be {list(names)}, got {sorted(map(str, arrays))[:8]}")
-    report = expected.kind(*[_read_vector(name, arrays[name], expected) for name in names])
+    report = type(expected.template)(*[_read_vector(name, arrays[name], expected) for name in names])
     return CheckedReply(report, steps, loss, _read_seconds(fields.get("seconds")))
 
 
@@ -86,11 +84,12 @@ def _read_seconds(value: Any) -> float:
 
 
 def _read_vector(name: str, array: Any, expected: ExpectedReply) -> torch.Tensor:
-    dtype = get_wire_dtype(expected.link, expected.dtype)
-    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != (expected.size,):
+    like: torch.Tensor = getattr(expected.template, name)
+    dtype, shape = get_wire_dtype(expected.link, like.dtype), tuple(like.shape)
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
         given = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise BadReply(f"its {name} must be {dtype} {(expected.size,)}, got {given}")
-    vector = unpack(np.ascontiguousarray(array), expected.link, expected.dtype)
+        raise BadReply(f"its {name} must be {dtype} {shape}, got {given}")
+    vector = unpack(np.ascontiguousarray(array), expected.link, like.dtype)
     norm = torch.linalg.vector_norm(vector, dtype=torch.float64).item()
     if not np.isfinite(norm):
         raise BadReply(f"its {name} is not finite")

@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from fedcm.config.sections import FederationSection
-from fedcm.core.algorithm import Round, Vector, get_message_types
+from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score
 from fedcm.core.executor import RoundResult
 from fedcm.errors import Stopped, UserError
@@ -74,7 +74,7 @@ class FederationExecutor:
         reasons |= self._describe_new_sites([site for site in selected if site not in reasons], quorum)
         ready = [site for site in selected if site not in reasons]
         arrays = pack_broadcast(sent, self.settings)
-        collected = CollectedReports(self.runner, sent.params, cohort, self._make_expected_reply(sent, round))
+        collected = CollectedReports(self.runner, cohort, self._make_expected_reply(round))
         if len(ready) >= quorum:
             fields = {"run": self.record.id, "round": round.index, "terms": self.record.terms.model_dump()}
             fields["counted"] = {site: self.counted.get(site, NEVER) for site in ready}
@@ -149,10 +149,9 @@ class FederationExecutor:
     def _get_client(self, site: str) -> int:
         return self.record.sites.index(site)
 
-    def _make_expected_reply(self, sent: Any, round: Round) -> ExpectedReply:
-        kind, params = get_message_types(type(self.runner.algorithm)).report, sent.params
+    def _make_expected_reply(self, round: Round) -> ExpectedReply:
         link, bound = self.settings.uplink, self.settings.norm_bound
-        return ExpectedReply(self.record.id, round.index, kind, params.numel(), params.dtype, link, bound)
+        return ExpectedReply(self.record.id, round.index, self.runner.templates.report, link, bound)
 
     def _check_stopped(self) -> None:
         self.channel.check_stopped()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast, final
 import torch
 from torch import Tensor
 
-from fedcm.core.algorithm import Algorithm, LocalRun, Round
+from fedcm.core.algorithm import Algorithm, LocalRun, Round, Step, has_survey
 from fedcm.theory.problems.known_problem import KnownProblem
 from fedcm.theory.problems.sampling import RoundSample
 
@@ -87,19 +87,25 @@ class Simulation:
         sent = _map_fields(self.algorithm.broadcast(self.server), lambda field: field.unsqueeze(-2))
         states = _map_fields(self.client_states, lambda field: field[:, self._replicate, cohort])
         exact = self.problem.client_gradients(cohort)
-        start = sent.params.expand(-1, -1, cohort.shape[1], -1)
+        if has_survey(self.algorithm):
+            survey = _map_fields(self.algorithm.survey(exact, sent.params, states), lambda field: field.mean(-2))
+            self.server = self.algorithm.merge(self.server, survey, self._make_round(cohort.shape[1]))
+            sent = _map_fields(self.algorithm.broadcast(self.server), lambda field: field.unsqueeze(-2))
+        start, local = self.algorithm.start(sent, states), self.algorithm.init_local(exact, sent, states)
+        start = start.expand(-1, -1, cohort.shape[1], -1)
         params, total, gradients, positions = start, torch.zeros_like(start), [], []
+        steps = torch.full((1, 1, 1, 1), float(self.steps), dtype=torch.float64)
+        client_lr = cast(float, self._client_lr)  # a tensor works too: the algorithms only broadcast it
         for k in range(self.steps):
             gradient = _NoisyGradient(exact, None if sample.noise is None else sample.noise[k])
             if record:
                 gradients.append(gradient(params))
                 positions.append(params)
-            direction = self.algorithm.direction(gradient, params, sent, states)
+            step = Step(k, steps, client_lr, (start.shape[-1:],))
+            direction, local = self.algorithm.step(gradient, params, sent, states, local, step)
             total = total + direction
             params = params - self._client_lr * direction
-        steps = torch.full((1, 1, 1, 1), float(self.steps), dtype=torch.float64)
-        client_lr = cast(float, self._client_lr)  # a tensor works too: the algorithms only broadcast it
-        run = LocalRun(start, params, total, steps, client_lr, exact)
+        run = LocalRun(start, params, total, steps, client_lr, exact, local)
         reports, new_states = self.algorithm.report(run, sent, states)
         for field, new in zip(self.client_states, new_states, strict=True):
             field[:, self._replicate, cohort] = new
