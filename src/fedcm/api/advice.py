@@ -2,7 +2,7 @@
 
 from fedcm.advice.probe import TRIALS, count_affordable_rounds, probe, profile_experiment
 from fedcm.advice.suggestion import Advice, suggest_settings
-from fedcm.algorithms.fedcm import FedCM
+from fedcm.algorithms.client_momentum.fedcm import FedCM
 from fedcm.api.arguments import AnyPath, Overrides, format_overrides, to_count, to_optional_path
 from fedcm.api.experiments import check_experiment, get_builder
 from fedcm.api.progress import show_probe_progress

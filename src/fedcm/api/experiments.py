@@ -13,7 +13,7 @@ from torch import nn
 
 from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_python
 from fedcm.config.bundled import find_experiment
-from fedcm.config.experiment import load_experiment_file, read_experiment, to_table
+from fedcm.config.experiment import load_experiment_file, read_experiment, reject_topology_with_server, to_table
 from fedcm.config.overrides import apply_overrides
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import (
@@ -31,6 +31,7 @@ from fedcm.config.sections import (
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.losses import Loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+from fedcm.core.topology import Topology
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
@@ -82,6 +83,7 @@ class TrainingSettings(TypedDict, total=False):
 
     test: Any | None
     participation: float | int | Participation
+    topology: Topology | None
     epochs: int | None
     steps: int | None
     batch_size: int
@@ -98,7 +100,7 @@ class TrainingSettings(TypedDict, total=False):
     seed: int
 
 
-_OBJECTS = ("test", "participation", "loss")  # settings that are not plain values
+_OBJECTS = ("test", "participation", "topology", "loss")  # settings that are not plain values
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
 
 
@@ -147,6 +149,7 @@ def make_experiment(
             "data": DataSection(source=IN_MEMORY),
             "split": Natural(),
             "participation": _read_participation(given.get("participation", 1.0)),
+            "topology": _check_topology(given.get("topology"), algorithm),
             "model": ModelSection(name=f"{IN_MEMORY}:{type(model).__name__}"),
             "algorithm": algorithm,
             "client": _read_settings(ClientSection, local),
@@ -251,6 +254,14 @@ def _make_data(clients: Sequence[Any] | ClientsOnDemand, test: Any | None) -> Fe
     dataset = convert_clients_to_dataset(list(clients), test)
     assert dataset.owners is not None
     return ArrayData(dataset, split_by_owner(dataset.owners))
+
+
+def _check_topology(topology: Topology | None, algorithm: Algorithm[Any, Any, Any, Any]) -> Topology | None:
+    if topology is not None and not isinstance(topology, Topology):
+        raise UserError(f"topology must be a graph such as fedcm.Ring(), got {describe_value(topology)}")
+    if topology is not None:
+        reject_topology_with_server(algorithm)
+    return topology
 
 
 def _read_participation(value: float | int | Participation) -> Participation:

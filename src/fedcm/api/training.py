@@ -16,6 +16,7 @@ from fedcm.core.losses import Loss
 from fedcm.core.metrics import Metrics
 from fedcm.core.participation import Participation
 from fedcm.core.round_loop import FinishedRound
+from fedcm.core.topology import Topology
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.errors import Stopped, UserError
 from fedcm.system.signals import StopSignals
@@ -94,6 +95,7 @@ def train(
     rounds: int,
     test: Any | None = None,
     participation: float | int | Participation = 1.0,
+    topology: Topology | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     batch_size: int = 50,
@@ -126,6 +128,7 @@ def train(
         test: Held-out examples, in the form of one client.
         participation: A probability (each client independently, 1.0 = every client), a number of clients per round,
             or a `Participation`.
+        topology: The graph of a decentralised algorithm, such as `fedcm.Ring()`, its default.
         epochs: Passes over a client's data per round; 1 by default.
         steps: Local steps per round, instead of epochs.
         batch_size: Examples per local step.
@@ -164,6 +167,7 @@ def train(
     settings = TrainingSettings(
         test=test,
         participation=participation,
+        topology=topology,
         epochs=epochs,
         steps=steps,
         batch_size=batch_size,
