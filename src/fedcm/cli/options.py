@@ -121,7 +121,7 @@ Algorithms = Annotated[
     str,
     typer.Option(
         help="Such as `fedavg,fedcm,my_module:Mine`; by default those of the file's grid; without a grid, compare runs "
-        "all bundled algorithms, and sweep the file's own.",
+        "FedCM and the baselines of its paper, and sweep the file's own. `all`: all that `fedcm algorithms` lists.",
         show_default=False,
     ),
 ]

@@ -55,7 +55,7 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
             *[_list_rounds(one) for _ in n],
             one.format("best", unit),
             *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
-            format_bytes(summary.get("bytes_down", 0)),
+            _format_bytes_down(summary),
             format_bytes(summary.get("bytes_up", 0)),
             format_duration(summary.get("seconds", 0)),
             style="bold" if name in best else None,
@@ -113,6 +113,12 @@ def print_cells(tasks: Sequence[SweepTask]) -> None:
         )
     print_table(table)
     print(f"{describe_metrics(scores.values())}; mean ± standard deviation over seeds; {meaning}; last; best")
+
+
+def _format_bytes_down(summary: Mapping[str, Any]) -> str:
+    """Format the bytes from the server; nodes without a server only have bytes to their neighbours."""
+    down = summary.get("bytes_down", 0)
+    return "–" if not down and summary.get("bytes_up") else format_bytes(down)
 
 
 def _is_number(text: str) -> bool:

@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedcm.algorithms import ALGORITHMS
+from fedcm.algorithms import GROUPS
+from fedcm.algorithms.registry import find_algorithm
 from fedcm.config.bundled import find_experiments_folder, has_grid, list_experiments
 from fedcm.core.algorithm import get_message_types
+from fedcm.core.contract import RoundCosts, measure_costs
 from fedcm.sweeps.estimate import Estimate
 from fedcm.system.formatting import format_count, format_estimate
 
@@ -45,27 +47,62 @@ def print_plan(estimates: Sequence[Estimate], cores: int) -> None:
 
 
 def print_algorithms() -> None:
-    """Print the bundled algorithms, their messages, settings and papers."""
+    """Print the bundled algorithms in their groups: costs of a round, settings and papers."""
     table = Table(box=SIMPLE, pad_edge=False)
-    for heading in ("algorithm", "down", "broadcast", "client state", "up", "report", "settings", "paper"):
-        table.add_column(heading, overflow="fold")
-    for name, kind in ALGORITHMS.items():
-        types = get_message_types(kind)
-        sent, kept, reported = (t.__annotations__ for t in (types.broadcast, types.client_state, types.report))
-        settings = "\n".join(format_toml_setting(field.name, field.default) for field in dataclasses.fields(kind))
-        table.add_row(
-            name,
-            str(len(sent)),
-            "\n".join(sent),
-            "\n".join(kept) or "–",
-            str(len(reported)),
-            "\n".join(reported),
-            settings or "–",
-            kind.paper,
-        )
+    for heading in ("algorithm", "down", "up", "state", "extra gradients", "settings", "paper"):
+        right = heading in ("down", "up", "state")
+        table.add_column(heading, overflow="fold", justify="right" if right else "left")
+    for group, kinds in GROUPS.items():
+        table.add_row(f"[bold]{group}[/bold]")
+        for name, kind in kinds.items():
+            algorithm = kind()
+            costs = measure_costs(algorithm)
+            numbers = (str(costs.down), str(costs.up), str(costs.client_state or "–"))
+            settings = "\n".join(_list_settings(kind))
+            table.add_row(f"  {name}", *numbers, describe_gradient_work(costs), settings or "–", kind.paper)
+    print_table(table)
+    print(
+        "down, up, state: vectors of the model's size that a client receives, sends and keeps between rounds; for one\n"
+        "algorithm with its equations: `fedcm algorithms NAME`"
+    )
+
+
+def describe_gradient_work(costs: RoundCosts) -> str:
+    """Describe the gradients of a client that FedAvg does not compute; "–" if there are none."""
+    parts = []
+    if costs.gradients_per_step > 1:
+        parts.append(f"{costs.gradients_per_step} per step")
+    if costs.full_gradients:
+        parts.append(format_count(costs.full_gradients, "full pass", "full passes"))
+    if costs.exchanges > 1:
+        parts.append(f"{costs.exchanges} exchanges")
+    return ", ".join(parts) or "–"
+
+
+def print_algorithm(name: str) -> None:
+    """Print one algorithm: its equations, messages, settings, costs and paper."""
+    kind = find_algorithm(name)
+    module = inspect.getmodule(kind)
+    print(inspect.cleandoc(module.__doc__ or "" if module else ""))
+    types, costs = get_message_types(kind), measure_costs(kind())
+    table = Table(show_header=False, box=SIMPLE, pad_edge=False)
+    for heading, message in (
+        ("server state", types.server),
+        ("broadcast", types.broadcast),
+        ("client state", types.client_state),
+        ("report", types.report),
+    ):
+        table.add_row(heading, ", ".join(getattr(message, "_fields", ())) or "–")
+    table.add_row("down, up, state", f"{costs.down}, {costs.up}, {costs.client_state} vectors of the model's size")
+    table.add_row("extra gradients", describe_gradient_work(costs))
+    if kind.needs_all_clients:
+        table.add_row("participation", "every client in every round")
+    table.add_row("settings", "\n".join(_list_settings(kind)) or "–")
     print_table(table)
 
-    print("down, up: vectors of the model's size sent to and from each client of a round")
+
+def _list_settings(kind: type[Any]) -> list[str]:
+    return [format_toml_setting(field.name, field.default) for field in dataclasses.fields(kind)]
 
 
 def print_models() -> None:
