@@ -8,7 +8,14 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from fedcm.config.schema import Section
 from fedcm.errors import UserError
@@ -29,12 +36,24 @@ class Curve(Section):
     bytes_down: list[Count] = Field(default=[])  # since the start
     bytes_up: list[Count] = Field(default=[])
     seconds: list[float] = Field(default=[])
+    consensus_distance: list[float | None] = Field(default=[])  # empty, and not in the file, if there is a server
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "Curve":
-        if len({len(getattr(self, name)) for name in Curve.model_fields}) > 1:
+        columns = {name: getattr(self, name) for name in Curve.model_fields}
+        if not self.consensus_distance:
+            del columns["consensus_distance"]
+        if len(set(map(len, columns.values()))) > 1:
             raise ValueError("the columns of a curve must be equally long")
         return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_empty_distances(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keep the digests of runs with a server as small as they were."""
+        table = serialize(self)
+        if not self.consensus_distance:
+            table.pop("consensus_distance", None)
+        return table
 
 
 class ParticipationCounts(Section):
@@ -140,6 +159,16 @@ class Digest(Section):
     def seed(self) -> int:
         """The experiment's seed."""
         return self.experiment["seed"]
+
+    @property
+    def is_decentralised(self) -> bool:
+        """Whether the run's nodes exchange their parameters over a graph, without a server."""
+        return bool(self._get_table("topology"))
+
+    @property
+    def graph(self) -> str:
+        """The graph of a decentralised run with its parameters; the empty string if the run has a server."""
+        return " ".join(map(str, self._get_table("topology").values()))
 
     @property
     def labels(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from fedcm.reports.metric import ACCURACY, Metric, describe_divergence
 
 MEASURES = {"mean_last": "mean of the last rounds", "last": "last round", "best": "best round"}
 MAIN = "mean_last"
-_SCORED = ("test_accuracy", "test_loss", "train_loss")  # curves with a mean and a deviation
+_SCORED = ("test_accuracy", "test_loss", "train_loss", "consensus_distance")  # curves with a mean and a deviation
 _COUNTED = ("bytes_down", "bytes_up", "seconds")  # x axes, with a mean only
 
 
@@ -147,9 +147,15 @@ def average_curves(curves: Sequence[Curve]) -> AverageCurve:
     mean: dict[str, list[float | None]] = {}
     deviation: dict[str, list[float | None]] = {}
     for name in _SCORED + _COUNTED:
-        columns = [[getattr(curve, name)[k] for curve, k in positions[round]] for round in rounds]
+        columns = [[_get_value(curve, name, k) for curve, k in positions[round]] for round in rounds]
         known = [[value for value in column if value is not None] for column in columns]
         mean[name] = [statistics.fmean(values) if values else None for values in known]
         if name in _SCORED:
             deviation[name] = [statistics.stdev(values) if len(values) > 1 else None for values in known]
     return AverageCurve(rounds, mean, deviation)
+
+
+def _get_value(curve: Curve, name: str, k: int) -> float | None:
+    """Return entry k of a column; None if the curve does not have the column."""
+    column = getattr(curve, name)
+    return column[k] if column else None

@@ -75,9 +75,12 @@ def extract_curve(lines: Lines) -> Curve:
             "bytes_down": down,
             "bytes_up": up,
             "seconds": round(seconds, 3),
+            "consensus_distance": _round_to_six_digits(_keep_finite(lines[k].get("consensus_distance"))),
         }
         for name, value in entry.items():
             columns[name].append(value)
+    if all(value is None for value in columns["consensus_distance"]):
+        del columns["consensus_distance"]
     return Curve(**columns)
 
 
@@ -139,6 +142,10 @@ def make_cohort_redraw(table: Mapping[str, Any]) -> RedrawCohort:
 
 def _has_accuracy(line: dict[str, Any]) -> bool:
     return line.get("test_accuracy") is not None
+
+
+def _keep_finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _round_to_six_digits(value: float | None) -> float | None:

@@ -17,6 +17,9 @@ from fedcm.reports.metric import ACCURACY, Metric, choose_metric, describe_avera
 
 TITLES = {"fedcm": "FedCM", "fedavg": "FedAvg", "fedadam": "FedAdam", "scaffold": "SCAFFOLD", "feddyn": "FedDyn"}
 _STATES = ("finished", "diverged", "running", "stopped")  # of two runs with one seed, the earlier state counts
+MAX_CURVES = 12  # of a cell that are all shown; of more, the main rows are shown first
+_MAIN_ROWS = 10
+_MAIN_ALGORITHMS = ("fedcm", "fedavg")  # always among the main rows
 _MAX_TARGETS = 4  # columns of the cost table
 
 
@@ -61,6 +64,19 @@ class Group:
             if (mean := row.entries[cell].mean(measure)) is not None
         }
         return {label for label, mean in means.items() if mean == max(means.values())} if len(rows) > 1 else set()
+
+    def list_main_rows(self, cell: str) -> list[ResultRow]:
+        """Return the rows whose curves are shown first: all of up to 12, else FedCM, FedAvg and the best others."""
+        rows = [row for row in self.rows if cell in row.entries]
+        if len(rows) <= MAX_CURVES:
+            return rows
+        means = {row.label: row.entries[cell].mean() for row in rows}
+        worst = float("-inf")
+        gains = {label: worst if mean is None else self.metric.to_gain(mean) for label, mean in means.items()}
+        ordered = sorted(rows, key=lambda row: -gains[row.label])
+        main = [next((row for row in ordered if row.algorithm == name), None) for name in _MAIN_ALGORITHMS]
+        labels = list(dict.fromkeys(row.label for row in (*main, *ordered) if row))[:_MAIN_ROWS]
+        return [row for row in rows if row.label in labels]
 
     def describe_measure(self, measure: str = MAIN, cell: str | None = None) -> str:
         """Describe which rounds a measure uses, in one cell or in the whole table."""

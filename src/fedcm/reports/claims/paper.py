@@ -13,7 +13,7 @@ from fedcm.errors import UserError
 from fedcm.reports.digest import Digest
 from fedcm.sweeps.paper_grids import list_grid_files
 
-DEFAULT_ALPHA = 0.1  # of `fedcm.algorithms.fedcm.FedCM`
+DEFAULT_ALPHA = 0.1  # of `fedcm.algorithms.client_momentum.fedcm.FedCM`
 UNCORRECTED = ("fedavg", "fedadam")  # their clients take plain gradient steps
 
 

@@ -35,8 +35,8 @@ def list_rivals(group: Group, cell: str, algorithm: str, own: ResultRow) -> list
 
 
 def list_other_algorithms(group: Group, cell: str) -> list[str]:
-    """Return the algorithms with a comparable row in the cell, without FedCM."""
-    rows = [row for row in group.rows if cell in row.entries and row.entries[cell].is_comparable]
+    """Return the algorithms with a comparable row in the cell, without FedCM and decentralised algorithms."""
+    rows = [row for row in group.rows if _is_comparable(row, cell)]
     return [name for name in dict.fromkeys(row.algorithm for row in rows) if name != FEDCM]
 
 
@@ -45,8 +45,13 @@ def _narrow(rows: list[ResultRow], rule: Callable[[ResultRow], bool]) -> list[Re
 
 
 def _list_comparable_rows(group: Group, cell: str, algorithm: str) -> list[ResultRow]:
-    rows = [row for row in group.rows if row.algorithm == algorithm and cell in row.entries]
-    return [row for row in rows if row.entries[cell].is_comparable]
+    return [row for row in group.rows if row.algorithm == algorithm and _is_comparable(row, cell)]
+
+
+def _is_comparable(row: ResultRow, cell: str) -> bool:
+    """Return whether a row has a result that the paper's claims, which are about methods with a server, may use."""
+    entry = row.entries.get(cell)
+    return entry is not None and entry.is_comparable and not any(run.is_decentralised for run in entry.runs)
 
 
 def _has_default_alpha(row: ResultRow, cell: str) -> bool:

@@ -6,20 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.reports.digest import Curve
-from fedcm.reports.entry import average_curves
+from fedcm.reports.entry import Entry, average_curves
 from fedcm.reports.figures.axes import finish_axes, label_metric_axis, plot_curve, set_log_y
 from fedcm.reports.figures.style import CurveStyle, escape_dollars, open_figure
-from fedcm.reports.groups import Group
+from fedcm.reports.groups import MAX_CURVES, Group
+from fedcm.system.formatting import format_count
+
+_BACKGROUND = CurveStyle("#C8CCD0", "#C8CCD0", "solid", "-", strong=False)  # of curves that are not named
 
 
 def draw_group(group: Group, styles: Mapping[str, CurveStyle], folder: Path, name: str) -> list[Path]:
-    """Draw the test metric and the training loss of a table, each as PNG and PDF.
+    """Draw the test metric, the training loss and the consensus distance of a table, each as PNG and PDF.
 
     Args:
         group: The table.
         styles: The styles of curves, by the row's label.
         folder: The folder to write to.
-        name: What the files' names begin with: `NAME-accuracy` or `NAME-test-loss`, and `NAME-loss`.
+        name: What the files' names begin with: `NAME-accuracy` or `NAME-test-loss`, `NAME-loss`, and for decentralised
+            runs `NAME-consensus`.
 
     Returns:
         The files.
@@ -28,6 +32,7 @@ def draw_group(group: Group, styles: Mapping[str, CurveStyle], folder: Path, nam
     quantities = {
         metric.file_name: (metric.column, metric.title, metric.scale),
         "loss": ("train_loss", "training loss", 1.0),
+        "consensus": ("consensus_distance", "distance of the nodes from their mean", 1.0),
     }
     columns = min(2, len(group.cells))
     lines = math.ceil(len(group.cells) / columns)
@@ -62,15 +67,27 @@ def _draw_panels(
     panels = list(axes.flat)
     values: list[list[float]] = [[] for _ in axes]
     for k, (panel, cell) in enumerate(zip(panels, group.cells, strict=False)):
-        for row in group.rows:
-            if cell.name in row.entries:
-                curves = [run.curve for run in row.entries[cell.name].runs]
-                values[k // columns] += _draw_curve(panel, row.label, styles[row.label], curves, quantity, scale)
+        curves = {
+            row.label: [run.curve for run in row.entries[cell.name].runs]
+            for row in group.rows
+            if cell.name in row.entries and _has_values(row.entries[cell.name], quantity)
+        }
+        main = {row.label for row in group.list_main_rows(cell.name)} if len(curves) > MAX_CURVES else set(curves)
+        others = [label for label in curves if label not in main]
+        for label in (label for label in curves if label in main):
+            values[k // columns] += _draw_curve(panel, label, styles[label], curves[label], quantity, scale)
+        for position, label in enumerate(others):
+            name = format_count(len(others), "other") if position == 0 else "_"  # matplotlib's name for no legend entry
+            values[k // columns] += _draw_curve(panel, name, _BACKGROUND, curves[label], quantity, scale)
         panel.set_title(escape_dollars(cell.name))
         finish_axes(panel)
     for panel in panels[len(group.cells) :]:
         panel.set_visible(False)
     return values
+
+
+def _has_values(entry: Entry, quantity: str) -> bool:
+    return any(value is not None for run in entry.runs for value in getattr(run.curve, quantity))
 
 
 def _draw_curve(
@@ -88,8 +105,12 @@ def _draw_curve(
     if not points:
         return []
     x, y, spread = (list(column) for column in zip(*points, strict=True))
+    name = escape_dollars(label)
+    if style is _BACKGROUND:
+        plot_curve(axes, x, y, label=name, color=style.light, linestyle=style.line, linewidth=0.8, zorder=1)
+        return y
     width = 2.4 if style.strong else 1.5
-    plot_curve(axes, x, y, label=escape_dollars(label), color=style.light, linestyle=style.line, linewidth=width)
+    plot_curve(axes, x, y, label=name, color=style.light, linestyle=style.line, linewidth=width)
     if len(points) == 1 and spread[0]:
         axes.errorbar(x, y, spread, color=style.light, capsize=3)
     elif any(spread):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcm.errors import UserError
+from fedcm.reports.figures.method_groups import get_method_group
 from fedcm.system.files import atomic_write
 
 # the palette of Okabe & Ito, ordered such that the most different colours come first
@@ -23,6 +24,16 @@ DARK_RAMP = ("#7C8CFF", "#9B7BFF", "#C26BE6", "#E667B0", "#FF7F86", "#FFA05C", "
 DASHES = ("--", "-", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), "-")  # of matplotlib
 _PLOTLY_DASHES = ("dash", "solid", "dashdot", "dot", "longdash", "longdashdot", "2px 2px", "solid")
 FIXED = {"fedcm": 1, "fedavg": 0, "fedadam": 2, "scaffold": 3, "feddyn": 4}  # positions in the palette
+_GROUP_COLOURS = {  # positions in the palette; the algorithms in FIXED have the colours of their groups
+    "averaging": 0,
+    "client momentum": 1,
+    "adaptive": 2,
+    "variance reduction": 3,
+    "primal-dual": 4,
+    "server momentum": 5,
+    "decentralised": 6,
+    "sharpness-aware": 7,
+}
 _FORMATS = (".png", ".pdf", ".svg")
 
 
@@ -41,7 +52,8 @@ def choose_row_styles(rows: Iterable[tuple[str, str, int]]) -> dict[str, CurveSt
 
     The first row of a known algorithm has the algorithm's colour: the row without settings in its label, or else the
     row in the most cells. Three other rows or more of one algorithm are a sweep, coloured from dark to bright if only
-    one algorithm has them. Each other row has the next free colour.
+    one algorithm has them. Each other row has the next free colour. If there are more algorithms than colours, a colour
+    stands for a group of methods, and the rows of a group differ in their dashes.
 
     Args:
         rows: For each row its label, its algorithm and its number of cells.
@@ -49,6 +61,8 @@ def choose_row_styles(rows: Iterable[tuple[str, str, int]]) -> dict[str, CurveSt
     by_algorithm: dict[str, dict[str, int]] = {}
     for label, algorithm, cells in sorted(rows, key=lambda row: (_has_settings(row[0]), -row[2])):
         by_algorithm.setdefault(algorithm, {}).setdefault(label, cells)
+    if len(by_algorithm) > len(PALETTE):
+        return _choose_group_styles([(label, algorithm) for algorithm, own in by_algorithm.items() for label in own])
     sweeps = [others for own in by_algorithm.values() if len(others := _list_swept_labels(own)) > 2]
     swept = _choose_ramp_styles(sorted(sweeps[0], key=_make_sort_key)) if len(sweeps) == 1 else {}
     single = [(label, algorithm) for algorithm, own in by_algorithm.items() for label in own if label not in swept]
@@ -144,3 +158,28 @@ def _choose_palette_styles(rows: Sequence[tuple[str, str]]) -> dict[str, CurveSt
         strong = algorithm == "fedcm" and dash == FIXED["fedcm"]
         styles[label] = CurveStyle(PALETTE[colour], DARK_PALETTE[colour], _PLOTLY_DASHES[dash], DASHES[dash], strong)
     return styles
+
+
+def _choose_group_styles(rows: Sequence[tuple[str, str]]) -> dict[str, CurveStyle]:
+    pairs = [(colour, dash) for dash in (1, 0, 2, 3, 4, 5, 6) for colour in range(len(PALETTE))]  # solid lines first
+    taken: dict[str, tuple[int, int]] = {}
+    for label, algorithm in rows:
+        if algorithm in FIXED and not any(name == algorithm for other, name in rows if other in taken):
+            taken[label] = FIXED[algorithm], FIXED[algorithm]
+    for label, algorithm in sorted(rows, key=lambda row: get_method_group(row[1]) not in _GROUP_COLOURS):
+        if label in taken:
+            continue
+        free = [pair for pair in pairs if pair not in taken.values()] or pairs
+        own = [pair for pair in free if pair[0] == _GROUP_COLOURS.get(get_method_group(algorithm))]
+        taken[label] = (own or free)[0]
+    return {
+        label: CurveStyle(
+            PALETTE[colour],
+            DARK_PALETTE[colour],
+            _PLOTLY_DASHES[dash],
+            DASHES[dash],
+            strong=algorithm == "fedcm" and colour == dash == FIXED["fedcm"],
+        )
+        for label, algorithm in rows
+        for colour, dash in [taken[label]]
+    }

@@ -12,7 +12,9 @@ def render_cost_table(group: Group) -> Html | None:
     targets = group.list_reached_targets()
     if not targets:
         return None
-    caption = f"{group.title}: rounds, and bytes down and up, until an accuracy was first reached"
+    caption = (
+        f"{group.title}: rounds, and bytes down and up, until an accuracy was first reached{_describe_bytes(group)}"
+    )
     head = tag("tr", tag("th", "algorithm", scope="col"), *(tag("th", f"{t:.0%}", scope="col") for t in targets))
     bodies = []
     for cell in group.cells:
@@ -42,7 +44,18 @@ def make_cost_sheet(group: Group, name: str) -> Sheet | None:
         if cell.name in row.entries
     ]
     head = ("algorithm", "cell", *(f"{target:.0%}" for target in targets))
-    return Sheet(name, f"{group.title}: rounds and bytes to reach an accuracy", head, tuple(body), texts=2)
+    return Sheet(
+        name,
+        f"{group.title}: rounds and bytes to reach an accuracy{_describe_bytes(group)}",
+        head,
+        tuple(body),
+        texts=2,
+    )
+
+
+def _describe_bytes(group: Group) -> str:
+    has_graph = any(run.is_decentralised for run in group.list_runs())
+    return "; without a server, the bytes between all neighbours" if has_graph else ""
 
 
 def _render_cell(cost: TargetCost | None) -> Html:

@@ -25,10 +25,14 @@ function makeSeries(row, choices) {
   return { x, y: scaleValues(row.mean[choices.y], choices), spread: scaleValues(row.deviation[choices.y], choices) };
 }
 
-function makeTraces(row, choices) {
+// the curves that the reader has hidden, or else those that a crowded cell does not show at first
+const listHidden = (cell) => state.hidden ?? cell.hidden;
+const isCrowded = (cell) => cell.hidden.length > 0;
+
+function makeTraces(row, choices, hidden) {
   const { x, y, spread } = makeSeries(row, choices);
   const style = data.styles[row.label];
-  const visible = !state.hidden.includes(row.label);
+  const visible = !hidden.includes(row.label);
   const line = { color: getColour(row.label), dash: style.dash, width: style.strong ? 3 : 2 };
   const traces = [];
   const banded = x.map((_, k) => k).filter((k) => y[k] !== null && spread[k] !== null);
@@ -76,36 +80,65 @@ function drawCurves() {
   const seeds = Math.max(0, ...cell.rows.map((row) => row.runs.length));
   const note = choices.single ? ", mean and every seed" : ", mean over seeds with a band of one standard deviation";
   const caption = document.getElementById("curves-caption");
-  const axes = `${TITLES[choices.y]} against ${TITLES[choices.x]}`;
+  const between = choices.x.startsWith("bytes") && cell.rows.some((row) => row.decentralised);
+  const axes = `${TITLES[choices.y]} against ${TITLES[choices.x]}${between ? " (without a server: between all neighbours)" : ""}`;
+  const hidden = listHidden(cell);
+  const visible = cell.rows.filter((row) => !hidden.includes(row.label));
   caption.replaceChildren(makeElement("strong", cell.title), `: ${axes}${seeds > 1 ? note : ""}`);
   form.elements.smoothed.value = choices.smooth === "1" ? "off" : `mean of ${choices.smooth}`;
-  legend.replaceChildren(...cell.rows.map((row) => makeLegendButton(row.label, cell)));
-  Plotly.react(plot, cell.rows.flatMap((row) => makeTraces(row, choices)), makeLayout({
-    hovermode: "x unified", xaxis: makeCurvesAxis("x", choices, cell), yaxis: makeCurvesAxis("y", choices, cell),
+  legend.classList.toggle("grouped", isCrowded(cell));
+  legend.replaceChildren(...(isCrowded(cell) ? makeGroupedLegend(cell) : cell.rows.map((row) => makeLegendButton(row.label, cell))));
+  Plotly.react(plot, cell.rows.flatMap((row) => makeTraces(row, choices, hidden)), makeLayout({
+    hovermode: isCrowded(cell) && visible.length > 12 ? "closest" : "x unified", xaxis: makeCurvesAxis("x", choices, cell), yaxis: makeCurvesAxis("y", choices, cell),
   }), CONFIG);
   fillNumbers(cell, choices);
 }
 
 function makeLegendButton(label, cell) {
-  const pressed = String(!state.hidden.includes(label));
+  const pressed = String(!listHidden(cell).includes(label));
   const button = makeElement("button", undefined, { type: "button", "aria-pressed": pressed });
   button.append(makeSwatch(label), label);
   button.addEventListener("click", () => {
-    const isHidden = state.hidden.includes(label);
-    state.hidden = isHidden ? state.hidden.filter((one) => one !== label) : [...state.hidden, label];
+    const hidden = listHidden(cell);
+    state.hidden = hidden.includes(label) ? hidden.filter((one) => one !== label) : [...hidden, label];
     redrawKeepingFocus(label);
   });
   button.addEventListener("dblclick", () => {
     const others = cell.rows.map((row) => row.label).filter((one) => one !== label);
-    state.hidden = others.every((one) => state.hidden.includes(one)) ? [] : others;
+    state.hidden = others.every((one) => listHidden(cell).includes(one)) ? [] : others;
     redrawKeepingFocus(label);
   });
+  return button;
+}
+// More curves than can be told apart: one line per group of methods, whose name shows or hides the group.
+function makeGroupedLegend(cell) {
+  const labels = cell.rows.map((row) => row.label);
+  const shown = makeElement("div", undefined, { class: "choices" });
+  const choices = [["the best", null], ["all", []], ["none", labels]];
+  shown.append(makeElement("span", "show"), ...choices.map(([text, hidden]) => makeTextButton(text, () => { state.hidden = hidden; })));
+  shown.children[1].title = "the best methods, FedCM and FedAvg";
+  const groups = data.method_groups.map((group) => {
+    const own = cell.rows.filter((row) => row.group === group).map((row) => row.label);
+    if (!own.length) return null;
+    const line = makeElement("div", undefined, { class: "choices", role: "group", "aria-label": group });
+    const name = makeTextButton(group, () => {
+      const hidden = listHidden(cell), others = hidden.filter((one) => !own.includes(one));
+      state.hidden = own.some((one) => hidden.includes(one)) ? others : [...others, ...own];
+    });
+    line.append(name, ...own.map((label) => makeLegendButton(label, cell)));
+    return line;
+  });
+  return [shown, ...groups.filter(isKnown)];
+}
+function makeTextButton(text, change) {
+  const button = makeElement("button", text, { type: "button", class: "text" });
+  button.addEventListener("click", () => { change(); redrawKeepingFocus(text); });
   return button;
 }
 function redrawKeepingFocus(label) {
   saveState();
   drawCurves();
-  [...legend.children].find((button) => button.textContent === label)?.focus();
+  [...legend.querySelectorAll("button")].find((button) => button.textContent === label)?.focus();
 }
 
 const formatNumber = (value) => (isKnown(value) ? Number(value.toPrecision(4)).toLocaleString("en") : "–");

@@ -1,4 +1,4 @@
-"""The plots of what `--diagnose` measured, one per quantity."""
+"""The plots of what `--diagnose` measured, one per quantity, and of how far apart the nodes of a graph are."""
 
 from typing import Any
 
@@ -45,6 +45,28 @@ QUANTITIES = {
 }
 
 
+def list_agreement_plots(document: Document) -> list[dict[str, Any]]:
+    """Return one plot of the consensus distances per cell that has decentralised runs."""
+    plots = []
+    for group in document.groups:
+        for cell in group.cells:
+            runs = [
+                (row.label, run)
+                for row in group.rows
+                if cell.name in row.entries
+                for run in row.entries[cell.name].runs
+            ]
+            lines = [
+                _make_line(run, {run.name: label}, run.curve.round, _leave_out_zeros(run.curve.consensus_distance))
+                for label, run in runs
+            ]
+            title = cell.name if len(document.groups) == 1 else f"{group.title}: {cell.name}"
+            caption = "√(mean ‖x_i − x̄‖²) after gossip, the distance of the nodes from their mean x̄"
+            plot = {"title": title, "caption": caption, "log": True, "legend": True}
+            plots.append(plot | {"lines": [line for line in lines if line]})
+    return [plot for plot in plots if plot["lines"]]
+
+
 def list_diagnosis_plots(document: Document) -> list[dict[str, Any]]:
     """Return the curve that the diagnoses explain, then one plot per quantity that at least one run has."""
     labels = {
@@ -58,13 +80,18 @@ def list_diagnosis_plots(document: Document) -> list[dict[str, Any]]:
     plots = [_make_score_plot(runs, labels)]
     for name, (title, caption, log) in QUANTITIES.items():
         columns = [run.diagnoses.values.get(name, []) for run in runs]
-        if log:  # a logarithmic axis has no 0
-            columns = [[value or None for value in values] for values in columns]
+        if log:
+            columns = list(map(_leave_out_zeros, columns))
         lines = [
             _make_line(run, labels, run.diagnoses.round, values) for run, values in zip(runs, columns, strict=True)
         ]
         plots.append({"title": title, "caption": caption, "log": log, "lines": [line for line in lines if line]})
     return [plot for plot in plots if plot["lines"]]
+
+
+def _leave_out_zeros(values: list[float | None]) -> list[float | None]:
+    """Leave gaps where a logarithmic axis has no place."""
+    return [value or None for value in values]
 
 
 def _make_score_plot(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:

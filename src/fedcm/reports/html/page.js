@@ -6,8 +6,50 @@ function showMeasure() {
   for (const radio of document.querySelectorAll('input[name="measure"]')) radio.checked = radio.value === state.measure;
 }
 for (const radio of document.querySelectorAll('input[name="measure"]')) {
-  radio.addEventListener("change", () => { state.measure = radio.value; showMeasure(); saveState(); });
+  radio.addEventListener("change", () => { state.measure = radio.value; showMeasure(); sortTables(); saveState(); });
 }
+
+// Long tables of results and costs can be sorted by a column: the best first, then the worst, then as before.
+const MIN_SORTED = 13; // rows
+const longTables = [...document.querySelectorAll("table.result, table.costs")].filter((table) =>
+  [...table.tBodies].some((body) => body.rows.length >= MIN_SORTED));
+const tableRows = longTables.map((table) => [...table.tBodies].map((body) => [...body.rows]));
+function readNumber(row, column) {
+  const cell = row.cells[column];
+  const measure = cell.querySelector(`.measure.${state.measure}`);
+  return Number.parseFloat((measure || cell.firstChild).textContent); // without the bytes that follow the rounds
+}
+function sortTables() {
+  longTables.forEach((table, k) => {
+    const [column, order] = state.sort[k] || [0, ""];
+    const sign = order === "descending" ? -1 : 1;
+    const compare = (a, b) => (Number.isNaN(a) ? 1 : 0) - (Number.isNaN(b) ? 1 : 0) || sign * (a - b) || 0;
+    [...table.tHead.rows[0].cells].forEach((cell, c) => {
+      if (order && c === column) cell.setAttribute("aria-sort", order);
+      else cell.removeAttribute("aria-sort");
+    });
+    [...table.tBodies].forEach((body, b) => {
+      const heads = tableRows[k][b].filter((row) => row.cells.length === 1), rows = tableRows[k][b].filter((row) => row.cells.length > 1);
+      if (order) rows.sort((one, other) => compare(readNumber(one, column), readNumber(other, column)));
+      body.append(...heads, ...rows);
+    });
+  });
+}
+longTables.forEach((table, k) => {
+  const firstOrder = table.matches(".costs") || table.dataset.better === "lower" ? "ascending" : "descending";
+  const orders = [firstOrder, firstOrder === "ascending" ? "descending" : "ascending", ""];
+  [...table.tHead.rows[0].cells].slice(1).forEach((cell, c) => {
+    const button = makeElement("button", undefined, { type: "button" });
+    button.append(...cell.childNodes);
+    cell.append(button);
+    button.addEventListener("click", () => {
+      const [column, order] = state.sort[k] || [0, ""];
+      state.sort[k] = [c + 1, column === c + 1 ? orders[(orders.indexOf(order) + 1) % 3] : firstOrder];
+      sortTables();
+      saveState();
+    });
+  });
+});
 
 function drawAll() {
   drawSwatches();
@@ -48,6 +90,7 @@ function handleChoice(event) {
 form.addEventListener("input", handleChoice);
 form.addEventListener("change", handleChoice); // some browsers send only this one for a list that a program changes
 showMeasure();
+sortTables();
 drawAll();
 plot.on?.("plotly_relayout", (change) => {
   const keys = Object.keys(change);

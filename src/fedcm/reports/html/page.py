@@ -37,6 +37,7 @@ def render_page(document: Document, stamp: str | None = None) -> str:
         claims=sections.render_claims(document) or "",
         curves_state="" if any(cell["rows"] for cell in data["cells"]) else "hidden",
         diagnosis=_render_pictures("diagnosis", "Drift, noise and momentum", data["diagnosis"], _render_diagnosis),
+        agreement=_render_pictures("agreement", "Agreement of the nodes", data["agreement"], _render_diagnosis),
         costs=sections.render_costs(document) or "",
         participation=_render_pictures("participation", "Participation", data["participation"], _render_times),
         mixes=_render_pictures("mixes", "Label mix of the clients", data["mixes"], _render_counts),

@@ -5,8 +5,9 @@ from typing import Any
 from fedcm.reports.digest import Digest, ParticipationCounts
 from fedcm.reports.document import Document
 from fedcm.reports.entry import Entry, average_curves
-from fedcm.reports.groups import describe_split
-from fedcm.reports.html.diagnosis_plots import list_diagnosis_plots
+from fedcm.reports.figures.method_groups import METHOD_GROUPS, OTHER_METHODS, get_method_group
+from fedcm.reports.groups import Group, describe_split
+from fedcm.reports.html.diagnosis_plots import list_agreement_plots, list_diagnosis_plots
 from fedcm.system.formatting import format_count
 
 
@@ -21,8 +22,14 @@ def make_page_data(document: Document) -> dict[str, Any]:
             {
                 "title": cell.name if len(document.groups) == 1 else f"{group.title}: {cell.name}",
                 "metric": group.metric.column,
+                "hidden": _list_hidden_labels(group, cell.name),
                 "rows": [
-                    {"label": row.label, **_make_curves(row.entries[cell.name])}
+                    {
+                        "label": row.label,
+                        "group": get_method_group(row.algorithm),
+                        "decentralised": any(run.is_decentralised for run in row.entries[cell.name].runs),
+                        **_make_curves(row.entries[cell.name]),
+                    }
                     for row in group.rows
                     if cell.name in row.entries
                 ],
@@ -30,6 +37,8 @@ def make_page_data(document: Document) -> dict[str, Any]:
             for group in document.groups
             for cell in group.cells
         ],
+        "agreement": list_agreement_plots(document),
+        "method_groups": [*METHOD_GROUPS, OTHER_METHODS],
         "diagnosis": list_diagnosis_plots(document),
         "participation": list_participations(document),
         "mixes": list_label_mixes(document),
@@ -81,13 +90,21 @@ def list_label_mixes(document: Document) -> list[dict[str, Any]]:
     return list(pictures.values())
 
 
+def _list_hidden_labels(group: Group, cell: str) -> list[str]:
+    """Return the rows whose curves the page does not show at first."""
+    main = {row.label for row in group.list_main_rows(cell)}
+    return [row.label for row in group.rows if cell in row.entries and row.label not in main]
+
+
 def _make_curves(entry: Entry) -> dict[str, Any]:
     average = average_curves([run.curve for run in entry.runs])
+    own = {"consensus_distance"}  # drawn in a picture of its own
+    runs = entry.runs if len(entry.runs) > 1 else ()
     return {
         "round": average.round,
-        "mean": {name: _round_values(values) for name, values in average.mean.items()},
-        "deviation": {name: _round_values(values) for name, values in average.deviation.items()},
-        "runs": [{"name": run.name, **run.curve.model_dump()} for run in entry.runs] if len(entry.runs) > 1 else [],
+        "mean": {name: _round_values(values) for name, values in average.mean.items() if name not in own},
+        "deviation": {name: _round_values(values) for name, values in average.deviation.items() if name not in own},
+        "runs": [{"name": run.name, **run.curve.model_dump(exclude=own)} for run in runs],
     }
 
 

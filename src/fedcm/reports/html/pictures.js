@@ -1,4 +1,4 @@
-// Diagnoses, participation and label mixes.
+// Diagnoses, the agreement of nodes, participation and label mixes.
 const computeShares = (picture) => picture.shown.map((row) => {
   const total = row.reduce((sum, count) => sum + count, 0) || 1;
   return row.map((count) => (100 * count) / total);
@@ -40,6 +40,7 @@ const PICTURES = {
     ];
   },
 };
+PICTURES.agreement = PICTURES.diagnosis;
 function makeSmallAxis(title, extra = {}) {
   return { ...makeAxis("round"), title: { text: title, standoff: 6 }, ...extra };
 }

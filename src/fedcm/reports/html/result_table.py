@@ -23,7 +23,8 @@ def render_result_table(group: Group) -> Html:
     ]
     measures = [tag("span", group.describe_measure(m), class_=f"measure {m}") for m in MEASURES]
     about = tag("caption", caption, *measures, f", {_describe_seeds(group)}", *_render_legend(group))
-    table = tag("table", about, tag("thead", head), tag("tbody", *rows), class_="result")
+    better = None if group.metric.higher_is_better else "lower"
+    table = tag("table", about, tag("thead", head), tag("tbody", *rows), class_="result", data_better=better)
     return wrap_in_box(table, caption + _describe_seeds(group))
 
 

@@ -7,7 +7,7 @@ const legend = document.querySelector(".legend");
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const narrow = window.matchMedia("(max-width: 40rem)");
 const KEY = `fedcm-report ${window.location.pathname}`;
-const DEFAULTS = { measure: "mean_last", choices: {}, choseY: false, hidden: [], zoom: null, open: [], scroll: null };
+const DEFAULTS = { measure: "mean_last", choices: {}, choseY: false, hidden: null, zoom: null, sort: {}, open: [], scroll: null };
 const state = { ...DEFAULTS, ...loadState() };
 let printing = false;
 
