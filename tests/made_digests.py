@@ -3,6 +3,7 @@
 from typing import Any
 
 from fedcm.reports.digest import Curve, Digest, LabelMix, ParticipationCounts
+from fedcm.reports.figures.method_groups import METHOD_GROUPS
 from fedcm.runs.summary import count_averaged_rounds
 
 SETTINGS = {"I": (100, 0.1), "II": (500, 0.02)}
@@ -67,6 +68,25 @@ def make_loss_digest(algorithm: str = "fedcm", loss: float = 0.5, seed: int = 1,
     losses = figures | {"last": round(loss - 0.01, 6), "best": round(loss - 0.02, 6)}
     summary = run.summary | {"test_loss": losses["last"], "test_losses": losses}
     return run.model_copy(update={"summary": summary, "curve": curve, "mix": None})
+
+
+def make_decentralised_digest(algorithm: str = "d-sgd", accuracy: float = 0.8, seed: int = 1, **changes: Any) -> Digest:
+    """Make a digest of a run on a graph, whose consensus distance halves in every round."""
+    topology = changes.pop("topology", {"kind": "ring"})
+    run = make_test_digest(algorithm, accuracy, seed, **changes)
+    rounds = range(1, len(run.curve.round) + 1)
+    curve = run.curve.model_copy(
+        update={"bytes_down": [0 for _ in rounds], "consensus_distance": [0.5**k for k in rounds]}
+    )
+    experiment, summary = run.experiment | {"topology": topology}, run.summary | {"bytes_down": 0}
+    return run.model_copy(update={"experiment": experiment, "summary": summary, "curve": curve})
+
+
+def make_crowd(count: int = 20, **changes: Any) -> list[Digest]:
+    """Make runs of FedCM, FedAvg and other algorithms, each more accurate than the one before."""
+    names = ["fedcm", "fedavg", *(name for names in METHOD_GROUPS.values() for name in names)]
+    chosen = list(dict.fromkeys(names))[:count]
+    return [make_test_digest(name, 0.5 + k / 100, **changes) for k, name in enumerate(chosen)]
 
 
 def make_curve(accuracies: list[float]) -> Curve:

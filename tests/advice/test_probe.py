@@ -14,7 +14,7 @@ from torch import nn
 
 from fedcm.advice.probe import count_affordable_rounds, measure_smoothness, probe
 from fedcm.advice.suggestion import ALPHAS, Trial, find_best_trial, scale_alpha
-from fedcm.algorithms.fedcm import FedCM
+from fedcm.algorithms.client_momentum.fedcm import FedCM
 from fedcm.config.experiment import load_experiment_file
 from fedcm.core.algorithm import Round
 from fedcm.core.losses import squared_error

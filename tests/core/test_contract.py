@@ -9,7 +9,7 @@ import torch
 
 from fedcm.algorithms import ALGORITHMS, FedAdam, FedAvg, FedCM, FedDyn, Scaffold
 from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Vector, get_message_types
-from fedcm.core.contract import find_violations
+from fedcm.core.contract import find_violations, measure_costs
 
 ROWS: list[Algorithm[Any, Any, Any, Any]] = [
     FedAvg(),
@@ -19,6 +19,7 @@ ROWS: list[Algorithm[Any, Any, Any, Any]] = [
     Scaffold(option="I"),
     Scaffold(option="II"),
     FedDyn(alpha=0.01),
+    *(kind() for name, kind in ALGORITHMS.items() if name not in ("fedavg", "fedcm", "fedadam", "scaffold", "feddyn")),
 ]
 
 
@@ -29,6 +30,51 @@ def test_bundled_algorithms_follow_the_contract(algorithm: Algorithm[Any, Any, A
 
 def test_every_bundled_algorithm_has_a_row() -> None:
     assert {type(row) for row in ROWS} == set(ALGORITHMS.values())
+
+
+# vectors down, up, kept; exchanges; gradients per step; full gradients: from the papers, not from the code
+COSTS = {
+    "fedavg": (1, 1, 0, 1, 1, 0),
+    "fedprox": (1, 1, 0, 1, 1, 0),
+    "fednova": (1, 1, 0, 1, 1, 0),
+    "fedexp": (1, 1, 0, 1, 1, 0),
+    "fedswa": (1, 1, 0, 1, 1, 0),
+    "signsgd": (1, 1, 0, 1, 1, 0),
+    "fedavgm": (1, 1, 0, 1, 1, 0),
+    "slowmo": (1, 1, 0, 1, 1, 0),
+    "fedacg": (1, 1, 0, 1, 1, 0),
+    "fedcm": (2, 1, 0, 1, 1, 0),
+    "mimelite": (2, 2, 0, 1, 1, 1),
+    "mime": (3, 2, 0, 2, 2, 1),
+    "ghbm": (2, 1, 0, 1, 1, 0),
+    "mfl": (2, 2, 0, 1, 1, 0),
+    "fedac": (2, 2, 0, 1, 1, 0),
+    "scaffold": (2, 2, 1, 1, 1, 0),
+    "fedmoswa": (2, 2, 1, 1, 1, 0),
+    "vrl-sgd": (1, 1, 2, 1, 1, 0),
+    "feddane": (2, 2, 0, 2, 1, 2),
+    "feddyn": (1, 1, 1, 1, 1, 0),
+    "fedpd": (1, 1, 2, 1, 1, 0),
+    "fedsplit": (1, 1, 1, 1, 1, 0),
+    "fedsam": (1, 1, 0, 1, 2, 0),
+    "mofedsam": (2, 1, 0, 1, 2, 0),
+    "fedlesam": (2, 1, 0, 1, 1, 0),
+    "fedspeed": (1, 1, 1, 1, 2, 0),
+    "fedsmoo": (2, 2, 2, 1, 2, 0),
+    "fedadam": (1, 1, 0, 1, 1, 0),
+    "fedyogi": (1, 1, 0, 1, 1, 0),
+    "fedadagrad": (1, 1, 0, 1, 1, 0),
+    "adaalter": (2, 2, 0, 1, 1, 0),
+    "fedlada": (3, 2, 0, 1, 1, 0),
+    "fedmuon": (3, 2, 0, 1, 1, 0),
+    "d-sgd": (0, 1, 2, 1, 1, 0),
+    "qg-dsgdm": (0, 1, 2, 1, 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_costs_of_a_round_are_those_of_the_paper(name: str) -> None:
+    assert tuple(measure_costs(ALGORITHMS[name]())) == COSTS[name]
 
 
 @pytest.mark.parametrize(

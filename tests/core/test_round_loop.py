@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fedcm.algorithms import FedAvg, FedCM, Scaffold
-from fedcm.algorithms.scaffold import Report as ScaffoldReport
+from fedcm.algorithms.variance_reduction.scaffold import Report as ScaffoldReport
 from fedcm.config.sections import EvaluationSection
 from fedcm.core.algorithm import Algorithm, Round
 from fedcm.core.executor import RoundResult

@@ -18,7 +18,9 @@ from fedcm.config.experiment import load_experiment_file
 from fedcm.config.overrides import read_table
 from fedcm.config.sections import SECTIONS
 from fedcm.core.participation import PARTICIPATION
+from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
+from fedcm.errors import UserError
 from fedcm.sweeps.grid import expand_grid
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +60,8 @@ def test_new_algorithm_page_works_as_written(tmp_path: Path) -> None:
         assert name
         (tmp_path / name.group(1)).write_text(code)
     assert "✓" in run_python(tmp_path, "-m", "fedcm", "check", "my_methods:MimeLite", "--set", "beta=0.9")
-    run_python(tmp_path, "-m", "pytest", "-q", "test_my_methods.py")
+    assert "✓" in run_python(tmp_path, "-m", "fedcm", "check", "local_momentum:LocalMomentum", "--set", "beta=0.7")
+    run_python(tmp_path, "-m", "pytest", "-q", "test_my_methods.py", "test_local_momentum.py")
     experiment = tmp_path / "demo.toml"
     (special,) = blocks("docs/new-algorithm.md", "toml")
     experiment.write_text(dumps(small_experiment(write_npz(tmp_path / "made.npz"), rounds=3)) + special)
@@ -157,7 +160,7 @@ def test_every_setting_of_an_experiment_is_documented() -> None:
         chapter = text.split(f"## `[{section}]`")[1].split("\n## ")[0]
         for setting in kind.model_fields:
             assert f"`{setting}`" in chapter, f"{section}.{setting}"
-    for kinds in (SPLITS, PARTICIPATION, ALGORITHMS):
+    for kinds in (SPLITS, PARTICIPATION, TOPOLOGIES, ALGORITHMS):
         for name, chosen in kinds.items():
             row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
             for field in dataclasses.fields(chosen):  # pyright: ignore[reportArgumentType]
@@ -188,5 +191,9 @@ def test_every_bundled_experiment_loads(path: Path) -> None:
     if "grid" in read_table(path):
         assert expand_grid(path)
         return
-    for name in ALGORITHMS:
-        load_experiment_file(path, algorithm=name)
+    for name, kind in ALGORITHMS.items():
+        if kind.needs_all_clients:  # and these experiments have partial participation
+            with pytest.raises(UserError, match="must have every client in every round"):
+                load_experiment_file(path, algorithm=name)
+        else:
+            load_experiment_file(path, algorithm=name)

@@ -15,7 +15,7 @@ Write = Callable[..., Path]
 ALGORITHM = """
 from dataclasses import dataclass
 from fedcm.core.algorithm import Algorithm, Nothing
-from fedcm.algorithms.fedavg import Broadcast, FedAvg, Report, ServerState
+from fedcm.algorithms.averaging.fedavg import Broadcast, FedAvg, Report, ServerState
 """
 
 

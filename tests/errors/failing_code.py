@@ -83,7 +83,9 @@ class Own(Algorithm[ServerState, Broadcast, Nothing, Report]):
     def broadcast(self, server): return Broadcast(server.params)
     def direction(self, gradient, params, sent, kept):
         self.maybe("direction", params)
-        return gradient(params)
+        slope = gradient(params)
+        if slope.any(): self.maybe("moving", params)
+        return slope
     def report(self, run, sent, kept): return Report(run.moved), kept
     def update(self, server, mean, round):
         self.maybe("update", server.params)

@@ -160,7 +160,7 @@ def test_an_invalid_algorithm_class_is_rejected(
 
 
 def test_checking_a_missing_algorithm_is_rejected(fedcm: Fedcm) -> None:
-    assert_rejected(fedcm("check", "fedavgm"), "there is no algorithm 'fedavgm'; did you mean 'fedavg'?")
+    assert_rejected(fedcm("check", "fedavgn"), "there is no algorithm 'fedavgn'; did you mean 'fedavg")
     assert_rejected(fedcm("check", "fedcm", "--set", "alpha"), "a setting to change must be path=value")
     assert_rejected(fedcm("check", "fedcm", "--set", "alpha=2"), "alpha must be above 0 and at most 1, got 2")
 

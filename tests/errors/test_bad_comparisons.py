@@ -25,6 +25,7 @@ def test_an_invalid_comparison_is_rejected_before_the_first_run(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_fresh_comparison_that_cannot_start_deletes_nothing(
     fedcm: Fedcm, experiment: Write, tmp_path: Path, npz: Path
 ) -> None:

@@ -12,7 +12,7 @@ from cli_errors import Fedcm, Write, assert_rejected, make_params, read_files
 from safetensors import SafetensorError
 from scenes import finish_session, read_lines
 
-from fedcm.algorithms.fedavg import ServerState
+from fedcm.algorithms.averaging.fedavg import ServerState
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.errors import Stopped, UserError

@@ -45,6 +45,7 @@ def own(module: Callable[[str], str]) -> str:
         ),
         ("the algorithm's settings", {"algorithm": {"name": "{}:Own", "where": "post_init"}}, "algorithm '{}:Own'"),
         ("its start", {"algorithm": {"name": "{}:Own", "where": "init_server"}}, "the algorithm Own failed on the"),
+        ("its step", {"algorithm": {"name": "{}:Own", "where": "direction"}}, "the algorithm Own failed on the"),
     ),
 )
 def test_an_error_before_the_first_round_is_rejected_with_its_line(
@@ -85,7 +86,7 @@ def test_a_module_that_fails_to_import_is_reported_with_its_line(
             {"data": {"source": "{}:on_demand"}, "split": {"kind": "natural"}},
             r"client 11 failed in round \d+: JSON",
         ),
-        ("a step", {"algorithm": {"name": "{}:Own", "where": "direction"}}, r"client \d+ failed in round 0: JSON"),
+        ("a step", {"algorithm": {"name": "{}:Own", "where": "moving"}}, r"client \d+ failed in round 0: JSON"),
         ("the server's step", {"algorithm": {"name": "{}:Own", "where": "update"}}, r"round 0 failed: JSON"),
     ),
 )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcm.algorithms import FedCM, Scaffold
-from fedcm.algorithms.scaffold import ClientState
+from fedcm.algorithms.variance_reduction.scaffold import ClientState
 from fedcm.executors.client_state_file import ClientStatesInFile
 
 P = 5

@@ -12,9 +12,9 @@ from scenes import finish_session
 from torch import nn
 from torch.nn.functional import cosine_similarity
 
-from fedcm.algorithms.fedavg import FedAvg
-from fedcm.algorithms.fedcm import FedCM
-from fedcm.algorithms.fedcm import ServerState as Momentum
+from fedcm.algorithms.averaging.fedavg import FedAvg
+from fedcm.algorithms.client_momentum.fedcm import FedCM
+from fedcm.algorithms.client_momentum.fedcm import ServerState as Momentum
 from fedcm.config.experiment import read_experiment
 from fedcm.core.algorithm import Round
 from fedcm.core.losses import squared_error

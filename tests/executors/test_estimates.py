@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcm.algorithms.fedavg import FedAvg
+from fedcm.algorithms.averaging.fedavg import FedAvg
 from fedcm.core.algorithm import Round
 from fedcm.core.problem import Problem
 from fedcm.data.batches import LocalWork

@@ -504,6 +504,7 @@ def renew(kit: Path, authority: Authority, notify: Callable[[str], None]) -> Non
     join(signed, kit, notify)
 
 
+@pytest.mark.slow
 def test_a_renewal_keeps_the_operators_changes_in_local(joined: Path, authority: Authority, tmp_path: Path) -> None:
     kit = shutil.copytree(joined, tmp_path / "kit")
     changed = {

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor
 
-from fedcm.core.algorithm import Algorithm, LocalRun, Round, Vector
+from fedcm.core.algorithm import Algorithm, LocalRun, Round, Step, Vector, has_survey
 
 AnyAlgorithm = Algorithm[Any, Any, Any, Any]
 
@@ -109,6 +109,7 @@ class Federation:
     weight_decay: float = 0.0
     clip: float | None = None
     seed: int = 0
+    mixing: Tensor | None = None  # the weights of a graph, for decentralised algorithms
 
     # the functions of the algorithm, which mutants override
 
@@ -124,8 +125,21 @@ class Federation:
     def direction(self, gradient: Minibatch, params: Vector, sent: Any, kept: Any) -> Vector:
         return self.algorithm.direction(gradient, params, sent, kept)
 
+    def step(
+        self, gradient: Minibatch, params: Vector, sent: Any, kept: Any, local: Any, step: Step
+    ) -> tuple[Vector, Any]:
+        if type(self.algorithm).step is Algorithm.step:
+            return self.direction(gradient, params, sent, kept), local
+        return self.algorithm.step(gradient, params, sent, kept, local, step)
+
     def report(self, run: LocalRun, sent: Any, kept: Any) -> tuple[Any, Any]:
         return self.algorithm.report(run, sent, kept)
+
+    def merge(self, server: Any, mean: Any, round: Round) -> Any:
+        return self.algorithm.merge(server, mean, round)
+
+    def mix(self, kept: Any, mixed: Any, round: Round) -> Any:
+        return self.algorithm.mix(kept, mixed, round)
 
     def update(self, server: Any, mean: Any, round: Round) -> Any:
         return self.algorithm.update(server, mean, round)
@@ -153,30 +167,48 @@ class Federation:
             kept_before, before = dict(kept), server
             locals: dict[int, LocalRecord] = {}
             reports: list[Any] = []
+            if cohort and has_survey(self.algorithm):
+                surveys = [self.algorithm.survey(self._full(i), before.params, kept[i]) for i in cohort]
+                server = self.merge(server, average(surveys), round)
             for client in cohort:
-                sent = self.broadcast(before)
+                sent = self.broadcast(server)
                 report, kept[client], locals[client] = self._local(client, round, sent, kept[client])
                 reports.append(report)
+            if reports and self.mixing is not None:
+                for client in cohort:
+                    kept[client] = self.mix(kept[client], average(reports, self.mixing[client]), round)
             if reports:
-                mean = type(reports[0])(*[torch.stack(field).mean(0) for field in zip(*reports, strict=True)])
-                server = self.update(before, mean, round)
+                server = self.update(server, average(reports), round)
             history.append(PastRound(round, before, server, locals, kept_before, dict(kept)))
         return history
 
     def _local(self, client: int, round: Round, sent: Any, kept: Any) -> tuple[Any, Any, LocalRecord]:
-        params: Vector = sent.params.clone()
-        total = torch.zeros_like(params)
+        full_gradient, count = self._full(client), torch.tensor([self.steps[client]], dtype=sent.params.dtype)
+        start, local = self.algorithm.start(sent, kept), self.algorithm.init_local(full_gradient, sent, kept)
+        params, total = start, torch.zeros_like(start)
         gradients: list[Vector] = []
-        for step in range(self.steps[client]):
-            gradient = self.minibatch(client, round.index, step)
+        for index in range(self.steps[client]):
+            gradient = self.minibatch(client, round.index, index)
             gradients.append(gradient(params))
-            total = total + self.direction(gradient, params, sent, kept)
-            params = sent.params - round.client_lr * total
-        steps = torch.tensor([self.steps[client]], dtype=params.dtype)
-        full_gradient = Minibatch(self.clients[client], torch.zeros_like(params), self.weight_decay, self.clip)
-        run = LocalRun(sent.params, params, total, steps, round.client_lr, full_gradient)
+            step = Step(index, count, round.client_lr, (start.shape,))
+            direction, local = self.step(gradient, params, sent, kept, local, step)
+            total = total + direction
+            params = start - round.client_lr * total
+        run = LocalRun(start, params, total, count, round.client_lr, full_gradient, local)
         report, kept = self.report(run, sent, kept)
         return report, kept, LocalRecord(gradients, params)
+
+    def _full(self, client: int) -> Minibatch:
+        centre = self.clients[client].centre
+        return Minibatch(self.clients[client], torch.zeros_like(centre), self.weight_decay, self.clip)
+
+
+def average(messages: Sequence[Any], weights: Tensor | None = None) -> Any:
+    """The mean of messages, field by field; with weights, their weighted sum."""
+    if weights is None:
+        return type(messages[0])(*[torch.stack(field).mean(0) for field in zip(*messages, strict=True)])
+    weights = weights.to(messages[0][0].dtype)
+    return type(messages[0])(*[weights @ torch.stack(field) for field in zip(*messages, strict=True)])
 
 
 def list_everyone(clients: int, rounds: int) -> list[list[int]]:

@@ -147,6 +147,6 @@ def test_steps_below_the_rounding_of_parameters_add_up() -> None:
     one = Examples(torch.ones(1, 1), torch.zeros(1))
     unit = 2.0**-24  # below 1.0
     result = run_local_steps(
-        FedAvg(), problem, sent, (), data=one, batches=[one] * 1000, client_lr=0.1 * unit, step_decay=0.0
+        FedAvg(), problem, sent, (), data=one, batches=[one] * 1000, count=1000, client_lr=0.1 * unit, step_decay=0.0
     )
     assert result.report[0].item() == pytest.approx(100 * unit, rel=1e-4)

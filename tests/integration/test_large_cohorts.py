@@ -11,7 +11,7 @@ import pytest
 import torch
 from scenes import Answer, read_lines
 
-from fedcm.algorithms.fedavg import Broadcast, Report, ServerState
+from fedcm.algorithms.averaging.fedavg import Broadcast, Report, ServerState
 from fedcm.core.algorithm import Round
 from fedcm.core.executor import RoundResult
 from fedcm.core.participation import Independent
@@ -52,6 +52,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "many.npz", x_train=x, y_train=(x[:, 0] > 0).astype(int), x_test=x[:9], y_test=np.arange(9) % 2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sources")
 def test_a_comparison_with_large_cohorts_writes_its_report(fedcm: Fedcm, experiment: Write) -> None:
     data, participation = {"source": "crowd:many"}, {"kind": "fixed", "clients": 1_050}

@@ -190,6 +190,7 @@ def assert_resumes_to_the_same_bits(words: list[str], folder: Path, experiment: 
     assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_reported_and_the_others_finish(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(BROKEN)
     path = experiment(model={"name": "broken:Net", "width": 1}, rounds=3)

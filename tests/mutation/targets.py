@@ -5,6 +5,7 @@ for what it means.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -16,24 +17,54 @@ class Target:
     tests: tuple[str, ...]
 
 
-_ALGORITHMS = ("fedavg", "fedcm", "fedadam", "scaffold", "feddyn")
+_SOURCE = Path(__file__).parents[2] / "src" / "fedcm"
+_PAPER_ALGORITHMS = {
+    "fedavg": "averaging",
+    "fedcm": "client_momentum",
+    "fedadam": "adaptive",
+    "scaffold": "variance_reduction",
+    "feddyn": "primal_dual",
+}
+_FAMILY = ("averaging", "server_momentum", "client_momentum", "variance_reduction", "primal_dual", "sharpness_aware")
+_SHARED_TESTS = (
+    "tests/core/test_contract.py",
+    "tests/config/test_defaults.py",
+    "tests/algorithms/test_hyperparameters.py",
+)
 
 TARGETS = (
     *(
         Target(
             "algorithms",
-            (f"algorithms/{name}.py",),
+            (f"algorithms/{group}/{name}.py",),
             (
                 f"tests/identities/test_{name}.py",
                 "tests/identities/test_reference.py",
-                "tests/core/test_contract.py",
-                "tests/config/test_defaults.py",
-                "tests/algorithms/test_hyperparameters.py",
                 "tests/errors/test_bad_settings.py",
+                *_SHARED_TESTS,
             ),
         )
-        for name in _ALGORITHMS
+        for name, group in _PAPER_ALGORITHMS.items()
     ),
+    *(
+        Target(
+            "family",
+            tuple(
+                f"algorithms/{group}/{path.name}"
+                for path in sorted((_SOURCE / "algorithms" / group).glob("*.py"))
+                if path.stem not in ("__init__", *_PAPER_ALGORITHMS)
+            ),
+            (
+                "tests/identities/test_family.py",
+                "tests/identities/test_origins_reference.py",
+                "tests/identities/test_successors_reference.py",
+                *_SHARED_TESTS,
+            ),
+        )
+        for group in (*_FAMILY, "adaptive", "decentralised")
+    ),
+    Target("core", ("core/topology.py",), ("tests/core/test_topology.py",)),
+    Target("executors", ("executors/gossip.py",), ("tests/executors/test_every_algorithm.py",)),
     Target("core", ("core/exact_mean.py",), ("tests/core/test_exact_mean.py",)),
     Target(
         "core",
@@ -55,7 +86,11 @@ TARGETS = (
         "core", ("core/participation.py",), ("tests/core/test_participation.py", "tests/errors/test_bad_settings.py")
     ),
     Target("core", ("rng.py",), ("tests/test_rng.py",)),
-    Target("core", ("core/contract.py",), ("tests/core/test_contract.py",)),
+    Target(
+        "core",
+        ("core/contract/violations.py", "core/contract/templates.py", "core/contract/costs.py"),
+        ("tests/core/test_contract.py",),
+    ),
     Target(
         "data/partition",
         ("data/partition.py",),

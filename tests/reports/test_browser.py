@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_digests import make_loss_digest, make_paper_grid, make_paper_sweep, make_test_digest
+from made_digests import (
+    make_crowd,
+    make_decentralised_digest,
+    make_loss_digest,
+    make_paper_grid,
+    make_paper_sweep,
+    make_test_digest,
+)
 
 from fedcm.reports.digest import Digest
 from fedcm.reports.document import Document, build_document
@@ -118,6 +125,7 @@ def test_click_on_the_legend_hides_and_shows_a_curve(open_page: Open) -> None:
     assert list_problems(browser) == []
 
 
+@pytest.mark.slow
 def test_seeds_are_drawn_as_mean_with_band_or_as_single_lines(open_page: Open) -> None:
     browser = open_page(*[make_test_digest(accuracy=0.7 + seed / 100, seed=seed) for seed in range(3)])
     wait(browser, lambda b: count_lines(b) == 1)
@@ -239,6 +247,7 @@ def test_script_in_a_runs_name_is_not_executed(open_page: Open) -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_divergence_replaces_every_measure(open_page: Open) -> None:
     browser = open_page(
         make_test_digest("scaffold", 0.5, state="diverged", rounds=40),
@@ -280,6 +289,7 @@ def test_numbers_of_the_curves_are_shown_as_a_table(open_page: Open) -> None:
     assert list_texts(browser, "#curves-numbers tbody tr") == ["1 25 12.5", "2 50 75"]
 
 
+@pytest.mark.slow
 def test_live_page_reloads_and_keeps_the_readers_choices(open_page: Open, tmp_path: Path) -> None:
     browser = open_page(make_test_digest(), make_test_digest("fedavg"))
     path = write_page(build(make_test_digest(), make_test_digest("fedavg")), tmp_path, "1")
@@ -299,3 +309,65 @@ def test_live_page_reloads_and_keeps_the_readers_choices(open_page: Open, tmp_pa
     write_last_page(build(make_test_digest(), make_test_digest("feddyn")), tmp_path)
     wait(browser, lambda b: "FedDyn" in list_texts(b, ".result tbody th"))
     assert list_problems(browser) == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_agreement_of_nodes_is_drawn(open_page: Open, dark: bool) -> None:
+    runs = [make_decentralised_digest(), make_decentralised_digest("qg-dsgdm"), make_test_digest()]
+    browser = open_page(*runs, dark=dark)
+    wait(browser, lambda b: len(find(b, "#agreement .scatterlayer .js-line")) == 2)
+    assert list_texts(browser, "#agreement .legendtext") == ["d-sgd", "qg-dsgdm"]
+    assert list_texts(browser, "#agreement .ytick")[-2:] == ["0.0001", "0.01"]
+    find(browser, "select[name=x] option[value=bytes]")[0].click()
+    wait(browser, lambda b: "without a server: between all neighbours" in list_texts(b, "#curves-caption")[0])
+    assert list_problems(browser) == []
+
+
+def test_crowded_page_shows_the_best_curves_first_and_the_others_on_request(open_page: Open) -> None:
+    browser = open_page(*make_crowd(20))
+    wait(browser, lambda b: count_lines(b) == 10)
+    pressed = [button.text for button in find(browser, ".legend button[aria-pressed=true]")]
+    assert {"FedCM", "FedAvg"} < set(pressed)
+    names = [button.text for button in find(browser, ".legend button.text")]
+    assert names[:5] == ["the best", "all", "none", "averaging", "server momentum"]
+    for name, count in (("all", 20), ("averaging", 14), ("averaging", 20), ("none", 0), ("the best", 10)):
+        next(button for button in find(browser, ".legend button.text") if button.text == name).click()
+        wait(browser, lambda b, count=count: count_lines(b) == count)
+    next(button for button in find(browser, ".legend button") if button.text == "fedprox").click()
+    wait(browser, lambda b: count_lines(b) == 11)
+    assert list_problems(browser) == []
+
+
+def test_long_tables_can_be_sorted(open_page: Open) -> None:
+    runs = [*make_crowd(14), make_test_digest("scaffold", state="diverged")]
+    browser = open_page(*runs)
+    before = list_texts(browser, ".result tbody th")
+    figures = list_texts(browser, ".result tbody td b")
+    find(browser, ".result thead button")[0].click()
+    assert list_texts(browser, ".result tbody td")[0] == figures[0]
+    assert list_texts(browser, ".result tbody td")[-1].startswith("diverged")
+    assert find(browser, ".result thead th")[1].get_attribute("aria-sort") == "descending"
+    find(browser, ".result thead button")[0].click()
+    assert list_texts(browser, ".result tbody th")[0] == "FedCM"
+    find(browser, ".result thead button")[0].click()
+    assert list_texts(browser, ".result tbody th") == before
+    find(browser, ".costs thead button")[0].click()
+    rounds = [int(text.split()[0]) for text in list_texts(browser, ".costs tbody td:nth-child(2)") if text != "–"]
+    assert rounds == sorted(rounds)
+    assert len(rounds) == 15
+    assert list_problems(browser) == []
+
+
+@pytest.mark.slow
+def test_short_tables_have_no_buttons(open_page: Open) -> None:
+    browser = open_page(*make_paper_grid())
+    wait(browser, lambda b: count_lines(b) == 5)
+    assert find(browser, "thead button") == []
+    assert find(browser, ".legend.grouped") == []
+
+
+@pytest.mark.slow
+def test_crowded_page_is_not_wider_than_a_phone(open_page: Open) -> None:
+    browser = open_page(*make_crowd(33), make_decentralised_digest(), width=360)
+    wait(browser, lambda b: count_lines(b) == 10)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 360

@@ -4,9 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from made_digests import make_loss_digest, make_paper_grid, make_paper_sweep, make_test_digest
+from made_digests import (
+    make_decentralised_digest,
+    make_loss_digest,
+    make_paper_grid,
+    make_paper_sweep,
+    make_test_digest,
+)
 
-from fedcm.algorithms.fedcm import FedCM
+from fedcm.algorithms.client_momentum.fedcm import FedCM
 from fedcm.reports.claims.paper import DEFAULT_ALPHA
 from fedcm.reports.claims.paper_claims import judge_paper_claims
 from fedcm.reports.claims.verdicts import Claim
@@ -413,3 +419,13 @@ def test_tables_of_accuracies_and_of_losses_are_judged_separately() -> None:
     assert claims["most accurate"].verdict == "suggestive"
     assert len(claims["most accurate"].evidence) == 2
     assert "lower by 0.1" in claims["most accurate"].evidence[1]
+
+
+def test_decentralised_runs_do_not_count() -> None:
+    runs = make_paper_grid()
+    better = [
+        make_decentralised_digest(accuracy=0.99, setting=setting, split=split, name=f"{setting}-{split}")
+        for setting in ("I", "II")
+        for split in ("iid", "dirichlet")
+    ]
+    assert judge([*runs, *better]) == judge(runs)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_digests import make_test_digest
+from made_digests import make_decentralised_digest, make_test_digest
 from scenes import Answer, load_summary, run_and_stop_after, run_to_end
 
 from fedcm.errors import UserError
@@ -194,3 +194,28 @@ def test_digest_file_has_the_diagnoses_under_the_key_found(tmp_path: Path) -> No
     write_digest(digest, tmp_path / "one.json")
     assert json.loads((tmp_path / "one.json").read_text())["diagnoses"] == {"round": [1], "found": {"drift": [0.5]}}
     assert read_digest(tmp_path / "one.json") == digest
+
+
+def test_curve_has_the_consensus_distance_of_the_evaluated_rounds() -> None:
+    lines = [line | {"consensus_distance": 0.123456789 / (line["round"] + 1)} for line in make_lines(4, every=2)]
+    assert extract_curve(lines).consensus_distance == pytest.approx([0.123456789 / 2, 0.123456789 / 4], rel=1e-5)
+    lines[3]["consensus_distance"] = float("inf")
+    assert extract_curve(lines).consensus_distance == [pytest.approx(0.123456789 / 2, rel=1e-5), None]
+
+
+def test_only_digests_of_decentralised_runs_have_a_consensus_distance(tmp_path: Path) -> None:
+    for digest in (make_test_digest(), make_decentralised_digest()):
+        write_digest(digest, tmp_path / "one.json")
+        assert read_digest(tmp_path / "one.json") == digest
+        stored = json.loads((tmp_path / "one.json").read_text())["curve"]
+        assert ("consensus_distance" in stored) == digest.is_decentralised
+    assert extract_curve(make_lines(4, every=2)).consensus_distance == []
+
+
+def test_consensus_distance_of_another_length_is_rejected(tmp_path: Path) -> None:
+    write_digest(make_decentralised_digest(), tmp_path / "one.json")
+    table = json.loads((tmp_path / "one.json").read_text())
+    del table["curve"]["consensus_distance"][0]
+    (tmp_path / "one.json").write_text(json.dumps(table))
+    with pytest.raises(UserError, match="equally long"):
+        read_digest(tmp_path / "one.json")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_digests import make_loss_digest, make_test_digest
+from made_digests import make_crowd, make_decentralised_digest, make_loss_digest, make_test_digest
 from matplotlib.figure import Figure
 
 from fedcm.data.partition import measure_label_mix
@@ -143,3 +143,25 @@ def test_single_evaluation_is_drawn_as_a_point(figures: list[Figure], tmp_path: 
 def test_losses_that_have_no_logarithm_are_drawn(tmp_path: Path, loss: float) -> None:
     lines = [line | {"loss": loss} for line in make_metrics(2)]
     assert draw_curves({"fedcm": lines}, "title", tmp_path / "curves.png").stat().st_size > 1000
+
+
+def test_consensus_distance_has_a_figure_with_decentralised_runs_only(figures: list[Figure], tmp_path: Path) -> None:
+    draw(tmp_path, make_test_digest(), make_decentralised_digest())
+    assert {path.name for path in tmp_path.glob("*consensus*")} == {"name-consensus.png", "name-consensus.pdf"}
+    axes = figures[-1].axes[0]
+    assert [line.get_label() for line in axes.lines] == ["d-sgd"]
+    assert axes.get_yscale() == "log"
+    draw(tmp_path / "central", make_test_digest())
+    assert list((tmp_path / "central").glob("*consensus*")) == []
+
+
+def test_many_curves_are_drawn_in_the_background_of_the_best(figures: list[Figure], tmp_path: Path) -> None:
+    draw(tmp_path, *make_crowd(20))
+    axes = figures[0].axes[0]
+    assert len(axes.lines) == 20
+    (legend,) = figures[0].legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names[:2] == ["FedCM", "FedAvg"]
+    assert names[-1] == "10 others"
+    assert len(names) == 11
+    assert len({line.get_color() for line in axes.lines if str(line.get_label()).startswith("_")}) == 1

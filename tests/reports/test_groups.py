@@ -3,11 +3,13 @@
 import statistics
 
 import pytest
-from made_digests import PAPER, make_paper_grid, make_test_digest
+from made_digests import PAPER, make_crowd, make_paper_grid, make_test_digest
 
+from fedcm.algorithms import ALGORITHMS, GROUPS
 from fedcm.reports.claims.paper import describe_scale_difference
 from fedcm.reports.digest import Digest
 from fedcm.reports.entry import Entry, average_curves
+from fedcm.reports.figures.method_groups import METHOD_GROUPS
 from fedcm.reports.figures.style import RAMP, choose_row_styles
 from fedcm.reports.groups import group_runs
 from fedcm.reports.html.result_table import make_numbers_sheet, make_result_sheet, render_result_table
@@ -244,3 +246,26 @@ def test_sheet_has_latex_markdown_and_csv() -> None:
     assert r"my:A\_b & 55.00 $\pm$ 7.07 \\" in sheet.to_latex()
     assert "| FedCM | **81.00 ± 1.41 (81.50)** |" in sheet.to_markdown()
     assert "FedCM,81.00 ± 1.41 (81.50)" in sheet.to_csv().splitlines()
+
+
+def test_method_groups_are_those_of_the_algorithms() -> None:
+    assert {group: tuple(names) for group, names in GROUPS.items()} == METHOD_GROUPS
+
+
+def test_more_algorithms_than_colours_have_the_colours_of_their_groups() -> None:
+    names = [*ALGORITHMS, "my:A", "my:B"]
+    styles = choose_row_styles([(name, name, 1) for name in names])
+    assert len({(look.light, look.dash) for look in styles.values()}) == len(names)
+    for group in GROUPS.values():
+        assert len({styles[name].light for name in group}) == 1
+    assert len({styles[name].light for name in ALGORITHMS}) == len(GROUPS)
+    assert styles["fedcm"] == choose_row_styles([("fedcm", "fedcm", 1)])["fedcm"]
+
+
+def test_main_rows_of_a_crowd_are_fedcm_fedavg_and_the_best() -> None:
+    runs = make_crowd(20)
+    (group,) = group_runs(runs)
+    best = {run.algorithm for run in runs[-8:]}
+    assert {row.algorithm for row in group.list_main_rows(group.cells[0].name)} == {"fedcm", "fedavg"} | best
+    (small,) = group_runs(runs[:12])
+    assert small.list_main_rows(small.cells[0].name) == list(small.rows)

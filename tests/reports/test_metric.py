@@ -248,3 +248,14 @@ def test_terminal_table_of_a_regression_has_losses(capsys: pytest.CaptureFixture
     assert "mean₃" in out
     assert "0.2600" in out
     assert "%" not in out
+
+
+def test_terminal_table_has_no_bytes_down_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    accuracy = make_accuracy(0.8, 40)
+    with_server = make_summary(400, accuracy=accuracy)
+    on_graph = with_server | {"bytes_down": 0, "bytes_up": 5}
+    empty = with_server | {"bytes_down": 0, "bytes_up": 0}
+    print_comparison({"a": with_server, "b": on_graph, "c": empty})
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    down_up = {row[0]: row[4:-2] for row in rows if row and row[0] in ("a", "b", "c")}
+    assert down_up == {"a": ["1", "B", "1", "B"], "b": ["–", "5", "B"], "c": ["0", "B", "0", "B"]}

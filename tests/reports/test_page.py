@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_digests import make_paper_grid, make_paper_sweep, make_test_digest
+from made_digests import make_decentralised_digest, make_paper_grid, make_paper_sweep, make_test_digest
 
 from fedcm.reports.claims.headline import write_headline
 from fedcm.reports.claims.paper import PaperFigure, read_paper_figures
@@ -156,3 +156,44 @@ def test_diagnoses_follow_the_curves() -> None:
     assert section.index("Test accuracy") < section.index("Does the momentum"), "the curve itself comes first"
     assert "Does the control variate point uphill?" not in text, "no run has one"
     assert 'id="diagnosis"' not in render(make_test_digest())
+
+
+def test_agreement_of_nodes_is_shown_for_decentralised_runs_only() -> None:
+    text = render(make_test_digest(), make_decentralised_digest(name="on-a-ring", curve=[0.5, 0.6]))
+    assert text.index('id="curves"') < text.index('id="agreement"') < text.index('id="costs"')
+    section = text[text.index('id="agreement"') : text.index('id="costs"')]
+    assert "Agreement of the nodes" in section
+    assert "on-a-ring" in section
+    assert "made-fedcm-seed1" not in section
+    assert "<td>0.25</td>" in section
+    assert 'id="agreement"' not in render(make_test_digest())
+    (plot,) = read_data(text)["agreement"]  # pyright: ignore[reportGeneralTypeIssues]
+    assert plot["log"]
+    assert [(line["round"], line["value"]) for line in plot["lines"]] == [([1, 2], [0.5, 0.25])]
+
+
+def test_distance_of_0_is_a_gap_on_the_logarithmic_axis() -> None:
+    run = make_decentralised_digest(curve=[0.5, 0.6])
+    curve = run.curve.model_copy(update={"consensus_distance": [0.0, 0.5]})
+    html = render(run.model_copy(update={"curve": curve}))
+    (plot,) = read_data(html)["agreement"]  # pyright: ignore[reportGeneralTypeIssues]
+    assert plot["lines"][0]["value"] == [None, 0.5]
+
+
+def test_table_of_runs_has_the_graph_of_decentralised_runs() -> None:
+    random = make_decentralised_digest("qg-dsgdm", topology={"kind": "erdos-renyi", "probability": 0.3})
+    html = render(make_test_digest(), make_decentralised_digest(), random)
+    table = re.sub(r"<[^>]+>", " ", html.split('id="runs"')[1].split("All settings")[0])
+    assert re.search(r"time\s+graph\s", table)
+    assert re.search(r"made-d-sgd-seed1.*\sring\s.*made-qg-dsgdm-seed1.*\serdos-renyi 0.3\s", table, re.DOTALL)
+    assert "topology" not in table
+    assert "graph" not in render(make_test_digest()).split('id="runs"')[1].split("<script")[0]
+
+
+def test_costs_say_that_bytes_without_a_server_are_those_between_neighbours() -> None:
+    note = "without a server, the bytes between all neighbours"
+    text = render(make_test_digest(), make_decentralised_digest())
+    assert note in text
+    assert note not in render(make_test_digest())
+    costs = text[text.index('id="costs"') : text.index('id="participation"')]
+    assert "0 B" not in costs

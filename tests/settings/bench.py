@@ -15,6 +15,7 @@ import tomli_w
 import torch
 from reference import Batch
 from torch import Tensor
+from transcriptions import TRANSCRIPTIONS
 
 from fedcm.config.experiment import load_experiment_file
 from fedcm.runs.session import Session
@@ -133,7 +134,7 @@ def make_clients(
 def assert_literal_trajectory(trained: Trained, clients: Sequence[Batch], close: float = CLOSE) -> None:
     """Check every vector of the server after every round against the literal run."""
     expected = literal.run_literally(trained.table | {"classes": CLASSES}, clients, trained.cohorts)
-    letters = literal.LETTERS[trained.table["algorithm"]["name"]]
+    letters = TRANSCRIPTIONS[trained.table["algorithm"]["name"]].letters
     for index, (server, variables) in enumerate(zip(trained.servers, expected, strict=True)):
         for letter, name in letters.items():
             apart = float((getattr(server, name) - variables[letter]).abs().max())

@@ -8,29 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import reference
 import torch
 from reference import Batch, Shape, World
 from torch import Tensor, nn
+from transcriptions import TRANSCRIPTIONS
 
 SPLIT, INITIAL_PARAMS, COHORT, BATCHES = 1, 2, 3, 4
 
 CLIENT = {"epochs": 1, "batch_size": 50, "lr": 0.1, "lr_decay": 1.0, "weight_decay": 0.0, "weight_decay_at": "loss"}
-ALGORITHM: dict[str, dict[str, Any]] = {
-    "fedavg": {},
-    "fedcm": {"alpha": 0.1},
-    "fedadam": {"beta1": 0.9, "beta2": 0.99, "tau": 0.01},
-    "scaffold": {"option": "II"},
-    "feddyn": {"alpha": 0.01},
-}
-# the pseudocode's letters, and the fields of the server's state that stand for them
-LETTERS = {
-    "fedavg": {"x": "params"},
-    "fedcm": {"x": "params", "delta": "momentum"},
-    "fedadam": {"x": "params", "-m": "momentum", "v": "second_moment"},
-    "scaffold": {"x": "params", "c": "control"},
-    "feddyn": {"x": "params", "h": "correction"},
-}
 
 
 def sequence(seed: int, purpose: int, round: int = 0, client: int = 0) -> np.random.SeedSequence:
@@ -90,14 +75,7 @@ def run_literally(
     world = world_of(table, clients, cohorts)
     if start is None:
         start = initial(table.get("seed", 0), world.shape.inputs, world.shape.classes)
-    transcribed = {
-        "fedavg": reference.fedavg,
-        "fedcm": reference.fedcm,
-        "fedadam": reference.fedadam,
-        "scaffold": reference.scaffold,
-        "feddyn": reference.feddyn,
-    }[name]
-    return transcribed(world, start, len(cohorts), **ALGORITHM[name] | settings)
+    return TRANSCRIPTIONS[name](world, start, len(cohorts), settings)
 
 
 def world_of(table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[list[int]]) -> World:

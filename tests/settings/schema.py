@@ -12,16 +12,18 @@ from typing import Any
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.sections import SECTIONS, Experiment
 from fedcm.core.participation import PARTICIPATION
+from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
 from fedcm.models import MODELS
 
 CHOICES: dict[str, dict[str, Any]] = {
     "split": dict(SPLITS),
     "participation": dict(PARTICIPATION),
+    "topology": dict(TOPOLOGIES),
     "model": dict(MODELS),
     "algorithm": dict(ALGORITHMS),
 }
-CHOSEN_BY = {"split": "kind", "participation": "kind", "model": "name", "algorithm": "name"}
+CHOSEN_BY = {"split": "kind", "participation": "kind", "topology": "kind", "model": "name", "algorithm": "name"}
 
 
 def list_settings() -> list[str]:

@@ -83,6 +83,16 @@ def accepts_a_number_a_probability_or_everyone(keyword: str) -> None:
     assert {line["cohort"] for line in fedcm.train(model(), CLIENTS, fedcm.FedCM(), **usual).history} == {len(SIZES)}
 
 
+def chooses_the_graph(keyword: str) -> None:
+    """By default a ring: less mixing than on the complete graph, where all nodes agree after every round."""
+    usual: dict[str, Any] = USUAL | {"participation": 1.0}
+    default, ring, complete = (
+        fedcm.train(model(), CLIENTS, fedcm.DSGD(), topology=graph, **usual).history[-1]["consensus_distance"]
+        for graph in (None, fedcm.Ring(), fedcm.Complete())
+    )
+    assert default == ring > 0.01 > 1e-5 > complete
+
+
 def is_evaluated_on(keyword: str) -> None:
     x, y = make_clients((50,), seed=1)[0]
     ended, history = train_model(test=(x, y))
@@ -129,6 +139,7 @@ ROWS: dict[str, Callable[[str], None]] = {
     "rounds": counts_the_rounds,
     "test": is_evaluated_on,
     "participation": accepts_a_number_a_probability_or_everyone,
+    "topology": chooses_the_graph,
     "epochs": changes_the_trajectory(None, 3),
     "steps": changes_the_trajectory(None, 5, epochs=None),
     "batch_size": changes_the_trajectory(None, 3),

@@ -5,9 +5,22 @@ from collections.abc import Callable
 from typing import Any
 
 import literal
+import reference_origins_stateful as stateful
 import torch
-from bench import APART, CLASSES, SIZES, Bench, Trained, assert_different, assert_literal_trajectory, make_clients
+from bench import (
+    APART,
+    CLASSES,
+    CLOSE,
+    FEATURES,
+    SIZES,
+    Bench,
+    Trained,
+    assert_different,
+    assert_literal_trajectory,
+    make_clients,
+)
 from schema import put
+from torch import Tensor
 
 Row = Callable[[Bench, str], None]  # given the bench and the setting's name
 
@@ -37,13 +50,98 @@ def _train_and_check(bench: Bench, setting: str, value: Any, base: dict[str, Any
     return trained
 
 
-def chooses_the_algorithm(bench: Bench, setting: str) -> None:
+def chooses_the_algorithm(bench: Bench, setting: str, **base: Any) -> None:
     """With its documented defaults."""
-    table = bench.table(rounds=6, algorithm={})
+    table = bench.table(**{"rounds": 6, "algorithm": {}} | base)
     put(table, setting, None)
     trained = bench.train(table)
     assert_literal_trajectory(trained, bench.clients)
     assert trained.summary["algorithm"] == setting.split(".")[1]
+
+
+def chooses_with(**base: Any) -> Row:
+    return lambda bench, setting: chooses_the_algorithm(bench, setting, **base)
+
+
+def changes_the_matrices(one: Any, other: Any, **base: Any) -> Row:
+    """For FedMuon, whose transcription knows the matrices of a perceptron only: the trajectories differ."""
+
+    def row(bench: Bench, setting: str) -> None:
+        trained = []
+        for value in (one, other):
+            table = bench.table(**{"algorithm": {}} | base)
+            put(table, setting, value)
+            trained.append(bench.train(table))
+        assert_different(*trained)
+
+    return row
+
+
+def differs_from(other: str, **base: Any) -> Row:
+    def row(bench: Bench, setting: str) -> None:
+        table = bench.table(**{"algorithm": {}} | base)
+        put(table, setting, None)
+        chosen = bench.train(table)
+        assert chosen.summary["algorithm"] == setting.split(".")[1]
+        assert_different(chosen, bench.train(table | {"algorithm": {"name": other}}))
+
+    return row
+
+
+def chooses_the_graph(bench: Bench, setting: str) -> None:
+    """The mean of the nodes and their spread are those of gossip with the Metropolis weights of this graph."""
+    weights = make_metropolis_weights(setting.split(".")[1], len(SIZES))
+    table = bench.table(algorithm={"name": "d-sgd"}, participation={"kind": "everyone"}, rounds=3)
+    put(table, setting, None)
+    trained = bench.train(table)
+    world = literal.world_of(table | {"classes": CLASSES}, bench.clients, trained.cohorts)
+    start = literal.initial(table["seed"], world.shape.inputs, world.shape.classes)
+    expected = stateful.dsgd(world, start, 3, mixing=weights)
+    for server, line, variables in zip(trained.servers, trained.lines, expected, strict=True):
+        assert float((server.params - variables["x"]).abs().max()) <= CLOSE
+        nodes = variables["nodes"]
+        spread = float((nodes - nodes.mean(0)).square().sum(1).mean().sqrt())
+        assert abs(line["consensus_distance"] - spread) <= CLOSE
+
+
+def make_metropolis_weights(kind: str, nodes: int) -> Tensor:
+    offsets = {"ring": (1,), "exponential": (1, 2, 4), "complete": range(1, nodes), "torus": ()}[kind]
+    pairs = {(i, (i + offset) % nodes) for i in range(nodes) for offset in offsets}
+    if kind == "torus":  # six nodes: two rows of three
+        rows, columns = 2, 3
+        for r in range(rows):
+            for c in range(columns):
+                here = r * columns + c
+                pairs |= {(here, (r + 1) % rows * columns + c), (here, r * columns + (c + 1) % columns)}
+    edges = torch.zeros(nodes, nodes, dtype=torch.bool)
+    for i, j in pairs:
+        edges[i, j] = edges[j, i] = i != j
+    degrees = edges.sum(1)
+    weights = torch.where(edges, 1 / (1 + torch.maximum(degrees[:, None], degrees[None, :]).double()), 0.0)
+    return weights + torch.diag(1 - weights.sum(1))
+
+
+def draws_a_random_graph(bench: Bench, setting: str) -> None:
+    """Probability 1 is the complete graph; a smaller one leaves out edges, so less is sent."""
+    traffic = []
+    for value in (1.0, 0.4):
+        table = bench.table(algorithm={"name": "d-sgd"}, participation={"kind": "everyone"}, rounds=1)
+        put(table, setting, value)
+        traffic.append(bench.train(table).lines[0]["bytes_up"])
+    vector = 4 * CLASSES * (FEATURES + 1)
+    assert traffic[0] == 6 * 5 * vector
+    assert 10 * vector <= traffic[1] < traffic[0]
+    del table["topology"]["probability"]
+    assert bench.train(table).lines[0]["bytes_up"] < traffic[0], "the default is 0.5"
+
+
+def reads_the_graph(bench: Bench, setting: str) -> None:
+    """A star: the centre has five neighbours, so ten messages are sent."""
+    file = bench.folder / "star.txt"
+    file.write_text("0 1 1 1 1 1\n" + "1 0 0 0 0 0\n" * 5)
+    table = bench.table(algorithm={"name": "d-sgd"}, participation={"kind": "everyone"}, rounds=1)
+    put(table, setting, str(file))
+    assert bench.train(table).lines[0]["bytes_up"] == 10 * 4 * CLASSES * (FEATURES + 1)
 
 
 def depends_on_the_seed(bench: Bench, setting: str) -> None:

@@ -13,7 +13,8 @@ from fleet import SITES, Fleet, bits, experiment_file, fedcm, fleet_of, lines, p
 from fedcm.data import load_dataset
 from fedcm.errors import UserError
 
-ALGORITHMS = ("fedcm", "fedavg", "scaffold")
+# with a client state; with a scalar in the report; with a state across local steps; with a scalar in the client state
+ALGORITHMS = ("fedcm", "fedavg", "scaffold", "fedexp", "fedsmoo", "vrl-sgd")
 
 
 Call = Callable[..., Any]  # runs a command, in this process or another
