@@ -4,6 +4,7 @@ They are 400 units wide, so that their text is readable on a phone. As images th
 mode; on the site they are part of the page and follow its scheme (docs/stylesheets/extra.css sets the same variables).
 """
 
+import re
 from html import escape
 from pathlib import Path
 
@@ -25,6 +26,63 @@ LAYERS = (
     {"system": "files, processes", "rng": "random draws", "errors": "UserError, …"},
 )
 
+# Hubs, and the algorithms that a setting turns into them (tests/identities/test_family.py), with their groups.
+FAMILY = (
+    (
+        ("FedAvg", "averaging"),
+        (
+            ("FedProx", "averaging", "μ = 0"),
+            ("FedExP", "averaging", "ε → ∞"),
+            ("FedSWA", "averaging", "ρ = α = 1"),
+            ("FedSAM", "sharpness-aware", "ρ = 0"),
+            ("FedLESAM", "sharpness-aware", "ρ = 0"),
+            ("MFL", "client momentum", "γ = 0"),
+            ("FedAc", "client momentum", "α = β = γ = 1"),
+            ("D-SGD", "decentralised", "complete graph, β = 0"),
+            ("FedACG", "server momentum", "λ = β = 0"),
+            ("FedAvgM", "server momentum", "β = 0"),
+            ("FedNova", "averaging", "equal K_i, ρ = 0"),
+        ),
+    ),
+    (
+        ("FedCM", "client momentum"),
+        (
+            ("MimeLite", "client momentum", "one full-batch step", "β = 1−α"),
+            ("Mime", "client momentum", "one full-batch step", "β = 1−α"),
+            ("GHBM", "client momentum", "τ = 1, β = 1−α", "rate α·η_l, equal K_i"),
+            ("MoFedSAM", "sharpness-aware", "ρ = 0"),
+            ("FedLADA", "adaptive", "β1 = 0, β2 = 1, ε = 1"),
+            ("FedMuon", "adaptive", "β = 0, γ = 1−α", "no matrices, SGD"),
+            ("QG-DSGDm", "decentralised", "complete graph, μ = 0", "β = 1−α, rate α·η_l"),
+        ),
+    ),
+    (
+        ("SCAFFOLD", "variance reduction"),
+        (
+            ("VRL-SGD", "variance reduction", "everyone, equal K_i", "s = 1, option II"),
+            ("FedMoSWA", "variance reduction", "ρ = α = γ = 1", "everyone, option II"),
+        ),
+    ),
+    (
+        ("FedDyn", "primal-dual"),
+        (
+            ("FedSpeed", "sharpness-aware", "ρ = 0"),
+            ("FedSMOO", "sharpness-aware", "ρ = 0"),
+            ("FedPD", "primal-dual", "everyone, σ = 1/α", "exact local solutions"),
+        ),
+    ),
+)
+SLOWMO = ("SlowMo", "server momentum", "constant η_l")  # is FedAvgM then
+ALONE = (
+    ("FedAdam", "adaptive"),
+    ("FedYogi", "adaptive"),
+    ("FedAdagrad", "adaptive"),
+    ("Local AdaAlter", "adaptive"),
+    ("signSGD", "averaging"),
+    ("FedDANE", "variance reduction"),
+    ("FedSplit", "primal-dual"),
+)
+
 _STYLE = """
 .diagram { --ink: #1f2430; --soft: #545d6e; --line: #8a94a6; --fill: #f3f5f9; --accent: #3949ab; --tint: #e6e9f8;
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
@@ -35,6 +93,7 @@ _STYLE = """
 .diagram .name { font-weight: 600; }
 .diagram .note { fill: var(--soft); font-size: 12px; }
 .diagram .left { text-anchor: start; }
+.diagram .right { text-anchor: end; }
 .diagram .formula { font-size: 15px; }
 .diagram .index { font-size: 0.75em; }
 .diagram .step { fill: var(--accent); font-weight: 600; font-size: 13px; }
@@ -100,10 +159,71 @@ def draw_round() -> str:
     return _svg("round", "One round of FedCM", story, 478, parts)
 
 
+def draw_family() -> str:
+    """Return the algorithms in blocks: below each hub, those that a setting turns into it."""
+    parts = [_text(WIDTH / 2, 16, "Arrows: with these settings, one algorithm is the other.", "note")]
+    story, rows, y = [], {}, 28.0
+    for (hub, group), members in FAMILY:
+        if hub == "FedCM":
+            y += _GAP
+        top = y
+        rows[hub] = y
+        parts += _node(_LEFT, y, _RIGHT - _LEFT, hub, group, "accent")
+        y += _NODE + 14
+        for name, kind, *conditions in members:
+            if name == "FedAvgM":
+                parts += _node(_COLUMN, y, _RIGHT - _COLUMN, *SLOWMO[:2])
+                parts += _arrow(f"M{_MIDDLE} {y + _NODE}V{y + _NODE + _GAP - 4}", _MIDDLE, y + _NODE + _GAP - 1)
+                parts.append(_text(_MIDDLE + 10, y + _NODE + _GAP / 2 + 4, SLOWMO[2], "note left"))
+                story.append(f"{SLOWMO[0]} is {name}: {SLOWMO[2]}")
+                y += _NODE + _GAP
+            rows[name] = y
+            parts += _node(_COLUMN, y, _RIGHT - _COLUMN, name, kind)
+            parts.append(f'<path d="M{_COLUMN} {y + _NODE / 2:g}H{_TRUNK}"/>')
+            parts += [
+                _text(_TRUNK + 10, y + _NODE / 2 + shift, condition, "note left")
+                for condition, shift in zip(conditions, (-5, 14), strict=False)
+            ]
+            story.append(f"{name} is {hub}: {', '.join(conditions)}")
+            y += _NODE + 8
+        last = y - 8 - _NODE / 2
+        parts += _arrow(f"M{_TRUNK} {last:g}V{top + _NODE + 6:g}", _TRUNK, top + _NODE + 1, "up")
+        y += 10
+    nova, cm, avgm = (rows[name] for name in ("FedNova", "FedCM", "FedAvgM"))
+    parts += _arrow(f"M{_MIDDLE} {cm:g}V{nova + _NODE + 6:g}", _MIDDLE, nova + _NODE + 1, "up")
+    parts.append(_text(_MIDDLE - 10, cm - 8, "α = 1", "note right"))
+    parts += _arrow(f"M{_RIGHT} {cm + _NODE / 2:g}h9V{avgm + _NODE / 2:g}h-4", _RIGHT + 1, avgm + _NODE / 2, "left")
+    parts.append(_text(_RIGHT + 3, cm - 8, "K = 1, everyone", "note right"))
+    parts.append(_text(WIDTH / 2, y + 10, "No setting turns these into another one:", "note"))
+    y += 20
+    width = (_RIGHT - _LEFT - 8) / 2
+    for index, (name, group) in enumerate(ALONE):
+        last = index == len(ALONE) - 1
+        x = (_LEFT + _RIGHT - width) / 2 if last and index % 2 == 0 else _LEFT + (index % 2) * (width + 8)
+        parts += _node(x, y, width, name, group)
+        y += (_NODE + 8) if index % 2 or last else 0
+    story += ["FedCM is FedNova: α = 1", "FedCM is FedAvgM: K = 1, everyone, constant η_l, β = 1−α, s = α"]
+    story.append("without such a setting: " + ", ".join(name for name, _ in ALONE))
+    return _svg("family", "The family of algorithms", "; ".join(story) + ".", y, parts)
+
+
+_LEFT, _RIGHT, _COLUMN, _TRUNK, _NODE, _GAP = 4, 386, 214, 22, 38, 26
+_MIDDLE = (_COLUMN + _RIGHT) / 2 - 20
+
+
+def _node(x: float, y: float, width: float, name: str, group: str, kind: str = "") -> list[str]:
+    middle = x + width / 2
+    return [
+        _box(x, y, width, _NODE, kind),
+        _text(middle, y + 17, name, "name"),
+        _text(middle, y + 32, group, "note"),
+    ]
+
+
 def _svg(name: str, title: str, description: str, height: float, parts: list[str]) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
-        f'height="{height}" role="img" aria-labelledby="{name}-title {name}-desc">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" '
+        f'height="{height:g}" role="img" aria-labelledby="{name}-title {name}-desc">\n'
         f'<title id="{name}-title">{escape(title)}</title>\n<desc id="{name}-desc">{escape(description)}</desc>\n'
         f"<style>{_STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
     )
@@ -115,17 +235,19 @@ def _box(x: float, y: float, width: float, height: float, kind: str = "") -> str
 
 
 def _text(x: float, y: float, words: str, kind: str) -> str:
-    written = escape(words).replace("_l", '<tspan class="index" dy="3">l</tspan><tspan dy="-3">\u200b</tspan>')
+    index = '<tspan class="index" dy="3">\\1</tspan><tspan dy="-3">\u200b</tspan>'
+    written = re.sub("_([li])", index, escape(words))
     return f'<text class="{kind}" x="{x:g}" y="{y:g}">{written}</text>'
 
 
 def _arrow(path: str, x: float, y: float, towards: str = "down") -> list[str]:
     """Return a line, and a head whose point is at (x, y)."""
-    head = f"M{x:g} {y:g}l-5 -8h10z" if towards == "down" else f"M{x:g} {y:g}l8 -5v10z"
+    shape = {"down": "l-5 -8h10z", "up": "l-5 8h10z", "left": "l8 -5v10z"}[towards]
+    head = f"M{x:g} {y:g}{shape}"
     return [f'<path d="{path}"/>', f'<path class="head" d="{head}"/>']
 
 
-DIAGRAMS = {"architecture.svg": draw_architecture, "round.svg": draw_round}
+DIAGRAMS = {"architecture.svg": draw_architecture, "family.svg": draw_family, "round.svg": draw_round}
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)

@@ -28,7 +28,7 @@ _DIAGRAM = re.compile(r'<img (?P<attributes>[^>]*src="(?P<src>[^"]*diagrams/[\w-
 
 
 def on_config(config: Any) -> Any:
-    """Replace a folder in the navigation, such as `decisions/`, by its pages."""
+    """Replace a folder in the navigation, such as `decisions/`, by its pages; algorithms are in their groups."""
     for section in config.nav:
         for title, entries in section.items():
             if isinstance(entries, list):
@@ -39,6 +39,10 @@ def on_config(config: Any) -> Any:
 def _expand_folders(entry: Any) -> Any:
     if isinstance(entry, dict):
         ((title, target),) = entry.items()
+        if target == "algorithms/":
+            groups = Schema(SOURCE, "").read_groups().items()
+            pages = [{name.capitalize(): [f"{target}{page}.md" for page in group]} for name, group in groups]
+            return {title: [f"{target}index.md", *pages]}
         if isinstance(target, str) and target.endswith("/"):
             return {title: sorted(f"{target}{path.name}" for path in (ROOT / "docs" / target).glob("*.md"))}
     return entry

@@ -56,14 +56,25 @@ class Schema:
 
     def read_choices(self) -> dict[str, dict[str, tuple[str, list[Setting]]]]:
         """Return, for every section with a choice in it, the choices with a sentence and their settings."""
-        tables = {"split": "SPLITS", "participation": "PARTICIPATION", "algorithm": "ALGORITHMS"}
+        tables = {
+            "split": self._find_mapping("SPLITS"),
+            "participation": self._find_mapping("PARTICIPATION"),
+            "topology": self._find_mapping("TOPOLOGIES"),
+            "algorithm": {name: kind for group in self.read_groups().values() for name, kind in group.items()},
+        }
         found = {}
         for section, table in tables.items():
-            kinds = self._find_mapping(table).items()
+            kinds = table.items()
             found[section] = {
                 name: (self._read_summary(kind), self._read_settings(kind, section)) for name, kind in kinds
             }
         return found
+
+    def read_groups(self) -> dict[str, dict[str, str]]:
+        """Return the groups of algorithms: the names and classes of each."""
+        groups = self._find_dict("GROUPS")
+        items = [(key, group) for key, group in zip(groups.keys, groups.values, strict=True) if key]
+        return {ast.literal_eval(key): _read_names(group) for key, group in items if isinstance(group, ast.Dict)}
 
     def write_markdown(self) -> str:
         """Return the body of the reference page."""
@@ -78,7 +89,8 @@ class Schema:
                 parts += _write_table(sections[key])
                 continue
             for name, (summary, settings) in choices[key].items():
-                parts += ["", f"### `{'name' if key == 'algorithm' else 'kind'} = {json.dumps(name)}`", "", summary, ""]
+                parts += ["", f"### `{'name' if key == 'algorithm' else 'kind'} = {json.dumps(name)}`", ""]
+                parts += [f"{summary} [Equations](../algorithms/{name}.md)." if key == "algorithm" else summary, ""]
                 parts += _write_table(settings) if settings else ["No settings."]
         parts += ["", "## `[model]`", "", "`name` is a [bundled model](../models.md) or `package.module:factory`."]
         parts += ["All other keys are keyword arguments of the factory.", ""]
@@ -102,16 +114,20 @@ class Schema:
 
     def _find_mapping(self, name: str) -> dict[str, str]:
         """Return a module-level dict of names and classes, as written."""
+        return _read_names(self._find_dict(name))
+
+    def _find_dict(self, name: str) -> ast.Dict:
         for _, module in self._modules:
             if isinstance(value := _list_assignments(module).get(name), ast.Dict):
-                items = zip(value.keys, value.values, strict=True)
-                return {ast.literal_eval(key): ast.unparse(kind) for key, kind in items if key}
+                return value
         raise LookupError(f"there is no dict {name} in {self.source}")
 
     def _read_summary(self, name: str) -> str:
-        """Return the first sentence of a class, or of its module."""
+        """Return the first sentence of a class, or of the module to which the class refers."""
         _, module, node = self._find_class(name)
-        text = ast.get_docstring(node) or ast.get_docstring(module) or ""
+        text = ast.get_docstring(node) or ""
+        if not text or "see the module's docstring" in text:
+            text = ast.get_docstring(module) or ""
         first = " ".join(text.split("\n\n")[0].split())
         return first if first.endswith(".") else f"{first}."
 
@@ -194,7 +210,13 @@ class Schema:
         return ast.parse("dict[str, Any]", mode="eval").body  # another section: a table with its own keys
 
 
-_ORDER = ("data", "split", "participation", "algorithm", "client", "server", "evaluation", "checkpoints", "engine")
+_ORDER = ("data", "split", "participation", "topology", "algorithm")
+_ORDER += ("client", "server", "evaluation", "checkpoints", "engine")
+
+
+def _read_names(mapping: ast.Dict) -> dict[str, str]:
+    items = zip(mapping.keys, mapping.values, strict=True)
+    return {ast.literal_eval(key): ast.unparse(kind) for key, kind in items if key}
 
 
 def _list_assignments(module: ast.Module) -> dict[str, ast.expr]:
