@@ -58,7 +58,7 @@ class RoundedLinks:
         dtype, runner = sent.params.dtype, self.runner
         down = pack_broadcast(sent, self.links)
         received = unpack_broadcast(type(sent), down, self.links, dtype)
-        mean, weights = runner.make_mean(sent.params, len(cohort)), runner.compute_weights(cohort)
+        mean, weights = runner.make_mean(len(cohort)), runner.compute_weights(cohort)
         client_stats = np.zeros((len(cohort), 3))
         for place, client in enumerate(cohort.tolist()):
             done = runner.run_client(client, received, Nothing(), round)
