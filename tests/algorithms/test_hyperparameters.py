@@ -18,7 +18,7 @@ ROWS: dict[tuple[str, str], tuple[list[Any], list[Any], str]] = {  # accepted, r
     ("feddyn", "alpha"): ([1e-12, 1.0, 50.0], [0.0, -1.0, NAN], "alpha must be above 0"),
     ("fedprox", "mu"): ([0.0, 1e-9, 50.0], [-1e-9, NAN], "mu must be at least 0"),
     ("fednova", "momentum"): ([0.0, 0.9999999], [-1e-9, 1.0, NAN], "momentum must be at least 0 and below 1"),
-    ("fedexp", "epsilon"): ([0.0, 1.0], [-1e-9, NAN], "epsilon must be at least 0"),
+    ("fedexp", "epsilon"): ([1e-12, 1.0], [0.0, -1e-9, NAN], "epsilon must be above 0"),
     ("fedswa", "rho"): ([0.0, 0.5, 1.0], [-1e-9, 1.0000001, NAN], "rho must be at least 0 and at most 1"),
     ("fedswa", "alpha"): ([1e-9, 3.0], [0.0, -1.0, NAN], "and alpha above 0"),
     ("fedavgm", "beta"): ([0.0, 0.9999999], [-1e-9, 1.0, NAN], "beta must be at least 0 and below 1"),

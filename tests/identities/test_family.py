@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from federation import Federation, draw_cohorts, list_everyone, make_decaying_rates, make_quadratics
-from identities import check_same_trajectory
+from identities import assert_close, check_same_trajectory
 
 from fedcm.algorithms import (
     DSGD,
@@ -78,7 +78,7 @@ PAIRS = {
     "FedProx(0) is FedAvg": Pair(make(FedProx(0.0)), make(FedAvg()), {"algorithm": FedProx(0.1)}),
     "FedSAM(0) is FedAvg": Pair(make(FedSAM(0.0)), make(FedAvg()), {"algorithm": FedSAM(0.1)}),
     "FedLESAM(0) is FedAvg": Pair(make(FedLESAM(0.0)), make(FedAvg()), {"algorithm": FedLESAM(0.1)}),
-    "FedExP without extrapolation is FedAvg": Pair(make(FedExP(1e9)), make(FedAvg()), {"algorithm": FedExP(0.0)}),
+    "FedExP without extrapolation is FedAvg": Pair(make(FedExP(1e9)), make(FedAvg()), {"algorithm": FedExP(1e-9)}),
     "FedSWA(1, 1) is FedAvg": Pair(make(FedSWA(1.0, 1.0)), make(FedAvg()), {"algorithm": FedSWA(0.9, 1.0)}),
     "FedAvgM(0) is FedAvg": Pair(make(FedAvgM(0.0)), make(FedAvg()), {"algorithm": FedAvgM(0.1)}),
     "FedACG(0, 0) is FedAvg": Pair(make(FedACG(0.0, 0.0)), make(FedAvg()), {"algorithm": FedACG(0.0, 0.1)}),
@@ -169,9 +169,16 @@ def test_a_changed_setting_breaks_the_identity(name: str) -> None:
         )
 
 
-def test_acg_without_a_proximal_term_is_nesterov_at_the_server() -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_acg_without_a_proximal_term_is_nesterov_at_the_server(dtype: torch.dtype) -> None:
+    check_nesterov(to_dtype(make(FedACG(0.6, 0.0), cohorts=EVERYONE), dtype))
+    for mutant in (FedACG(0.6, 0.1), FedACG(0.5, 0.0)):
+        with pytest.raises(AssertionError, match="differs by"):
+            check_nesterov(to_dtype(make(mutant, cohorts=EVERYONE), dtype))
+
+
+def check_nesterov(federation: Federation) -> None:
     """z is the model that is sent: x ← z − s·G(z), z ← x + λ·(x − x_old)."""
-    federation = make(FedACG(0.6, 0.0), cohorts=EVERYONE)
     plain = replace(federation, algorithm=FedAvg())
     x = z = federation.start()
     for past in federation.run():
@@ -179,7 +186,7 @@ def test_acg_without_a_proximal_term_is_nesterov_at_the_server() -> None:
         moved = compute_moved(alone, z, past.round.index)
         x, old = z - 0.7 * moved, x
         z = x + 0.6 * (x - old)
-        torch.testing.assert_close(past.after.params, x, rtol=1e-11, atol=1e-12)
+        assert_close(past.after.params, x, f"after round {past.round.index}")
 
 
 def past_cohort(past: Any) -> list[int]:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from fedcm.system.formatting import split_names
+
 
 def _find_experiment(path: Path) -> Path:
     """Replace the name of a bundled experiment by its file."""
@@ -195,3 +197,15 @@ def add_sweep_options(command: Callable[..., None]) -> Callable[..., None]:
     with_options.__signature__ = inspect.Signature([*own, *shared])  # pyright: ignore[reportAttributeAccessIssue]
     with_options.__annotations__ = {one.name: own_hints.get(one.name, hints.get(one.name)) for one in [*own, *shared]}
     return with_options
+
+
+def list_algorithms(text: str) -> list[str]:
+    """Return the algorithms of the option `--algorithms`; "all" stands for all bundled ones."""
+    from fedcm.algorithms import ALGORITHMS
+
+    names = split_names(text)
+    return (
+        [*ALGORITHMS, *(name for name in names if name not in ALGORITHMS and name != "all")]
+        if "all" in names
+        else names
+    )

@@ -14,8 +14,8 @@ from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import IN_MEMORY, SECTIONS, DataSection, Experiment, ModelSection, ServerSection
 from fedcm.core.algorithm import Algorithm, has_client_state, is_decentralised
 from fedcm.core.contract import find_violations
-from fedcm.core.participation import PARTICIPATION, Everyone, Independent, Participation
-from fedcm.core.topology import TOPOLOGIES, Topology
+from fedcm.core.participation import PARTICIPATION, Everyone, FixedSize, Independent, Participation
+from fedcm.core.topology import TOPOLOGIES, Adjacency, Topology
 from fedcm.data import SOURCES
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError, suggest
@@ -73,6 +73,7 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     experiment = read_section(Experiment, fields)
     _reject_vanishing_rate(experiment)
     reject_unequal_weights(experiment.algorithm, experiment.server)
+    reject_server_lr(experiment.algorithm, experiment.server)
     reject_absent_clients(experiment.algorithm, experiment.participation)
     _reject_rounded_reports(experiment)
     return experiment
@@ -83,17 +84,19 @@ def to_table(experiment: Experiment) -> Table:
     table: Table = {"name": experiment.name, "rounds": experiment.rounds, "seed": experiment.seed}
     table |= {key: getattr(experiment, key).model_dump(exclude_none=True) for key in SECTIONS}
     for key, kinds in (("split", SPLITS), ("participation", PARTICIPATION)):
-        chosen = getattr(experiment, key)
-        kind = next((name for name, kind in kinds.items() if kind is type(chosen)), None)
-        fields = dataclasses.asdict(chosen) if dataclasses.is_dataclass(type(chosen)) else {}
-        table[key] = {"kind": kind or f"{IN_MEMORY}:{type(chosen).__name__}", **fields}
+        table[key] = _describe_choice(getattr(experiment, key), kinds)
     if experiment.topology is not None:
-        kind = next(name for name, kind in TOPOLOGIES.items() if kind is type(experiment.topology))
-        table["topology"] = {"kind": kind, **dataclasses.asdict(experiment.topology)}
+        table["topology"] = _describe_choice(experiment.topology, TOPOLOGIES)
     table["model"] = {"name": experiment.model.name, **experiment.model.options}
     settings = {key: value for key, value in dataclasses.asdict(experiment.algorithm).items() if value is not None}
     table["algorithm"] = {"name": get_algorithm_name(experiment.algorithm), **settings}
     return table
+
+
+def _describe_choice(chosen: Any, kinds: Mapping[str, type]) -> Table:
+    kind = next((name for name, kind in kinds.items() if kind is type(chosen)), None)
+    fields = dataclasses.asdict(chosen) if dataclasses.is_dataclass(type(chosen)) else {}
+    return {"kind": kind or f"{IN_MEMORY}:{type(chosen).__name__}", **fields}
 
 
 def to_toml(experiment: Experiment) -> str:
@@ -146,7 +149,8 @@ def _reject_broken_contract(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
 
 def _read_topology(table: Any, algorithm: Algorithm[Any, Any, Any, Any]) -> Topology | None:
     if is_decentralised(algorithm):
-        return read_choice(TOPOLOGIES, {"kind": "ring"} if table is None else table, "kind", "topology")
+        topology = read_choice(TOPOLOGIES, {"kind": "ring"} if table is None else table, "kind", "topology")
+        return Adjacency(_make_absolute(topology.file)) if isinstance(topology, Adjacency) else topology
     if table is not None:
         reject_topology_with_server(algorithm)
     return None
@@ -181,8 +185,8 @@ def reject_unequal_weights(algorithm: Algorithm[Any, Any, Any, Any], server: Ser
     """Raise UserError if an algorithm with client state weights clients by their number of examples."""
     if server.weights == "examples" and has_client_state(algorithm):
         raise UserError(
-            f"{get_algorithm_name(algorithm)!r} must weigh clients equally, because its server tracks the plain mean "
-            'of the client states; set server.weights = "clients"'
+            f"{get_algorithm_name(algorithm)!r} must weigh clients equally, because it relies on the plain mean of the "
+            'client states; set server.weights = "clients"'
         )
 
 
@@ -195,9 +199,29 @@ def reject_topology_with_server(algorithm: Algorithm[Any, Any, Any, Any]) -> Non
         )
 
 
-def reject_absent_clients(algorithm: Algorithm[Any, Any, Any, Any], participation: Participation) -> None:
-    """Raise UserError if an algorithm needs all clients in every round, and some would be absent."""
-    if algorithm.needs_all_clients and not (isinstance(participation, Everyone) or participation == Independent(1.0)):
+def reject_server_lr(algorithm: Algorithm[Any, Any, Any, Any], server: ServerSection) -> None:
+    """Raise UserError if an algorithm that has no server learning rate is given one."""
+    if server.lr != 1 and not (algorithm.has_server_lr and not is_decentralised(algorithm)):
+        raise UserError(
+            f"{get_algorithm_name(algorithm)!r} has no server learning rate, so server.lr must be 1, got {server.lr}"
+        )
+
+
+def reject_absent_clients(
+    algorithm: Algorithm[Any, Any, Any, Any], participation: Participation, population: int | None = None
+) -> None:
+    """Raise UserError if an algorithm needs all clients in every round, and some would be absent.
+
+    Args:
+        algorithm: The algorithm.
+        participation: Who takes part.
+        population: The number of clients; None if it is not known yet.
+    """
+    if not (algorithm.needs_all_clients or is_decentralised(algorithm)):
+        return
+    if isinstance(participation, FixedSize) and population is None:
+        return  # the number of clients decides
+    if not (isinstance(participation, Everyone) or participation in (Independent(1.0), FixedSize(population or 1))):
         raise UserError(
             f"{get_algorithm_name(algorithm)!r} must have every client in every round, got {participation}; set "
             'participation.kind = "everyone"'

@@ -101,6 +101,7 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
     __dataclass_fields__: ClassVar[dict[str, Any]]
     paper: ClassVar[str] = ""  # shown by `fedcm algorithms`
     needs_all_clients: ClassVar[bool] = False  # whether every client must take part in every round
+    has_server_lr: ClassVar[bool] = True  # False if the server learning rate must be 1
 
     @abstractmethod
     def init_server(self, params: Vector) -> ServerState:
@@ -108,7 +109,7 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
 
     @abstractmethod
     def init_client(self, params: Vector) -> ClientState:
-        """Return the state of a client before its first round; `params` gives shape and dtype."""
+        """Return the state of a client before its first round; `params` is the initial model."""
 
     @abstractmethod
     def broadcast(self, server: ServerState) -> Broadcast:

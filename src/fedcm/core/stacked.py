@@ -96,7 +96,7 @@ def run_stacked_steps(
             if k >= common_steps:
                 moves = steps > k
                 direction = torch.where(moves, direction, 0.0)  # not a product: a direction of no examples may be nan
-                after = type(after)(*[torch.where(moves, new, old) for new, old in zip(after, local, strict=True)])
+                after = type(after)(*[_select_rows(moves, new, old) for new, old in zip(after, local, strict=True)])
             local = after
             total += direction
             torch.sub(start, total, alpha=client_lr, out=params)
@@ -113,6 +113,11 @@ def run_stacked_steps(
         )
         report, kept = algorithm.report(run, sent, kept)
     return StackResult(report, kept, steps[:, 0].tolist(), (losses / steps[:, 0]).double().tolist())
+
+
+def _select_rows(moves: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """Return the rows of `new` for the clients that move, (C, 1), and of `old` for the others."""
+    return torch.where(moves.view(-1, *[1] * (new.dim() - 1)), new, old)
 
 
 def _make_full_gradient(stacked: StackedProblem, pick: SelectExamples, sizes: Tensor) -> Gradient:

@@ -127,7 +127,9 @@ class Adjacency:
             raise UserError(f"the graph {self.file!r} must be a symmetric matrix of 0s and 1s")
         adjacency = _make_symmetric(values > 0)
         if not is_connected(adjacency):
-            raise UserError(f"the graph {self.file!r} must be connected, so that news reach every node")
+            raise UserError(
+                f"the graph {self.file!r} must be connected: every node must be reachable from every other one"
+            )
         return adjacency
 
 
@@ -144,10 +146,19 @@ TOPOLOGIES: dict[str, type[Topology]] = {
 def compute_mixing_matrix(topology: Topology, nodes: int, seed: int) -> np.ndarray:
     """Return the Metropolis weights (nodes, nodes) of a graph, in float64.
 
+    Raises:
+        UserError: If the graph is not symmetric or not connected.
+
     >>> compute_mixing_matrix(Ring(), 4, seed=0)[0].round(2).tolist()
     [0.33, 0.33, 0.0, 0.33]
     """
     adjacency = topology.connect(nodes, seed)
+    valid = isinstance(adjacency, np.ndarray) and adjacency.dtype == bool and adjacency.shape == (nodes, nodes)
+    if not (valid and (adjacency == adjacency.T).all() and not adjacency.diagonal().any() and is_connected(adjacency)):
+        raise UserError(
+            f"the topology {type(topology).__name__} must give a symmetric boolean matrix of shape {(nodes, nodes)}, "
+            "without True on its diagonal, of a connected graph"
+        )
     degrees = adjacency.sum(1)
     weights = np.where(adjacency, 1 / (1 + np.maximum(degrees[:, None], degrees[None, :])), 0.0)
     return weights + np.diag(1 - weights.sum(1))

@@ -40,7 +40,7 @@ from fedcm.system.hardware import use_one_thread
 MAX_GRADIENTS = 1000  # clients whose full gradients are computed
 MAX_LOCAL_RUNS = 10  # clients whose local steps are run
 _BATCHES = 5  # minibatches per client for its noise
-_NO_DIRECTIONS = {"params", "second_moment"}  # fields of server states that are no directions
+_NO_DIRECTIONS = {"params", "second_moment", "accumulator", "anchor", "mean"}  # fields of server states
 
 DiagnosisValues = dict[str, float | None]
 
@@ -73,7 +73,7 @@ def diagnose(
         values = _estimate_dissimilarity(full, next_round.population)
         values |= _describe_losses(full.losses, next_round.population)
         for name, vector in zip(server._fields, server, strict=True):
-            if name not in _NO_DIRECTIONS:
+            if name not in _NO_DIRECTIONS and vector.shape == server.params.shape:
                 values[f"{name}_norm"] = vector.double().norm().item()
                 values[f"{name}_cosine"] = compute_cosine(vector, full.mean)
         clients = _draw_clients(runner.seed, next_round, max_local_runs, draw=1)

@@ -68,7 +68,10 @@ class DistributedExecutor:
         return summarise_round(mean, weights, client_stats, cohort)
 
     def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
-        """Run the local steps and the gossip of all nodes; see `Executor`. Every process gets the same result."""
+        """Run the local steps and the gossip of all nodes; see `GossipExecutor`. Every process gets the same result.
+
+        The stacks are divided in the same way both times, so a node is mixed by the process that has its state.
+        """
         table, pending = ReportTable(self.runner.make_mean(len(cohort)), len(cohort)), PendingStates(self.states)
         weights, stacks = np.ones(len(cohort)), self.runner.split_into_stacks(cohort)
 
@@ -87,12 +90,12 @@ class DistributedExecutor:
             clients = cohort[positions].tolist()
             return mix_nodes(self.runner, clients, table, mixing, pending, self.states, after, centre)
 
-        mixed = self._share(cohort, round, stacks, ExactMean(Nothing(), len(cohort)), mix)  # as before, so by the same
+        mixed = self._share(cohort, round, stacks, ExactMean(Nothing(), len(cohort)), mix)
         self.states.commit(cohort, mixed[:, 2].tolist())
         return add_gossip_metrics(result, mixed, mixing)
 
     def run_survey(self, params: Vector, cohort: np.ndarray, round: Round) -> Any:
-        """Return the mean survey of the cohort; see `Executor`. Every process calls it and gets the same result."""
+        """Return the mean survey of the cohort; see `SurveyExecutor`. Every process gets the same result."""
         mean, weights = self.runner.make_survey_mean(len(cohort)), self.runner.compute_weights(cohort)
 
         def run(positions: list[int]) -> np.ndarray:

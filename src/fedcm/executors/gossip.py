@@ -62,7 +62,7 @@ class ReportTable:
 
     @property
     def totals(self) -> list[Tensor]:
-        """The integers that workers add: the sums of the mean, and the bits of the rows."""
+        """The integers of the mean that workers add."""
         return self.mean.totals
 
     @property

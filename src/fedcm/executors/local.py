@@ -52,7 +52,7 @@ class LocalExecutor:
         return summarise_round(mean, weights, client_stats, cohort)
 
     def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
-        """Run the local steps and the gossip of all nodes; see `Executor`."""
+        """Run the local steps and the gossip of all nodes; see `GossipExecutor`."""
         table, pending = ReportTable(self.runner.make_mean(len(cohort)), len(cohort)), PendingStates(self.states)
         weights = np.ones(len(cohort))
         client_stats = self._run_stacks(sent, cohort, round, pending, table, weights)
@@ -89,7 +89,7 @@ class LocalExecutor:
         return client_stats
 
     def run_survey(self, params: Vector, cohort: np.ndarray, round: Round) -> Any:
-        """Return the mean survey of the cohort; see `Executor`."""
+        """Return the mean survey of the cohort; see `SurveyExecutor`."""
         mean, weights = self.runner.make_survey_mean(len(cohort)), self.runner.compute_weights(cohort)
         with torch.random.fork_rng(devices=[]):
             for client, weight in zip(cohort.tolist(), weights.tolist(), strict=True):

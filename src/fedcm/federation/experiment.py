@@ -27,6 +27,8 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
         raise UserError(
             f"{name!r} needs two exchanges in every round, but a federation has one; simulate it with `fedcm run`"
         )
+    if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
+        raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})
     return experiment.model_copy(
         update={

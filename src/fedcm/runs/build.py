@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedcm.config.experiment import reject_absent_clients, reject_unequal_weights
+from fedcm.config.experiment import reject_absent_clients, reject_server_lr, reject_unequal_weights
 from fedcm.config.sections import Experiment
 from fedcm.core.algorithm import Algorithm, is_decentralised
 from fedcm.core.losses import Loss, cross_entropy, is_one_hot, squared_error
@@ -23,6 +23,7 @@ from fedcm.core.stacked import reject_batch_dependent_model
 from fedcm.core.topology import Ring
 from fedcm.data import load_source
 from fedcm.data.batches import LocalWork
+from fedcm.data.checksum import compute_sha256
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
@@ -69,8 +70,11 @@ class TrainingSetup:
 
     @cached_property
     def checksums(self) -> dict[str, str]:
-        """Checksums of the data and of their split over clients."""
-        return self.runner.data.checksums()
+        """Checksums of the data, of their split over clients, and of the graph, if there is one."""
+        checksums = self.runner.data.checksums()
+        if self.plan.topology is not None:
+            checksums |= {"topology": compute_sha256(self.plan.mixing)}
+        return checksums
 
     def init_server(self) -> Any:
         """Return the algorithm's server state before round 0."""
@@ -113,7 +117,8 @@ def build(
         name, options = experiment.model.name, experiment.model.options
         model = build_model(name, data.input_shape, count_outputs(data), options, seed)
     reject_unequal_weights(experiment.algorithm, experiment.server)
-    reject_absent_clients(experiment.algorithm, experiment.participation)
+    reject_server_lr(experiment.algorithm, experiment.server)
+    reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
     problem = _build_problem(experiment, model, loss, data)
     plan = _build_plan(experiment, data)
     client = experiment.client

@@ -13,8 +13,8 @@ from fleet import SITES, Fleet, bits, experiment_file, fedcm, fleet_of, lines, p
 from fedcm.data import load_dataset
 from fedcm.errors import UserError
 
-# with a client state; with a scalar in the report; with a state across local steps; with a scalar in the client state
-ALGORITHMS = ("fedcm", "fedavg", "scaffold", "fedexp", "fedsmoo", "vrl-sgd")
+# the last three: a scalar in the report; a state across local steps; a start that differs from the model
+ALGORITHMS = ("fedcm", "fedavg", "scaffold", "fedexp", "fedsmoo", "fedpd")
 
 
 Call = Callable[..., Any]  # runs a command, in this process or another

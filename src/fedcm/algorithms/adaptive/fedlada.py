@@ -65,7 +65,8 @@ class FedLADA(Algorithm[ServerState, ServerState, Nothing, Report]):
         return server
 
     def init_local(self, full_gradient: Gradient, sent: ServerState, kept: Nothing) -> LocalState:
-        return LocalState(torch.zeros_like(sent.params), sent.second_moment, sent.second_moment)
+        second_moment = sent.second_moment.clamp(min=self.epsilon**2)  # a mean of tiny numbers is rounded to 0
+        return LocalState(torch.zeros_like(sent.params), second_moment, second_moment)
 
     def step(
         self, gradient: Gradient, params: Vector, sent: ServerState, kept: Nothing, local: LocalState, step: Step

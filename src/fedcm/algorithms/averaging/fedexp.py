@@ -27,13 +27,13 @@ class Report(NamedTuple):
 class FedExP(Algorithm[Model, Model, Nothing, Report]):
     """FedExP; see the module's docstring."""
 
-    epsilon: float = 0.001  # at least 0; limits the extrapolation when the mean movement is small
+    epsilon: float = 0.001  # above 0; limits the extrapolation when the mean movement is small
 
     paper = "Jhunjhunwala et al., ICLR 2023"
 
     def __post_init__(self) -> None:
-        if not self.epsilon >= 0:
-            raise ValueError(f"epsilon must be at least 0, got {self.epsilon}; the paper uses 0.001")
+        if not self.epsilon > 0:
+            raise ValueError(f"epsilon must be above 0, got {self.epsilon}; the paper uses 0.001")
 
     def init_server(self, params: Vector) -> Model:
         return Model(params)

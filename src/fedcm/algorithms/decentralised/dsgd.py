@@ -37,6 +37,7 @@ class DSGD(Algorithm[Model, Model, NodeState, Model]):
 
     paper = "Lian et al., NeurIPS 2017"
     needs_all_clients = True
+    has_server_lr = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1:

@@ -38,6 +38,7 @@ class QGDSGDm(Algorithm[Model, Model, NodeState, Model]):
 
     paper = "Lin et al., ICML 2021, arXiv:2102.04761"
     needs_all_clients = True
+    has_server_lr = False
 
     def __post_init__(self) -> None:
         if not (0 <= self.beta < 1 and 0 <= self.mu < 1):

@@ -6,7 +6,7 @@
     server   m ← m − (S/N)·mean(moved),  x ← x + s·(m − x)       m starts at x
 
 Invariant: m is the mean of all N z_i; they are x_0 at first. In the paper everyone takes part; here absent
-clients count with their last z_i.
+clients count with their last z_i. The limit is the optimum as far as the local steps solve their proximal problems.
 
 Pathak & Wainwright, "FedSplit: An Algorithmic Framework for Fast Federated Optimization", NeurIPS 2020.
 """

@@ -3,12 +3,12 @@
     client   Δ_i ← Δ_i + (x − y_i) / (η_l·K_i)         y_i, η_l and K_i of its last round; not in its first round
              y ← y − η_l·(g − Δ_i)                     K_i times from y = x
     report   moved = x − y
-    server   x ← x − s·mean(moved)
+    server   x ← x − mean(moved)
 
-All clients must take part in every round and take equally many steps: the mean of all Δ_i is 0 then, and with s = 1
-this is SCAFFOLD, option II. With unequal K_i the limit is not the optimum; use SCAFFOLD then.
+All clients must take part in every round and take equally many steps, and the server learning rate must be 1: the mean
+of all Δ_i is 0 then, and this is SCAFFOLD, option II. With unequal K_i the limit is not the optimum; use SCAFFOLD then.
 
-Liang, Shen, Chen, Cheng, Chen & Yang, "Variance Reduced Local SGD with Lower Communication Complexity", 2019,
+Liang, Shen, Liu, Pan, Chen & Cheng, "Variance Reduced Local SGD with Lower Communication Complexity", 2019,
 arXiv:1912.12844.
 """
 
@@ -38,6 +38,7 @@ class VRLSGD(Algorithm[Model, Model, ClientState, Moved]):
 
     paper = "Liang et al., 2019, arXiv:1912.12844"
     needs_all_clients = True
+    has_server_lr = False
 
     def init_server(self, params: Vector) -> Model:
         return Model(params)

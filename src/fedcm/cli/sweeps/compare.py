@@ -19,12 +19,11 @@ def compare(
 
     Example: `fedcm compare demo --algorithms fedavg,fedcm --seeds 3`
     """
-    from fedcm.algorithms import ALGORITHMS, PAPER_ALGORITHMS
+    from fedcm.algorithms import PAPER_ALGORITHMS
     from fedcm.config.bundled import has_grid
     from fedcm.sweeps.grid import expand_grid
-    from fedcm.system.formatting import split_names
 
-    names = list(ALGORITHMS) if algorithms == "all" else split_names(algorithms)
+    names = options.list_algorithms(algorithms)
     if not names and not has_grid(experiment):
         names = list(PAPER_ALGORITHMS)
     runs = expand_grid(experiment, sweep.collect_overrides(), algorithms=names, seeds=sweep.seeds)

@@ -34,8 +34,7 @@ def sweep(
     """
     from fedcm.sweeps.grid import expand_grid
     from fedcm.sweeps.run_names import make_sweep_title
-    from fedcm.system.formatting import split_names
 
-    names = split_names(algorithms)
+    names = options.list_algorithms(algorithms)
     runs = expand_grid(experiment, sweep.collect_overrides(), algorithms=names, seeds=sweep.seeds, over=over)
     run_sweep(runs, make_sweep_title(experiment.stem, over), sweep)

@@ -17,6 +17,7 @@ from fedcm.algorithms.registry import find_algorithm
 from fedcm.config.bundled import find_experiments_folder, has_grid, list_experiments
 from fedcm.core.algorithm import get_message_types
 from fedcm.core.contract import RoundCosts, measure_costs
+from fedcm.errors import UserError
 from fedcm.sweeps.estimate import Estimate
 from fedcm.system.formatting import format_count, format_estimate
 
@@ -75,7 +76,7 @@ def describe_gradient_work(costs: RoundCosts) -> str:
     if costs.full_gradients:
         parts.append(format_count(costs.full_gradients, "full pass", "full passes"))
     if costs.exchanges > 1:
-        parts.append(f"{costs.exchanges} exchanges")
+        parts.append(f"in {costs.exchanges} exchanges")
     return ", ".join(parts) or "–"
 
 
@@ -84,7 +85,11 @@ def print_algorithm(name: str) -> None:
     kind = find_algorithm(name)
     module = inspect.getmodule(kind)
     print(inspect.cleandoc(module.__doc__ or "" if module else ""))
-    types, costs = get_message_types(kind), measure_costs(kind())
+    types = get_message_types(kind)
+    try:
+        costs = measure_costs(kind())
+    except TypeError as error:
+        raise UserError(f"every setting of {name!r} must have a default to measure its costs: {error}") from None
     table = Table(show_header=False, box=SIMPLE, pad_edge=False)
     for heading, message in (
         ("server state", types.server),
