@@ -13,7 +13,7 @@ import pytest
 import tomli_w
 from scenes import get_private_mount_command, load_summary, read_lines, run_to_end, small_experiment
 
-from fedcm.algorithms import ALGORITHMS
+from fedcm.algorithms import PAPER_ALGORITHMS
 from fedcm.runs.folder import find_run_of_job
 
 Write = Callable[..., Path]
@@ -98,7 +98,7 @@ def test_a_comparison_under_torchrun_has_the_same_bits(experiment: Write, tmp_pa
     words = ("-m", "fedcm", "compare", path, "--json")  # all the bundled algorithms
     done = wait_for_agent(start_agent("--standalone", "--nproc-per-node", processes, *words, folder=tmp_path))
     assert done.code == 0, done.output
-    for algorithm in ALGORITHMS:
+    for algorithm in PAPER_ALGORITHMS:
         alone = run_to_end(experiment(rounds=4, algorithm={"name": algorithm}), tmp_path / "alone", algorithm)
         assert_same_bits(tmp_path / "runs" / f"small-{algorithm}-seed3", alone)
 
