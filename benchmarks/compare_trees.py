@@ -2,7 +2,7 @@
 
     python benchmarks/compare_trees.py OTHER/src            prints this tree's time over the other's, per algorithm
 
-Each measurement is a process of its own, with one thread. The median over the repeats is printed.
+Each measurement is the CPU time of a process of its own, with one thread. The median over the repeats is printed.
 """
 
 import argparse
@@ -33,9 +33,9 @@ algorithm = {"fedavg": fedcm.FedAvg, "fedcm": fedcm.FedCM, "fedadam": fedcm.FedA
 rounds = 40 if small else 4
 settings = dict(rounds=rounds, epochs=5, batch_size=20, lr=0.01, server_lr=0.01)
 fedcm.train(model, clients, algorithm, **settings | {"rounds": 1})
-started = time.perf_counter()
+started = time.process_time()
 fedcm.train(model, clients, algorithm, **settings)
-print(time.perf_counter() - started)
+print(time.process_time() - started)
 """
 
 

@@ -15,8 +15,9 @@ from fedcm.federation.experiment import prepare_experiment
 from fedcm.federation.server.replies import BadReply, ExpectedReply, check_reply
 
 
-def make_table(algorithm: str) -> dict[str, Any]:
-    return {"name": "trial", "rounds": 2, "model": {"name": "linear"}, "algorithm": {"name": algorithm}}
+def make_table(algorithm: str, quorum: float = 1.0) -> dict[str, Any]:
+    table = {"name": "trial", "rounds": 2, "model": {"name": "linear"}, "algorithm": {"name": algorithm}}
+    return table | {"federation": {"quorum": quorum}}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -28,6 +29,12 @@ def test_a_federation_accepts_all_algorithms_with_one_exchange(name: str) -> Non
     reason = "has no server, and a federation has one" if name in ("d-sgd", "qg-dsgdm") else "needs two exchanges"
     with pytest.raises(UserError, match=f"'{name}' {reason}"):
         prepare_experiment(experiment)
+
+
+def test_an_algorithm_that_needs_all_clients_needs_all_sites() -> None:
+    with pytest.raises(UserError, match=r"'vrl-sgd' must have every site in every round; set federation\.quorum = 1"):
+        prepare_experiment(read_experiment(make_table("vrl-sgd", quorum=0.5)))
+    assert prepare_experiment(read_experiment(make_table("fedcm", quorum=0.5))).federation.quorum == 0.5
 
 
 def test_the_rejected_algorithms_are_the_known_ones() -> None:

@@ -79,6 +79,7 @@ def test_the_simulator_follows_the_papers_pseudocode(name: str) -> None:
     check_same_trajectory(ROWS[name], weight_decay=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_the_server_learning_rate_enters_as_in_the_transcription(name: str) -> None:
     check_same_trajectory(ROWS[name]._replace(server_lr=0.7), clip=0.5)
