@@ -57,7 +57,7 @@ def train(algorithm: Any, sizes: tuple[int, ...], **settings: Any) -> fedcm.Trai
     draw = torch.Generator().manual_seed(0)
     clients = [(torch.randn(size, 4, generator=draw), torch.arange(size) % 2) for size in sizes]
     torch.manual_seed(0)
-    return fedcm.train(nn.Linear(4, 2), clients, algorithm, batch_size=2, **({"rounds": 3} | settings))
+    return fedcm.train(nn.Linear(4, 2), clients, algorithm, rounds=3, batch_size=2, **settings)
 
 
 @pytest.mark.parametrize("sizes", [(2, 8), (2, 8, 4, 6)], ids=str)
