@@ -10,12 +10,12 @@ from torch import nn
 
 from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.local.stacked import reject_batch_dependent_model
 from fedcm.core.losses import squared_error
 from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import FinishedRound, TrainingPlan, run_rounds
 from fedcm.core.schedule import Schedule
-from fedcm.core.stacked import reject_batch_dependent_model
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
+from fedcm.core.local.stacked import StackedProblem
+from fedcm.core.local.traced_function import TracedFunction
 from fedcm.core.problem import Problem
-from fedcm.core.stacked import StackedProblem
-from fedcm.core.traced_function import TracedFunction
 from fedcm.data.dataset import Examples
 from fedcm.models import build_model
 

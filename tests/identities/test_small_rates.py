@@ -140,7 +140,7 @@ def test_the_server_receives_movements_below_the_rounding_of_parameters(
 
 def test_steps_below_the_rounding_of_parameters_add_up() -> None:
     """Each of 1000 steps is a tenth of the unit: the client must move by 100 units, not by 0."""
-    from fedcm.core.local_steps import run_local_steps
+    from fedcm.core.local.steps import run_local_steps
 
     problem = Problem(torch.nn.Linear(1, 1, bias=False), lambda outputs, labels: outputs.mean())
     sent = FedAvg().broadcast(FedAvg().init_server(torch.tensor([1.0])))

@@ -68,13 +68,13 @@ TARGETS = (
     Target("core", ("core/exact_mean.py",), ("tests/core/test_exact_mean.py",)),
     Target(
         "core",
-        ("core/algorithm.py", "core/local_steps.py"),
+        ("core/algorithm.py", "core/local/steps.py"),
         ("tests/core/test_round_loop.py", "tests/identities/test_reference.py", "tests/core/test_contract.py"),
     ),
     Target("core", ("core/losses.py",), ("tests/core/test_label_shapes.py",)),
     Target(
         "core",
-        ("core/stacked.py",),
+        ("core/local/stacked.py",),
         ("tests/core/test_stacked.py", "tests/core/test_label_shapes.py", "tests/runs/test_autotune.py"),
     ),
     Target("core", ("core/problem.py",), ("tests/core/test_problem.py", "tests/core/test_stacked.py")),

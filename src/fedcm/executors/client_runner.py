@@ -12,9 +12,9 @@ import torch
 from fedcm.core.algorithm import Algorithm, Round, Vector
 from fedcm.core.contract.templates import MessageTemplates, make_templates
 from fedcm.core.exact_mean import ExactMean, OutOfRange
-from fedcm.core.local_steps import ClientResult, run_local_steps
+from fedcm.core.local.stacked import StackedProblem, StackResult, reject_unstackable, run_stacked_steps
+from fedcm.core.local.steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
-from fedcm.core.stacked import StackedProblem, StackResult, reject_unstackable, run_stacked_steps
 from fedcm.data.batches import LocalWork
 from fedcm.data.federated import FederatedData
 from fedcm.errors import Diverged

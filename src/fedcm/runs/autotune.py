@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from fedcm.config.sections import EngineSection
+from fedcm.core.local.stacked import StackedProblem, reject_batch_dependent_model
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
-from fedcm.core.stacked import StackedProblem, reject_batch_dependent_model
 from fedcm.data.batches import LocalWork, select_rows
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData

@@ -13,13 +13,13 @@ from torch import nn
 from fedcm.config.experiment import reject_absent_clients, reject_server_lr, reject_unequal_weights
 from fedcm.config.sections import Experiment
 from fedcm.core.algorithm import Algorithm, is_decentralised
+from fedcm.core.local.stacked import reject_batch_dependent_model
 from fedcm.core.losses import Loss, cross_entropy, is_one_hot, squared_error
 from fedcm.core.model_mode import warn_of_eval_mode
 from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.schedule import Schedule
-from fedcm.core.stacked import reject_batch_dependent_model
 from fedcm.core.topology import Ring
 from fedcm.data import load_source
 from fedcm.data.batches import LocalWork

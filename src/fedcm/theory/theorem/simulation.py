@@ -1,6 +1,6 @@
 """Rounds of any algorithm on a known problem, for many replicates and step sizes at once, in float64.
 
-The algorithms are the project's own objects. Only the loop is separate: `fedcm.core.local_steps` steps torch models
+The algorithms are the project's own objects. Only the loop is separate: `fedcm.core.local.steps` steps torch models
 through minibatches, one client at a time, and would need hours for thousands of rounds of hundreds of replicates. A
 test checks that both agree to rounding on the same problem. Shapes, with B step sizes in front:
 

@@ -1,4 +1,4 @@
-"""The local SGD loop of one client. `fedcm.core.stacked` has the same loop for several clients at once.
+"""The local SGD loop of one client. `fedcm.core.local.stacked` has the same loop for several clients at once.
 
     d ← d + direction(y) + λ_step·y,  y ← x − η_l·d      once for every minibatch, from y = x = start(sent, kept), d = 0
 

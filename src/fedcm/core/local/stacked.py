@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Step, Vector
+from fedcm.core.local.traced_function import TracedFunction
 from fedcm.core.losses import Loss, find_example_loss
 from fedcm.core.model_mode import uses_batch_statistics
 from fedcm.core.problem import Problem
-from fedcm.core.traced_function import TracedFunction
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import SelectExamples
 from fedcm.errors import UserError
