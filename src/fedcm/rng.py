@@ -25,6 +25,8 @@ class Purpose(IntEnum):
     RESAMPLING = 9  # bootstrap of measured replicates, for a confidence interval
     DIAGNOSIS = 10  # which clients a diagnosis examines
     TOPOLOGY = 11  # random graphs of decentralised training
+    AUGMENTATION = 13  # of a batch, in every local step
+    FRESH_ITEMS = 19  # random transforms inside a torch dataset that is read anew in every pass
 
 
 def make_generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:
@@ -38,10 +40,18 @@ def make_generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0)
     return np.random.Generator(np.random.Philox(_make_seed_sequence(seed, purpose, round, client)))
 
 
-def make_torch_seed(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> int:
-    """Return a seed for `torch.manual_seed`, for randomness inside torch modules."""
-    return int(_make_seed_sequence(seed, purpose, round, client).generate_state(1, np.uint64)[0] >> 1)
+def make_torch_seed(seed: int, purpose: Purpose, round: int = 0, client: int = 0, *within: int) -> int:
+    """Return a seed for `torch.manual_seed`, for randomness inside torch modules.
+
+    Args:
+        seed: The seed of the experiment.
+        purpose: What the random numbers are used for.
+        round: The round.
+        client: The client.
+        *within: The number of the step or pass within a client's round, if each has random numbers of its own.
+    """
+    return int(_make_seed_sequence(seed, purpose, round, client, *within).generate_state(1, np.uint64)[0] >> 1)
 
 
-def _make_seed_sequence(seed: int, purpose: Purpose, round: int, client: int) -> np.random.SeedSequence:
-    return np.random.SeedSequence(seed, spawn_key=(purpose, round, client))
+def _make_seed_sequence(seed: int, purpose: Purpose, round: int, client: int, *within: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(purpose, round, client, *within))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedcm.data.batches import LocalWork, select_rows
+from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
+from fedcm.data.structures.tree import select_rows
 
 DATA = Examples(torch.arange(23.0)[:, None], torch.arange(23))
 

@@ -121,10 +121,13 @@ def test_tensors_that_require_gradients_or_are_bfloat16_are_accepted():
         (((X, Y), "test"), "the test set must be a torch dataset"),
         ([(X, Y), (X[:, :2], Y)], "clients 0 and 1 must have features of one shape"),
         ([(X, Y), ListDataset([])], "client 1: there must be at least one example"),
-        (ListDataset([X[0]]), r"an example must be a pair \(x, y\), got Tensor at index 0"),
+        (
+            ListDataset([X[0]]),
+            r"an example must be a pair \(x, y\) or a dict with the key 'labels', got Tensor at index 0",
+        ),
         (
             ListDataset([(X[0], 0), (X[0, :2], 0)]),
-            r"examples must have one shape, got x \(3,\), y \(\) at index 0 and x \(2,\)",
+            "examples must have one shape, got vectors of 3 numbers in example 0 and of 2 in example 1",
         ),
         ((X, Y[:3]), "the same length, got 6 and 3"),
         (((StreamDataset()), (X, Y)), "the training set must be a torch dataset with a length"),

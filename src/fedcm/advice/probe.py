@@ -227,9 +227,9 @@ def _draw_examples(setup: TrainingSetup) -> list[Examples]:
     for client in order[:clients].tolist():
         own = data.client(client)
         if own.size > most:
-            drawn = torch.from_numpy(np.sort(generator.choice(own.size, most, replace=False))).to(own.labels.device)
-            own = Examples(own.features[drawn], own.labels[drawn])
-        examples.append(own)
+            drawn = torch.from_numpy(np.sort(generator.choice(own.size, most, replace=False))).to(own.device)
+            own = own.select(drawn)
+        examples.append(setup.problem.collate(own))
     return examples
 
 
@@ -237,7 +237,7 @@ def _compute_loss(task: _ProbeTask, params: Vector) -> float:
     """Return the mean of the clients' losses."""
     problem = task.setup.problem
     with use_one_thread(), evaluation_mode(problem, params) as model:
-        losses = [problem.loss(model(own.features), own.labels).item() for own in task.examples]
+        losses = [problem.loss(problem.call(model, own), own.labels).item() for own in task.examples]
     loss = float(np.mean(losses))
     if not math.isfinite(loss):
         raise Diverged(f"the loss over clients became {loss}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 from pydantic import PrivateAttr
 from torch import nn
@@ -29,17 +29,20 @@ from fedcm.config.sections import (
     ServerSection,
 )
 from fedcm.core.algorithm import Algorithm
-from fedcm.core.losses import Loss
+from fedcm.core.losses import Loss, find_loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
 from fedcm.core.topology import Topology
+from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
 from fedcm.data.partition import Natural, split_by_owner
+from fedcm.data.structures.collate import Collate, UserCollate, make_collate
 from fedcm.data.user_data import convert_clients_to_dataset
 from fedcm.errors import UserError, suggest
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.identity import FREE_SETTINGS, list_changed_settings
+from fedcm.system.imports import import_function
 
 
 class PythonExperiment(Experiment):
@@ -48,6 +51,8 @@ class PythonExperiment(Experiment):
     _model: nn.Module = PrivateAttr()
     _data: FederatedData = PrivateAttr()
     _loss: Loss | None = PrivateAttr()
+    _augment: Augment | None = PrivateAttr(default=None)
+    _collate: Collate | None = PrivateAttr(default=None)
 
     def copy_model(self) -> nn.Module:
         """Return a copy of the given model."""
@@ -55,7 +60,15 @@ class PythonExperiment(Experiment):
 
     def build(self, data_dir: Path | None = None) -> TrainingSetup:
         """Build the objects that train. The model is copied, so that it does not change."""
-        return build(self, data_dir, data=self._data, model=self.copy_model(), loss=self._loss)
+        return build(
+            self,
+            data_dir,
+            data=self._data,
+            model=self.copy_model(),
+            loss=self._loss,
+            augment=self._augment,
+            collate=self._collate,
+        )
 
 
 def load_experiment(path: AnyPath, overrides: Overrides = ()) -> Experiment:
@@ -94,13 +107,16 @@ class TrainingSettings(TypedDict, total=False):
     weight_decay_at: Literal["loss", "step"]
     clip: float | None
     weights: Literal["clients", "examples"]
-    loss: Loss | None
+    loss: Loss | str | None
+    augment: Sequence[Any]
+    collate: UserCollate | str | None
+    fresh: bool
     evaluate_every: int
     stack: int
     seed: int
 
 
-_OBJECTS = ("test", "participation", "topology", "loss")  # settings that are not plain values
+_OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate")  # settings that are not plain values
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
 
 
@@ -117,7 +133,8 @@ def make_experiment(
 
     Args:
         model: The model, with its initial parameters. It is not changed.
-        clients: One torch dataset of (x, y), or one pair (features, labels), per client; or a `ClientsOnDemand`.
+        clients: One torch dataset of (x, y), or one pair (features, labels), per client; or a `ClientsOnDemand`. See
+            `fedcm.train` for batches of other structures.
         algorithm: The algorithm, such as `fedcm.FedCM(alpha=0.1)`.
         rounds: The number of rounds.
         name: The name of the experiment; the run's folder is named after it.
@@ -146,11 +163,11 @@ def make_experiment(
             "name": name,
             "rounds": to_python(rounds),
             "seed": given.get("seed", 0),
-            "data": DataSection(source=IN_MEMORY),
+            "data": _read_data_settings(given),
             "split": Natural(),
             "participation": _read_participation(given.get("participation", 1.0)),
             "topology": _check_topology(given.get("topology"), algorithm),
-            "model": ModelSection(name=f"{IN_MEMORY}:{type(model).__name__}"),
+            "model": ModelSection(name=f"{IN_MEMORY}:{type(model).__name__}", loss=_name_object(given.get("loss"))),
             "algorithm": algorithm,
             "client": _read_settings(ClientSection, local),
             "server": _read_settings(ServerSection, server, {"lr": "server_lr"}),
@@ -160,9 +177,42 @@ def make_experiment(
             "engine": read_section(EngineSection, {"stack": given.get("stack", 1)}).without_autotune(),
         },
     )
-    experiment._model, experiment._data = model, _make_data(clients, given.get("test"))
-    experiment._loss = given.get("loss")
+    experiment._model = model
+    experiment._data = _make_data(clients, given.get("test"), fresh=bool(experiment.data.fresh))
+    experiment._loss = _read_loss(given.get("loss"))
+    if changes := given.get("augment"):
+        experiment._augment = make_augment(changes)
+    if (collate := given.get("collate")) is not None:
+        function = import_function(collate, "collate") if isinstance(collate, str) else collate
+        if not callable(function):
+            raise UserError(f"collate must be a function of a list of examples, got {describe_value(collate)}")
+        experiment._collate = make_collate(function)
     return experiment
+
+
+def _read_data_settings(given: Mapping[str, Any]) -> DataSection:
+    """Describe the data and what happens to their batches; Python functions are described by their names."""
+    changes = given.get("augment", ())
+    if isinstance(changes, str | Mapping) or not isinstance(changes, Sequence):
+        raise UserError(f"augment must be a list of names or functions, got {describe_value(changes)}")
+    names = [change if isinstance(change, str | Mapping) else _name_object(change) for change in changes]
+    settings = {"augment": names or None, "collate": _name_object(given.get("collate")), "fresh": given.get("fresh")}
+    return _read_settings(DataSection, {"source": IN_MEMORY, **settings})
+
+
+def _name_object(value: Any) -> str | None:
+    """Return the name that stands for a Python object in an experiment; a string stands for itself."""
+    if value is None or isinstance(value, str):
+        return value
+    return f"{IN_MEMORY}:{getattr(value, '__qualname__', type(value).__name__)}"
+
+
+def _read_loss(loss: Any) -> Loss | None:
+    if loss is None or callable(loss):
+        return cast("Loss | None", loss)
+    if isinstance(loss, str):
+        return find_loss(loss)
+    raise UserError(f"loss must be a function (outputs, labels) or the name of one, got {describe_value(loss)}")
 
 
 def check_experiment(experiment: Any) -> None:
@@ -248,10 +298,10 @@ def _check_types(model: Any, clients: Any, algorithm: Any) -> None:
         )
 
 
-def _make_data(clients: Sequence[Any] | ClientsOnDemand, test: Any | None) -> FederatedData:
+def _make_data(clients: Sequence[Any] | ClientsOnDemand, test: Any | None, *, fresh: bool) -> FederatedData:
     if isinstance(clients, ClientsOnDemand):
         return OnDemandData(clients if test is None else dataclasses.replace(clients, test=test))
-    dataset = convert_clients_to_dataset(list(clients), test)
+    dataset = convert_clients_to_dataset(list(clients), test, fresh=fresh)
     assert dataset.owners is not None
     return ArrayData(dataset, split_by_owner(dataset.owners))
 

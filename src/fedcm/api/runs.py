@@ -25,6 +25,7 @@ from fedcm.runs.build import build
 from fedcm.runs.folder import find_run_of_job
 from fedcm.runs.identity import make_default_name
 from fedcm.runs.session import Session, SessionOptions
+from fedcm.runs.timing import READING, STEP
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.system.signals import handle_ctrl_c
@@ -211,7 +212,10 @@ def _describe_start(session: Session, archive: Path | None, notify: Notify) -> N
     if archive is not None and (archive / folder.name).is_dir():
         notify(f"the run that was {folder.path} is {archive / folder.name} now")
     notify(f"run {folder.path}")
-    if setup.step_milliseconds:
+    timings = setup.step_milliseconds
+    if READING in timings:
+        notify(f"{READING} takes {timings[READING]:.3g} ms; {STEP} takes {timings[STEP]:.3g} ms")
+    if setup.tuned_settings:
         engine = setup.experiment.engine
         notify(f"chosen by autotune: stack {engine.stack}, layout {engine.layout}, compile {engine.compile}")
 

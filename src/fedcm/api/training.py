@@ -18,6 +18,7 @@ from fedcm.core.participation import Participation
 from fedcm.core.round_loop import FinishedRound
 from fedcm.core.topology import Topology
 from fedcm.data.dataset import ClientsOnDemand
+from fedcm.data.structures.collate import UserCollate
 from fedcm.errors import Stopped, UserError
 from fedcm.system.signals import StopSignals
 
@@ -106,7 +107,10 @@ def train(
     weight_decay_at: Literal["loss", "step"] = "loss",
     clip: float | None = None,
     weights: Literal["clients", "examples"] = "clients",
-    loss: Loss | None = None,
+    loss: Loss | str | None = None,
+    augment: Sequence[Any] = (),
+    collate: UserCollate | str | None = None,
+    fresh: bool = False,
     evaluate_every: int = 10,
     stack: int = 1,
     seed: int = 0,
@@ -122,7 +126,8 @@ def train(
     Args:
         model: The model, with its initial parameters.
         clients: One torch dataset of (x, y), or one pair of tensors (features, labels), per client; a
-            `ClientsOnDemand` if there are too many to hold in memory.
+            `ClientsOnDemand` if there are too many to hold in memory. Features and labels may be tuples and dicts of
+            tensors, and sequences of unequal lengths: the model gets a tuple as its arguments and a dict by name.
         algorithm: The algorithm, such as `fedcm.FedCM(alpha=0.1)`.
         rounds: How many rounds to run.
         test: Held-out examples, in the form of one client.
@@ -139,7 +144,13 @@ def train(
         weight_decay_at: "loss" adds it to the client's gradient, "step" to the algorithm's direction.
         clip: The greatest norm of a client's own gradient.
         weights: "clients": every client has weight 1 in the mean; "examples": its number of examples.
-        loss: `(outputs, labels) → scalar`; by default cross-entropy for integer labels, squared error for floats.
+        loss: `(outputs, labels) → scalar`, or the name of a loss such as "binary_cross_entropy"; by default
+            cross-entropy for integer labels, squared error for floats, and the model's own `.loss` if it takes labels
+            by name.
+        augment: Changes of the training batches in every step: "crop", "flip", "cutout", or functions
+            `(batch, generator) → batch`.
+        collate: Makes a batch of a list of examples; by default sequences of unequal lengths are padded.
+        fresh: Read the items of torch datasets anew in every pass, for random transforms inside them.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
@@ -179,6 +190,9 @@ def train(
         clip=clip,
         weights=weights,
         loss=loss,
+        augment=augment,
+        collate=collate,
+        fresh=fresh,
         evaluate_every=evaluate_every,
         stack=stack,
         seed=seed,

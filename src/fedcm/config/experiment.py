@@ -11,12 +11,22 @@ from fedcm.algorithms import ALGORITHMS, GROUPS
 from fedcm.algorithms.registry import find_algorithm, get_algorithm_name
 from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
 from fedcm.config.schema import read_choice, read_dataclass, read_section
-from fedcm.config.sections import IN_MEMORY, SECTIONS, DataSection, Experiment, ModelSection, ServerSection
+from fedcm.config.sections import (
+    IN_MEMORY,
+    MODEL_SETTINGS,
+    SECTIONS,
+    DataSection,
+    Experiment,
+    ModelSection,
+    ServerSection,
+)
 from fedcm.core.algorithm import Algorithm, has_client_state, is_decentralised
 from fedcm.core.contract import find_violations
+from fedcm.core.losses import find_loss
 from fedcm.core.participation import PARTICIPATION, Everyone, FixedSize, Independent, Participation
 from fedcm.core.topology import TOPOLOGIES, Adjacency, Topology
 from fedcm.data import SOURCES
+from fedcm.data.augmentation import make_augment
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError, suggest
 from fedcm.models import reject_unknown_model
@@ -61,7 +71,10 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     fields: Table = {key: table[key] for key in ("name", "rounds", "seed") if key in table}
     for key, kind in SECTIONS.items():
         fields[key] = read_section(kind, table.get(key, {}), key)
-    fields["data"] = DataSection(source=_make_absolute(fields["data"].source))
+    data: DataSection = fields["data"]
+    fields["data"] = data.model_copy(update={"source": _make_absolute(data.source)})
+    if data.augment is not None:
+        make_augment(data.augment)  # an unknown change is an error now, not after the data have been read
     fields["split"] = read_choice(SPLITS, table.get("split", {"kind": "natural"}), "kind", "split")
     fields["participation"] = read_choice(
         PARTICIPATION, table.get("participation", {"kind": "everyone"}), "kind", "participation"
@@ -87,7 +100,7 @@ def to_table(experiment: Experiment) -> Table:
         table[key] = _describe_choice(getattr(experiment, key), kinds)
     if experiment.topology is not None:
         table["topology"] = _describe_choice(experiment.topology, TOPOLOGIES)
-    table["model"] = {"name": experiment.model.name, **experiment.model.options}
+    table["model"] = experiment.model.to_table()
     settings = {key: value for key, value in dataclasses.asdict(experiment.algorithm).items() if value is not None}
     table["algorithm"] = {"name": get_algorithm_name(experiment.algorithm), **settings}
     return table
@@ -166,9 +179,12 @@ def _read_model(table: Any) -> ModelSection:
             f"the model {table['name']!r} is a Python object of the program that made this experiment; run or resume "
             "it there with fedcm.run or fedcm.resume"
         )
-    options = {key: value for key, value in table.items() if key != "name"}
-    model = read_section(ModelSection, {"name": table["name"], "options": options}, "model")
+    options = {key: value for key, value in table.items() if key not in MODEL_SETTINGS}
+    settings = {key: value for key, value in table.items() if key in MODEL_SETTINGS}
+    model = read_section(ModelSection, {**settings, "options": options}, "model")
     reject_unknown_model(model.name)  # now, rather than after the data have been read
+    if model.loss is not None:
+        find_loss(model.loss)
     return model
 
 

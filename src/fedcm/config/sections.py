@@ -20,6 +20,11 @@ class DataSection(Section):
 
     # a known name, an .npz file, a folder with one .npz file per client, or package.module:function
     source: Annotated[str, Field(min_length=1)] = "digits"
+    augment: list[str | dict[str, Any]] | None = None  # changes of training images in every step: crop, flip, cutout
+    collate: str | None = (
+        None  # package.module:function that makes a batch of examples; by default sequences are padded
+    )
+    fresh: bool | None = None  # whether the items of torch datasets are read anew in every pass
 
 
 class ClientSection(Section):
@@ -122,7 +127,15 @@ class ModelSection(Section):
     """The model and its options."""
 
     name: str
+    loss: str | None = None  # a known name or package.module:function; by default it follows from the labels
     options: dict[str, Any] = Field(default={})
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the table that describes this model: its options beside the settings of every model."""
+        return {**self.model_dump(exclude_none=True, exclude={"options"}), **self.options}
+
+
+MODEL_SETTINGS = tuple(key for key in ModelSection.model_fields if key != "options")  # the other keys are options
 
 
 class Experiment(Section):

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from fedcm.core.algorithm import Vector
+from fedcm.core.losses import get_model_loss, get_scores
 from fedcm.core.model_mode import eval_mode
 from fedcm.core.problem import Problem
-from fedcm.data.dataset import Examples
+from fedcm.data.dataset import Examples, count_scored_labels
 from fedcm.data.federated import FederatedData
 from fedcm.rng import Purpose, make_torch_seed
 from fedcm.system.error_messages import note_on_error
@@ -25,9 +26,9 @@ PIECE = 500  # examples; a constant, because the last bits of the loss depend on
 class Tally(NamedTuple):
     """The result on one piece of the test set."""
 
-    examples: int
-    loss: float  # summed over the examples
-    labels: int  # more than `examples` if an example has several labels
+    weight: int  # the examples, or all labels that count if an example has several class numbers
+    loss: float  # the mean loss times the weight
+    labels: int  # the labels that count
     correct: int | None  # correctly predicted labels; None if the labels are not classes
 
 
@@ -58,23 +59,30 @@ def evaluation_mode(problem: Problem, params: Vector, start: int = 0) -> Iterato
 def tally_piece(problem: Problem, params: Vector, data: FederatedData, start: int) -> Tally:
     """Evaluate the piece of the test set that begins at example `start`."""
     with evaluation_mode(problem, params, start) as model:
-        features, labels = data.test_slice(start, min(start + PIECE, data.test_size))
-        return tally_examples(problem, model, Examples(features, labels))
+        return tally_examples(problem, model, data.test_slice(start, min(start + PIECE, data.test_size)))
 
 
 def tally_examples(problem: Problem, model: nn.Module, examples: Examples) -> Tally:
     """Evaluate a model from `evaluation_mode` on these examples."""
-    features, labels = examples
+    batch = problem.collate(examples)
+    labels, weight = batch.labels, count_scored_labels(batch.labels)
     with note_on_error("in the model"):
-        outputs = model(features)
+        outputs = problem.call(model, batch)
     with note_on_error("in the loss"):
-        loss = problem.loss(outputs, labels).item() * len(labels)
-    correct = None if labels.is_floating_point() else _count_correct(outputs, labels)
-    return Tally(len(labels), loss, labels.numel(), correct)
+        loss = problem.loss(outputs, labels).item() * weight
+    scores = get_scores(outputs)
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or _may_shift_labels(problem, scores):
+        return Tally(weight, loss, weight, None)
+    return Tally(weight, loss, weight, _count_correct(scores, labels))
+
+
+def _may_shift_labels(problem: Problem, scores: Any) -> bool:
+    """Return whether the model compares the outputs of each position with labels of another, as language models do."""
+    return problem.loss is get_model_loss and isinstance(scores, Tensor) and scores.dim() > 2
 
 
 def _count_correct(outputs: Any, labels: Tensor) -> int | None:
-    """Count the labels for which the outputs (b, classes, …) are highest.
+    """Count the labels for which the outputs (b, classes, …) are highest; an ignored label is never correct.
 
     Return None if the outputs are not scores of two or more classes.
     """
@@ -88,7 +96,7 @@ def _count_correct(outputs: Any, labels: Tensor) -> int | None:
 def combine_tallies(tallies: Iterable[Tally]) -> Score:
     """Return the result on all pieces; its bits do not depend on their order."""
     tallies = list(tallies)
-    examples = sum(t.examples for t in tallies)
+    weight = sum(t.weight for t in tallies)
     counted = [t.correct for t in tallies if t.correct is not None]
     accuracy = sum(counted) / sum(t.labels for t in tallies) if len(counted) == len(tallies) else None
-    return Score(math.fsum(t.loss for t in tallies) / examples, accuracy)
+    return Score(math.fsum(t.loss for t in tallies) / weight, accuracy)

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from fedcm.core.algorithm import Vector
-from fedcm.core.losses import Loss, cross_entropy
+from fedcm.core.losses import Loss, cross_entropy, get_model_loss
 from fedcm.core.model_mode import reject_updated_statistics
-from fedcm.data.dataset import Examples
+from fedcm.data.dataset import Examples, count_scored_labels
+from fedcm.data.structures.collate import Collate, pad_examples
 from fedcm.errors import UserError
 from fedcm.system.error_messages import add_note
 
@@ -48,11 +49,14 @@ class Problem:
         weight_decay: float = 0.0,
         clip: float | None = None,
         autocast: bool = False,
+        collate: Collate = pad_examples,
     ) -> None:
         reject_lazy_parameters(model)
         reject_updated_statistics(model)
         self.model = model
         self.loss = loss
+        self.collate = collate  # from selected examples to the batch that the model takes
+        self._gives_labels = loss is get_model_loss
         self.weight_decay = weight_decay  # λ in the loss
         self.clip = clip  # largest norm of a client's gradient
         self._parameters = [p for p in model.parameters() if p.requires_grad]
@@ -97,6 +101,18 @@ class Problem:
             self._bound = params
         return self.model
 
+    def call(self, model: Callable[..., Any], batch: Examples) -> Any:
+        """Call the model on a batch: features in a tuple are its arguments, features in a dict are given by name.
+
+        A model that computes its own loss gets the labels too.
+        """
+        features = batch.features
+        if isinstance(features, Tensor):
+            return model(features)
+        if isinstance(features, tuple):
+            return model(*features)
+        return model(**features, labels=batch.labels) if self._gives_labels else model(**features)
+
     def compile_for(self, batch_size: int | None) -> None:
         """Compile the model for batches of this size; other batches run uncompiled. None turns compilation off.
 
@@ -130,12 +146,13 @@ class Problem:
     def full_gradient_and_loss(self, params: Vector, data: Examples) -> tuple[Vector, float]:
         """Return gradient and loss over all data of a client; as for minibatches, the loss is without weight decay."""
         total, losses = torch.zeros_like(params), 0.0
-        for start in range(0, data.size, _PIECE):
-            piece = Examples(data.features[start : start + _PIECE], data.labels[start : start + _PIECE])
+        pieces = [self.collate(data.slice(start, start + _PIECE)) for start in range(0, data.size, _PIECE)]
+        counts = [count_scored_labels(piece.labels) for piece in pieces]
+        for piece, count in zip(pieces, counts, strict=True):
             gradient, loss = self._loss_gradient(params, piece)
-            total.add_(gradient, alpha=piece.size / data.size)
-            losses += loss.item() * piece.size
-        return self.adjust_gradient(total, params), losses / data.size
+            total.add_(gradient, alpha=count / sum(counts))
+            losses += loss.item() * count
+        return self.adjust_gradient(total, params), losses / sum(counts)
 
     def _loss_gradient(self, params: Vector, batch: Examples) -> tuple[Vector, Tensor]:
         model = self.bind(params)
@@ -143,7 +160,7 @@ class Problem:
         stage = "in the model"
         try:
             with torch.enable_grad(), self.autocast():
-                outputs = forward(batch.features)
+                outputs = self.call(forward, batch)
                 stage = "in the loss"
                 loss = self.loss(outputs, batch.labels)
                 stage = "in the backward pass"

@@ -46,28 +46,30 @@ SOURCES: dict[str, Callable[[Path], Dataset]] = {
 }
 
 
-def load_dataset(source: str, data_dir: Path | None = None) -> Dataset:
+def load_dataset(source: str, data_dir: Path | None = None, *, fresh: bool = False) -> Dataset:
     """Load a whole dataset.
 
     Args:
         source: A name, a path relative to the current folder, or `package.module:function`.
         data_dir: The folder of the named datasets; see `resolve_data_folder` for the default.
+        fresh: Whether the items of torch datasets will be read anew in every pass.
 
     Raises:
         UserError: If there is no such source, or it creates its clients on demand.
     """
-    loaded = load_source(source, data_dir)
+    loaded = load_source(source, data_dir, fresh=fresh)
     if isinstance(loaded, ClientsOnDemand):
         raise UserError(f"{source} must be a whole dataset here, but it creates its clients on demand")
     return loaded
 
 
-def load_source(source: str, data_dir: Path | None = None) -> Dataset | ClientsOnDemand:
+def load_source(source: str, data_dir: Path | None = None, *, fresh: bool = False) -> Dataset | ClientsOnDemand:
     """Load a whole dataset, or a population whose clients are created on demand.
 
     Args:
         source: A name, a path relative to the current folder, or `package.module:function`.
         data_dir: The folder of the named datasets; see `resolve_data_folder` for the default.
+        fresh: Whether the items of torch datasets will be read anew in every pass.
 
     Raises:
         UserError: If there is no such source, or its data cannot be used.
@@ -84,7 +86,7 @@ def load_source(source: str, data_dir: Path | None = None) -> Dataset | ClientsO
     if is_folder:
         return arrays.load_npz_folder(path)
     if ":" in source:
-        return load_user_data(source)
+        return load_user_data(source, fresh=fresh)
     raise UserError(
         "data must be a known name, an .npz file, a folder with one .npz file per client, or package.module:function, "
         f"got {source!r}; {suggest(source, SOURCES)}"

@@ -1,6 +1,6 @@
 """The minibatches of one client in one round, as a pure function of (seed, round, client)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -10,6 +10,8 @@ from torch import Tensor
 
 from fedcm.data.dataset import Examples
 from fedcm.rng import Purpose, make_generator
+
+ReadPass = Callable[[int], Examples]
 
 
 @final
@@ -53,22 +55,42 @@ class LocalWork:
         steps = self.count_steps(examples)
         return [full_pass[: steps - done] for done in range(0, steps, len(full_pass))]
 
-    def draw_batches(self, data: Examples, seed: int, round: int, client: int) -> Iterator[Examples]:
-        """Yield the batches of one client in one round."""
-        for index in self.draw_indices(data.size, seed, round, client, data.labels.device):
-            yield Examples(select_rows(data.features, index), data.labels.index_select(0, index))
+    def draw_batches(
+        self, data: Examples, seed: int, round: int, client: int, read_pass: ReadPass | None = None
+    ) -> Iterator[Examples]:
+        """Yield the batches of one client in one round.
+
+        Args:
+            data: All examples of the client.
+            seed: The run's seed.
+            round: The round's index.
+            client: The client's index.
+            read_pass: Returns the same examples, read anew for the pass of this number; by default all passes have
+                `data`.
+        """
+        for number, indices in enumerate(self._draw_passes(data.size, seed, round, client, data.device)):
+            examples = data if read_pass is None else read_pass(number)
+            for index in indices:
+                yield examples.select(index)
 
     def draw_indices(
         self, examples: int, seed: int, round: int, client: int, device: torch.device | None = None
     ) -> Iterator[Tensor]:
         """Yield the batches as indices into the client's examples."""
+        for indices in self._draw_passes(examples, seed, round, client, device):
+            yield from indices
+
+    def _draw_passes(
+        self, examples: int, seed: int, round: int, client: int, device: torch.device | None
+    ) -> Iterator[Sequence[Tensor]]:
+        """Yield the batches of each pass as indices; the last pass may be incomplete."""
         generator = make_generator(seed, Purpose.BATCHES, round, client)
         remaining = self.count_steps(examples)
         while remaining:
             order = torch.from_numpy(generator.permutation(examples)).to(device)
-            for index in order.split(self.batch_size)[:remaining]:
-                yield index
-                remaining -= 1
+            indices = order.split(self.batch_size)[:remaining]
+            remaining -= len(indices)
+            yield indices
 
     def draw_stacked_indices(
         self, sizes: np.ndarray, seed: int, round: int, clients: Sequence[int]
@@ -99,10 +121,3 @@ class LocalWork:
         is_example = index >= 0
         weights = is_example / np.maximum(is_example.sum(2, keepdims=True), 1)
         return torch.from_numpy(np.maximum(index, 0)), torch.from_numpy(weights)
-
-
-def select_rows(features: Tensor, index: Tensor) -> Tensor:
-    """Return the rows at `index`; images in channels_last keep that layout and are copied one whole image at a time."""
-    if features.dim() == 4 and features.is_contiguous(memory_format=torch.channels_last):
-        return features.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
-    return features.index_select(0, index)

@@ -1,26 +1,78 @@
 """What a data source returns: a whole dataset, or a population whose clients are created on demand."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from fedcm.data.structures.ragged import Ragged
+from fedcm.data.structures.tree import (
+    Tree,
+    count_rows,
+    iterate_leaves,
+    list_leaves,
+    map_leaves,
+    select_rows,
+    slice_rows,
+)
 from fedcm.errors import UserError
+
+IGNORED = -100  # a label that no loss and no metric counts, as in torch
 
 
 class Examples(NamedTuple):
-    """Features (n, ...) and labels (n, ...); images are (n, channels, height, width)."""
+    """Features and labels. Each is a tensor (n, ...), or a tuple or dict of such tensors.
 
-    features: Tensor
-    labels: Tensor
+    Images are (n, channels, height, width). A model of several inputs gets a tuple as its arguments and a dict by name.
+    """
+
+    features: Tree
+    labels: Tree
 
     @property
     def size(self) -> int:
         """The number of examples."""
-        return self.features.shape[0]
+        return len(self.features) if isinstance(self.features, Tensor) else count_rows(self.features)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+        leaf = self.features if isinstance(self.features, Tensor) else list_leaves(self.features)[0]
+        return leaf.device
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether features and labels are one tensor each."""
+        return isinstance(self.features, Tensor) and isinstance(self.labels, Tensor)
+
+    def select(self, index: Tensor) -> "Examples":
+        """Return the examples at these indices."""
+        return Examples(select_rows(self.features, index), select_rows(self.labels, index))
+
+    def slice(self, start: int, stop: int) -> "Examples":
+        """Return the examples from `start` to `stop`."""
+        return Examples(slice_rows(self.features, start, stop), slice_rows(self.labels, start, stop))
+
+    def map(self, function: Callable[[Any], Any]) -> "Examples":
+        """Apply a function to every tensor of the features and labels."""
+        return Examples(map_leaves(function, self.features), map_leaves(function, self.labels))
+
+
+def count_scored_labels(labels: Tree) -> int:
+    """Return how many labels count: the examples, or all class numbers if an example has several, without ignored ones.
+
+    >>> count_scored_labels(torch.tensor([[3, 1], [2, IGNORED]])), count_scored_labels(torch.zeros(5, 2))
+    (3, 5)
+    """
+    if not isinstance(labels, Tensor):
+        return count_rows(labels)
+    if labels.is_floating_point() or labels.dim() == 1:
+        return len(labels)
+    return int((labels != IGNORED).sum())
 
 
 @dataclass(frozen=True)
@@ -46,6 +98,7 @@ class Dataset:
         client_names: The names of these clients.
         checksums: The sha256 of each raw array, by its name, if it is known already.
         mapped: Whether the arrays are mapped from files, so that all processes share one copy in memory.
+        reread: Reads training examples again by their indices, if they come from a torch dataset item by item.
 
     Raises:
         UserError: If lengths, labels or owners do not fit together.
@@ -60,15 +113,12 @@ class Dataset:
     client_names: tuple[str, ...] = ()
     checksums: dict[str, str] = field(default_factory=dict)
     mapped: bool = False
+    reread: Callable[[Sequence[int]], Examples] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for part, examples in (("train", self.train), ("test", self.test)):
-            if examples is not None and not 0 < len(examples.features) == len(examples.labels):
-                lengths = f"{len(examples.features)} and {len(examples.labels)}"
-                raise UserError(f"{self.name}: the {part} features and labels must have the same length, got {lengths}")
-            if examples is not None and not examples.labels.is_floating_point() and examples.labels.min() < 0:
-                lowest = int(examples.labels.min())
-                raise UserError(f"{self.name}: the {part} labels must be class numbers from 0 on, got {lowest}")
+            if examples is not None:
+                _check_examples(examples, f"{self.name}: the {part}")
         if self.owners is not None:
             if len(self.owners) != self.train.size:
                 raise UserError(
@@ -80,6 +130,20 @@ class Dataset:
                 raise UserError(
                     f"{self.name}: every client must have at least one example, but client {sizes.argmin()} has none"
                 )
+
+
+def _check_examples(examples: Examples, which: str) -> None:
+    lengths = [len(leaf) for _, leaf in iterate_leaves(tuple(examples))]
+    if not lengths or not 0 < lengths[0] == min(lengths) == max(lengths):
+        text = " and ".join(map(str, lengths))
+        raise UserError(f"{which} features and labels must have the same length, got {text}")
+    if isinstance(examples.labels, Tensor | Ragged) and not examples.labels.is_floating_point():
+        values = examples.labels.values if isinstance(examples.labels, Ragged) else examples.labels
+        wrong = values < 0
+        if isinstance(examples.labels, Ragged) or values.dim() > 1:
+            wrong &= values != IGNORED
+        if wrong.any():
+            raise UserError(f"{which} labels must be class numbers from 0 on, got {int(values[wrong].min())}")
 
 
 @final

@@ -2,14 +2,23 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedcm.data.checksum import compute_sha256
-from fedcm.data.dataset import Dataset, Examples, Normalisation
+from fedcm.data.dataset import IGNORED, Dataset, Examples, Normalisation
+from fedcm.data.randomness_check import seed_global_generators
+from fedcm.data.structures.ragged import Ragged
+from fedcm.data.structures.tree import iterate_tensors, map_leaves
+from fedcm.errors import UserError
+
+EXPLAIN_FRESH = (
+    "data.fresh needs data that are read item by item from torch datasets, such as a list of them from "
+    "package.module:function; these data are arrays"
+)
 
 SelectExamples = Callable[[Tensor], Examples]
 """Selects examples of C clients by indices (C, b) into their data: features (C, b, …) and labels (C, b)."""
@@ -29,13 +38,18 @@ class FederatedData(Protocol):
         ...
 
     @property
+    def is_stackable(self) -> bool:
+        """Whether features and labels are one tensor each, without ignored labels, so that clients can be stacked."""
+        ...
+
+    @property
     def classes(self) -> int | None:
         """The number of classes; None for a regression."""
         ...
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape of one example's features."""
+    def input_shape(self) -> Any:
+        """The shape of one example's features; a structure of shapes if there are several tensors."""
         ...
 
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "FederatedData":
@@ -58,6 +72,10 @@ class FederatedData(Protocol):
 
     def client(self, client: int) -> Examples:
         """Return all examples of one client, ready for the model."""
+        ...
+
+    def reread_client(self, client: int, torch_seed: int) -> Examples:
+        """Read all examples of one client anew from its torch dataset, whose random transforms follow from the seed."""
         ...
 
     def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
@@ -117,12 +135,16 @@ class ArrayData:
         return 0 if self.dataset.test is None else self.dataset.test.size
 
     @property
+    def is_stackable(self) -> bool:
+        return is_stackable(self.dataset.train)
+
+    @property
     def classes(self) -> int | None:
         return self.dataset.classes
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
-        return tuple(self.dataset.train.features.shape[1:])
+    def input_shape(self) -> Any:
+        return get_input_shape(self.dataset.train)
 
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "ArrayData":
         """Return the same data for a model; on a device other than the CPU, the raw examples are copied there once."""
@@ -131,8 +153,8 @@ class ArrayData:
         if device.type != "cpu":
             other.order = self.order.to(device)
             train, test = self.dataset.train, self.dataset.test
-            test_on_device = None if test is None else Examples(*[part.to(device) for part in test])
-            other._resident = Examples(*[part.to(device) for part in train]), test_on_device
+            test_on_device = None if test is None else test.map(lambda part: part.to(device))
+            other._resident = train.map(lambda part: part.to(device)), test_on_device
         return other
 
     def checksums(self) -> dict[str, str]:
@@ -140,8 +162,7 @@ class ArrayData:
         sums = dict(self.dataset.checksums)
         for name, examples in (("train", self.dataset.train), ("test", self.dataset.test)):
             if examples is not None and f"{name}_features" not in sums:
-                sums[f"{name}_features"] = compute_sha256(examples.features.contiguous().numpy())
-                sums[f"{name}_labels"] = compute_sha256(examples.labels.contiguous().numpy())
+                sums |= hash_examples(examples, name)
         sums["split"] = compute_sha256(self.order.cpu().numpy().astype("<i8"), np.diff(self.offsets).astype("<i8"))
         return sums
 
@@ -152,22 +173,28 @@ class ArrayData:
         index = self.order[int(self.offsets[client]) : int(self.offsets[client + 1])]
         return self._select(index)
 
+    def reread_client(self, client: int, torch_seed: int) -> Examples:
+        index = self.order[int(self.offsets[client]) : int(self.offsets[client + 1])]
+        if self.dataset.reread is None:
+            raise UserError(EXPLAIN_FRESH)
+        with seed_global_generators(torch_seed):
+            return self._prepare(self.dataset.reread(index.tolist()))
+
     def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
         starts = torch.from_numpy(self.offsets[list(clients)])[:, None].to(self.device)
 
         def select(index: Tensor) -> Examples:
             selected = self._select(self.order[(starts + index.to(self.device)).reshape(-1)])
-            return Examples(*[part.unflatten(0, tuple(index.shape)) for part in selected])
+            return selected.map(lambda part: part.unflatten(0, tuple(index.shape)))
 
         return select
 
     def test_slice(self, start: int, stop: int) -> Examples:
         assert self.held_out is not None
-        return self._prepare(Examples(self.held_out.features[start:stop], self.held_out.labels[start:stop]))
+        return self._prepare(self.held_out.slice(start, stop))
 
     def _select(self, index: Tensor) -> Examples:
-        train = self.train
-        return self._prepare(Examples(train.features.index_select(0, index), train.labels.index_select(0, index)))
+        return self._prepare(self.train.select(index))
 
     def _prepare(self, examples: Examples) -> Examples:
         return prepare_examples(examples, self.dataset.normalisation, self.dtype, self.device, self.layout)
@@ -181,14 +208,42 @@ def prepare_examples(
     layout: str = "channels_last",
 ) -> Examples:
     """Convert raw examples to those that a model of this dtype on this device takes."""
-    labels = examples.labels.to(device)
-    labels = labels.to(dtype if labels.is_floating_point() else torch.int64)
-    return Examples(prepare_features(examples.features.to(device), normalisation, dtype, layout), labels)
+    labels = map_leaves(lambda leaf: _prepare_labels(leaf.to(device), dtype), examples.labels)
+    features = map_leaves(
+        lambda leaf: prepare_features(leaf.to(device), normalisation, dtype, layout), examples.features
+    )
+    return Examples(features, labels)
+
+
+def _prepare_labels(labels: Any, dtype: torch.dtype) -> Any:
+    return labels.to(dtype if labels.is_floating_point() else torch.int64)
+
+
+def is_stackable(examples: Examples) -> bool:
+    """Return whether features and labels are one tensor each, without ignored labels."""
+    return examples.is_simple and not (examples.labels.dim() > 1 and bool((examples.labels == IGNORED).any()))
+
+
+def get_input_shape(examples: Examples) -> Any:
+    """Return the shape of one example's features; in a structure of several tensors, a structure of shapes."""
+    return map_leaves(lambda leaf: tuple(leaf.shape[1:]), examples.features)
+
+
+def hash_examples(examples: Examples, part: str) -> dict[str, str]:
+    """Return the sha256 of every tensor of the examples, by its name.
+
+    Args:
+        examples: The examples.
+        part: The beginning of the names, such as "train".
+    """
+    fields = zip(Examples._fields, examples, strict=True)
+    tensors = [pair for name, tree in fields for pair in iterate_tensors(tree, f"{part}_{name}")]
+    return {name: compute_sha256(tensor.contiguous().numpy()) for name, tensor in tensors}
 
 
 def prepare_features(
-    features: Tensor, normalisation: Normalisation | None, dtype: torch.dtype, layout: str = "channels_last"
-) -> Tensor:
+    features: Any, normalisation: Normalisation | None, dtype: torch.dtype, layout: str = "channels_last"
+) -> Any:
     """Convert raw features to normalised floats.
 
     Images are in channels_last by default, because convolutions on CPUs run fastest in this layout. Integers without a
@@ -196,6 +251,8 @@ def prepare_features(
     """
     if features.is_floating_point() or normalisation is not None:
         features = features.to(dtype)
+    if isinstance(features, Ragged):
+        return features
     if features.dim() == 4 and layout == "channels_last":
         features = features.contiguous(memory_format=torch.channels_last)
     if normalisation is not None:

@@ -4,16 +4,23 @@ import copy
 import hashlib
 import operator
 from collections.abc import Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from fedcm.data.array_conversion import check_compatible
-from fedcm.data.checksum import compute_sha256
+from fedcm.data.array_conversion import check_compatible, find_largest_label
 from fedcm.data.dataset import ClientsOnDemand, Examples, is_count
-from fedcm.data.federated import SelectExamples, prepare_examples
+from fedcm.data.federated import (
+    EXPLAIN_FRESH,
+    SelectExamples,
+    get_input_shape,
+    hash_examples,
+    is_stackable,
+    prepare_examples,
+)
+from fedcm.data.structures.tree import are_equal, is_leaf, iterate_tensors
 from fedcm.data.user_data import convert_to_examples, warn_if_test_is_random
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error
@@ -37,12 +44,12 @@ class OnDemandData:
         self.source, self.name = clients, name
         self.dtype, self.device, self.layout = torch.float32, torch.device("cpu"), "channels_last"
         self._first, again = self._try_create(0), self._try_create(0)
-        if not all(map(torch.equal, self._first, again)):
+        if not are_equal(self._first, again):
             raise UserError(
                 f"{name}: a client must have the same data every time it is created, but client 0 did not; draw from a "
                 "generator that is seeded with the client's index"
             )
-        if self._first.features.dtype == torch.uint8 and clients.normalisation is None:
+        if self._first.is_simple and self._first.features.dtype == torch.uint8 and clients.normalisation is None:
             raise UserError(
                 f"{name}: bytes need a normalisation, which cannot be computed without reading all clients; give "
                 "ClientsOnDemand a normalisation, or return floats"
@@ -63,12 +70,16 @@ class OnDemandData:
         return 0 if self._held_out is None else self._held_out.size
 
     @property
+    def is_stackable(self) -> bool:
+        return is_stackable(self._first)
+
+    @property
     def classes(self) -> int | None:
         return self.source.classes
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
-        return tuple(self._first.features.shape[1:])
+    def input_shape(self) -> Any:
+        return get_input_shape(self._first)
 
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "OnDemandData":
         other = copy.copy(self)
@@ -79,11 +90,11 @@ class OnDemandData:
         """Return the sha256 of the first and the last client with the source's version, and of the test set."""
         digest = hashlib.sha256(f"{self.population} {self.classes} {self.source.version}".encode())
         for client in (0, self.population - 1):
-            for part in self._try_create(client):
-                digest.update(part.numpy().data)
+            for _, tensor in iterate_tensors(tuple(self._try_create(client))):
+                digest.update(tensor.numpy().data)
         sums = {"clients": digest.hexdigest()}
         if self._held_out is not None:
-            sums["test_features"], sums["test_labels"] = (compute_sha256(part.numpy()) for part in self._held_out)
+            sums |= hash_examples(self._held_out, "test")
         return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
@@ -95,6 +106,9 @@ class OnDemandData:
             check_compatible(self._first, created, f"{self.name}: client 0", f"client {client}")
         return prepare_examples(created, self.source.normalisation, self.dtype, self.device, self.layout)
 
+    def reread_client(self, client: int, torch_seed: int) -> Examples:
+        raise UserError(EXPLAIN_FRESH)
+
     def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
         """Create each client once, and return a function that selects examples of all of them."""
         created = [self.client(client) for client in clients]
@@ -104,8 +118,9 @@ class OnDemandData:
 
     def test_slice(self, start: int, stop: int) -> Examples:
         assert self._held_out is not None
-        piece = Examples(self._held_out.features[start:stop], self._held_out.labels[start:stop])
-        return prepare_examples(piece, self.source.normalisation, self.dtype, self.device, self.layout)
+        return prepare_examples(
+            self._held_out.slice(start, stop), self.source.normalisation, self.dtype, self.device, self.layout
+        )
 
     def _read_size(self, client: int) -> int:
         size = self.source.size(client) if callable(self.source.size) else self.source.size
@@ -132,11 +147,13 @@ class OnDemandData:
         return created
 
     def _check_labels(self, examples: Examples, who: str) -> None:
+        if not is_leaf(examples.labels):
+            return  # the user's own loss knows what they are
         are_floats = examples.labels.is_floating_point()
         if are_floats != (self.classes is None):
             raise UserError(
                 f"{self.name}: labels must be integers, or floats if classes is None, got "
                 f"{'floats' if are_floats else 'integers'} in {who} and classes = {self.classes}"
             )
-        if self.classes is not None and (largest := int(examples.labels.max())) >= self.classes:
+        if self.classes is not None and (largest := find_largest_label(examples.labels)) >= self.classes:
             raise UserError(f"{self.name}: labels must be less than classes = {self.classes}, got {largest} in {who}")

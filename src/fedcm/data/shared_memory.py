@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import torch
 
 from fedcm.data.dataset import Dataset, Examples, Normalisation
 from fedcm.data.federated import ArrayData, FederatedData
+from fedcm.data.structures.ragged import Ragged
+from fedcm.data.structures.tree import describe_tree, iterate_tensors, rebuild_tree
 
 Descriptors = tuple[int, ...]
 
@@ -26,7 +29,7 @@ def share_dataset(data: FederatedData) -> Descriptors:
         The descriptors to pass to workers. Empty if there is nothing to share (the data are mapped from files, or
         created on demand), the system has no memfd, or there is no memory for a copy; then each worker loads the data.
     """
-    if not isinstance(data, ArrayData) or data.dataset.mapped or not hasattr(os, "memfd_create"):
+    if not isinstance(data, ArrayData) or data.dataset.mapped or data.dataset.reread or not hasattr(os, "memfd_create"):
         return ()
     written: dict[str, int] = {}
     try:
@@ -53,11 +56,7 @@ def open_shared_dataset(description: int) -> Dataset:
         name: np.load(_make_descriptor_path(descriptor), mmap_mode="c")
         for name, descriptor in fields.pop("arrays").items()
     }
-    parts = {
-        part: Examples(*(torch.from_numpy(arrays[f"{part}_{field}"]) for field in Examples._fields))
-        for part in ("train", "test")
-        if f"{part}_features" in arrays
-    }
+    parts = {part: _rebuild_examples(part, own, arrays) for part, own in fields.pop("structure").items()}
     scale = fields.pop("normalisation")
     return Dataset(
         train=parts["train"],
@@ -77,12 +76,25 @@ def close_descriptors(descriptors: Descriptors) -> None:
             os.close(descriptor)
 
 
+def _list_parts(dataset: Dataset) -> dict[str, Examples]:
+    return {"train": dataset.train} | ({} if dataset.test is None else {"test": dataset.test})
+
+
+def _rebuild_examples(part: str, structure: dict[str, Any], arrays: dict[str, np.ndarray]) -> Examples:
+    def make_leaf(path: str, description: Mapping[str, Any]) -> Any:
+        if description["ragged"]:
+            return Ragged(*(torch.from_numpy(arrays[f"{path}.{name}"]) for name in ("values", "lengths")))
+        return torch.from_numpy(arrays[path])
+
+    return Examples(*(rebuild_tree(structure[field], make_leaf, f"{part}_{field}") for field in Examples._fields))
+
+
 def _collect_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
-    parts = {"train": dataset.train} | ({} if dataset.test is None else {"test": dataset.test})
     arrays = {
-        f"{part}_{field}": getattr(examples, field).contiguous().numpy()
-        for part, examples in parts.items()
-        for field in Examples._fields
+        path: tensor.contiguous().numpy()
+        for part, examples in _list_parts(dataset).items()
+        for field, tree in zip(Examples._fields, examples, strict=True)
+        for path, tensor in iterate_tensors(tree, f"{part}_{field}")
     }
     return arrays if dataset.owners is None else arrays | {"owners": dataset.owners}
 
@@ -95,6 +107,10 @@ def _describe_dataset(dataset: Dataset) -> dict[str, Any]:
         "normalisation": None if scale is None else dataclasses.asdict(scale),
         "client_names": dataset.client_names,
         "checksums": dataset.checksums,
+        "structure": {
+            part: {field: describe_tree(tree) for field, tree in zip(Examples._fields, examples, strict=True)}
+            for part, examples in _list_parts(dataset).items()
+        },
     }
 
 

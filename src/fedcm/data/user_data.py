@@ -10,9 +10,13 @@ The function returns one of:
 
 A single torch dataset or pair is a training set without a test set. Each example is read once, so a random transform
 inside a torch dataset is drawn once; fedcm warns about it.
+
+Features and labels are arrays, or tuples and dicts of arrays. An example of a torch dataset is (x, y), (x1, x2, …, y),
+or a dict with the key "labels"; x and y may be tuples and dicts too. Sequences may have unequal lengths.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +33,12 @@ from fedcm.system.error_messages import describe_error
 from fedcm.system.imports import import_object
 
 
-def load_user_data(path: str) -> Dataset | ClientsOnDemand:
+def load_user_data(path: str, *, fresh: bool = False) -> Dataset | ClientsOnDemand:
     """Call the function that `package.module:function` names, and convert what it returns.
+
+    Args:
+        path: The function.
+        fresh: Whether the training items will be read anew in every pass.
 
     Raises:
         UserError: If the function cannot be imported, fails, or returns something else.
@@ -40,40 +48,42 @@ def load_user_data(path: str) -> Dataset | ClientsOnDemand:
         raise UserError(f"{path} must be a function without arguments that returns data, got {type(function).__name__}")
     try:
         value = function()
-        return value if isinstance(value, ClientsOnDemand) else convert_to_dataset(value, name=path)
+        return value if isinstance(value, ClientsOnDemand) else convert_to_dataset(value, name=path, fresh=fresh)
     except (Exception, SystemExit) as error:  # the user's code can raise anything
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}() must return data, got {describe_error(error)}") from error
 
 
-def convert_to_dataset(value: Any, *, name: str = "data") -> Dataset:
+def convert_to_dataset(value: Any, *, name: str = "data", fresh: bool = False) -> Dataset:
     """Convert any of the forms listed in this module's docstring, except ClientsOnDemand.
 
     Args:
         value: The data.
         name: What messages call them.
+        fresh: Whether the training items will be read anew in every pass.
 
     Raises:
         UserError: If the value has none of these forms, or the data cannot be used.
     """
+    warn_of_random_items = _ignore_random_items if fresh else warn_if_random
     if isinstance(value, Dataset):
         return value
     if isinstance(value, list):
-        return convert_clients_to_dataset(value, name=name)
-    if isinstance(value, Examples) or _is_pair(value) or _is_torch_dataset(value):
+        return convert_clients_to_dataset(value, name=name, fresh=fresh)
+    if isinstance(value, Examples) or _is_whole_set(value) or _is_torch_dataset(value):
         train = convert_to_examples(value, where=name)
-        warn_if_random(name, [(make_item_reader(value), train)])
-        return make_dataset(name, train)
+        warn_of_random_items(name, [(make_item_reader(value), train)])
+        return make_dataset(name, train, reread=_make_reread([value], fresh))
     if isinstance(value, tuple) and len(value) == 2:
         first, test = value
         if isinstance(first, list):
-            return convert_clients_to_dataset(first, test, name=name)
+            return convert_clients_to_dataset(first, test, name=name, fresh=fresh)
         held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
         train = convert_to_examples(first, where=f"{name}, the training set")
-        warn_if_random(f"{name}, the training set", [(make_item_reader(first), train)])
+        warn_of_random_items(f"{name}, the training set", [(make_item_reader(first), train)])
         warn_if_test_is_random(name, test, held_out)
-        return make_dataset(name, train, held_out)
+        return make_dataset(name, train, held_out, reread=_make_reread([first], fresh))
     raise UserError(
         f"{name} must return a fedcm Dataset, (train, test), a list of clients, (clients, test) or ClientsOnDemand, "
         f"got {_describe_value(value)}"
@@ -81,7 +91,12 @@ def convert_to_dataset(value: Any, *, name: str = "data") -> Dataset:
 
 
 def convert_clients_to_dataset(
-    clients: Sequence[Any], test: Any | None = None, *, names: Sequence[str] | None = None, name: str = "clients"
+    clients: Sequence[Any],
+    test: Any | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    name: str = "clients",
+    fresh: bool = False,
 ) -> Dataset:
     """Join the clients of a natural split into one dataset.
 
@@ -90,6 +105,7 @@ def convert_clients_to_dataset(
         test: The test set, a torch dataset or a pair.
         names: The clients' names; by default their indices.
         name: What messages call the data.
+        fresh: Whether the training items will be read anew in every pass.
 
     Raises:
         UserError: If there is no client, a name is used twice, or the data cannot be used.
@@ -107,9 +123,34 @@ def convert_clients_to_dataset(
         for client, client_name in zip(clients, names, strict=True)
     ]
     held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
-    warn_if_random(name, [(make_item_reader(client), part) for client, part in zip(clients, parts, strict=True)])
+    if not fresh:
+        warn_if_random(name, [(make_item_reader(client), part) for client, part in zip(clients, parts, strict=True)])
     warn_if_test_is_random(name, test, held_out)
-    return join_clients(name, parts, names, held_out)
+    return replace(join_clients(name, parts, names, held_out), reread=_make_reread(clients, fresh))
+
+
+def _ignore_random_items(name: str, collected: Any) -> None:
+    """Do not warn of random items, because every pass draws them anew."""
+
+
+def _make_reread(sets: Sequence[Any], fresh: bool) -> Callable[[Sequence[int]], Examples] | None:
+    """Return a function that reads training items of these sets again, by their indices in all sets together.
+
+    None if nothing is to be read anew, or some set is not read item by item.
+    """
+    if not fresh or any(make_item_reader(one) is None for one in sets):
+        return None
+    ends = np.cumsum([len(one) for one in sets])
+
+    def reread(indices: Sequence[int]) -> Examples:
+        owners = np.searchsorted(ends, indices, side="right").tolist()
+        places = [
+            (sets[owner], index - int(ends[owner]) + len(sets[owner]))
+            for owner, index in zip(owners, indices, strict=True)
+        ]
+        return _read_items(places, "items read anew")
+
+    return reread
 
 
 def warn_if_test_is_random(name: str, test: Any, held_out: Examples | None) -> None:
@@ -129,56 +170,52 @@ def convert_to_examples(value: Any, *, where: str = "data") -> Examples:
         UserError: If the value is something else, or the data cannot be used.
     """
     if _is_plain_tensor_dataset(value):
-        value = value.tensors
-    if isinstance(value, tuple) and _is_pair(value):
+        *inputs, labels = value.tensors
+        value = (inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
+    if isinstance(value, Mapping) and "labels" in value:
+        value = _split_dict(value)
+    if isinstance(value, tuple) and len(value) == 2 and all(map(_is_array_tree, value)):
         features, labels = value
         # tensors are channel-first by torch's convention; arrays may be either
         return make_examples(
-            _convert_to_array(features),
-            _convert_to_array(labels),
+            _convert_arrays(features),
+            _convert_arrays(labels),
             where,
             channel_last=not isinstance(features, torch.Tensor),
         )
     if _is_torch_dataset(value):
         return _read_all_items(value, where)
     raise UserError(
-        f"{where} must be a torch dataset with a length and examples (x, y), or a pair (features, labels) of tensors "
-        f"or arrays, got {_describe_value(value)}"
+        f"{where} must be a torch dataset with a length and examples (x, y), a pair (features, labels) of tensors "
+        f"or arrays, or a dict of them with the key 'labels', got {_describe_value(value)}"
     )
 
 
 def make_item_reader(value: Any) -> ReadItem | None:
     """Return a function that reads one item of a torch dataset again; None if the data are not read item by item."""
-    if isinstance(value, tuple) or _is_plain_tensor_dataset(value) or not _is_torch_dataset(value):
+    if isinstance(value, tuple | Mapping) or _is_plain_tensor_dataset(value) or not _is_torch_dataset(value):
         return None
+    return lambda index: _read_items([(value, index)], "an item read again")
 
-    def read(index: int) -> Examples:
-        item = _read_item(value, index, "an item read again")
-        return make_examples(item.x[None], item.y[None], "an item read again", channel_last=not item.is_tensor)
 
-    return read
+def _read_items(places: Sequence[tuple[Any, int]], where: str) -> Examples:
+    """Read items, each given by its torch dataset and its index there."""
+    items, indices = [_read_item(dataset, index, where) for dataset, index in places], [index for _, index in places]
+    features = _join_items([item.x for item in items], indices, where, "x")
+    labels = _join_items([item.y for item in items], indices, where, "y")
+    return make_examples(features, labels, where, channel_last=not all(item.is_tensor for item in items))
 
 
 def _read_all_items(dataset: Any, where: str) -> Examples:
     size = len(dataset)
     if size == 0:
         raise UserError(f"{where}: there must be at least one example, got an empty dataset")
-    items: list[_Item] = []
-    for index in range(size):
-        item = _read_item(dataset, index, where)
-        items.append(item)
-        if (item.x.shape, item.y.shape) != (items[0].x.shape, items[0].y.shape):
-            raise UserError(
-                f"{where}: examples must have one shape, got x {items[0].x.shape}, y {items[0].y.shape} at index 0 and "
-                f"x {item.x.shape}, y {item.y.shape} at index {index}"
-            )
-    features, labels = np.stack([item.x for item in items]), np.stack([item.y for item in items])
-    return make_examples(features, labels, where, channel_last=not all(item.is_tensor for item in items))
+    return _read_items([(dataset, index) for index in range(size)], where)
 
 
 class _Item(NamedTuple):
-    x: np.ndarray
-    y: np.ndarray
+    x: Any  # an array, or a tuple or dict of arrays
+    y: Any
     is_tensor: bool  # whether the dataset returned x as a tensor
 
 
@@ -187,10 +224,81 @@ def _read_item(dataset: Any, index: int, where: str) -> _Item:
         example = dataset[index]
     except Exception as error:  # the user's code can raise anything
         raise UserError(f"{where}: item {index} could not be read: {describe_error(error)}") from error
-    if not isinstance(example, tuple | list) or len(example) != 2:
-        raise UserError(f"{where}: an example must be a pair (x, y), got {_describe_value(example)} at index {index}")
-    x, y = example
-    return _Item(np.atleast_1d(_convert_to_array(x)), _convert_to_array(y), isinstance(x, torch.Tensor))
+    if isinstance(example, Mapping) and "labels" in example:
+        x, y = _split_dict(example)
+    elif isinstance(example, tuple | list) and len(example) >= 2:
+        *inputs, y = example
+        x = inputs[0] if len(inputs) == 1 else tuple(inputs)
+    else:
+        raise UserError(
+            f"{where}: an example must be a pair (x, y) or a dict with the key 'labels', got "
+            f"{_describe_value(example)} at index {index}"
+        )
+    features = _convert_item(x)
+    if isinstance(features, np.ndarray):
+        features = np.atleast_1d(features)
+    return _Item(features, _convert_item(y), isinstance(x, torch.Tensor))
+
+
+def _join_items(parts: list[Any], indices: Sequence[int], where: str, what: str) -> Any:
+    """Stack the same part of all items; parts that differ only in their length become a list."""
+    first = parts[0]
+    if isinstance(first, Mapping):
+        for part, index in zip(parts, indices, strict=True):
+            if not isinstance(part, Mapping) or part.keys() != first.keys():
+                given = list(part) if isinstance(part, Mapping) else _describe_value(part)
+                raise UserError(
+                    f"{where}: examples must have the same keys in {what}, got {list(first)} at index {indices[0]} and "
+                    f"{given} at index {index}"
+                )
+        return {key: _join_items([part[key] for part in parts], indices, where, f"{what}[{key!r}]") for key in first}
+    if isinstance(first, tuple):
+        for part, index in zip(parts, indices, strict=True):
+            if not isinstance(part, tuple) or len(part) != len(first):
+                raise UserError(
+                    f"{where}: examples must have the same parts in {what}, got {len(first)} at index {indices[0]} and "
+                    f"{_describe_value(part)} at index {index}"
+                )
+        return tuple(
+            _join_items(list(each), indices, where, f"{what}[{k}]") for k, each in enumerate(zip(*parts, strict=True))
+        )
+    same_length = True
+    for part, index in zip(parts, indices, strict=True):
+        is_array = isinstance(part, np.ndarray)
+        if is_array and part.shape == first.shape:
+            continue
+        same_length = False
+        if not is_array or not part.ndim or part.ndim != first.ndim or part.shape[1:] != first.shape[1:]:
+            raise UserError(
+                f"{where}: examples must have one shape, or sequences of unequal lengths, got {what} {first.shape} at "
+                f"index {indices[0]} and {part.shape if is_array else _describe_value(part)} at index {index}"
+            )
+    return np.stack(parts) if same_length else parts
+
+
+def _split_dict(example: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    return {str(key): value for key, value in example.items() if key != "labels"}, example["labels"]
+
+
+def _convert_item(value: Any) -> Any:
+    """Convert what a dataset returns for one example; a tuple, list or dict of tensors is a structure."""
+    if isinstance(value, Mapping):
+        return {str(key): _convert_item(part) for key, part in value.items()}
+    if isinstance(value, tuple | list) and any(isinstance(part, torch.Tensor | np.ndarray | Mapping) for part in value):
+        return tuple(_convert_item(part) for part in value)
+    return _convert_to_array(value)
+
+
+def _convert_arrays(tree: Any) -> Any:
+    """Convert a structure of tensors and arrays; a list holds sequences of unequal lengths."""
+    if isinstance(tree, Mapping):
+        return {str(key): _convert_arrays(part) for key, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_convert_arrays(part) for part in tree)
+    if isinstance(tree, list):
+        parts = [_convert_to_array(part) for part in tree]
+        return np.stack(parts) if len({part.shape for part in parts}) == 1 else parts
+    return _convert_to_array(tree)
 
 
 def _convert_to_array(value: Any) -> np.ndarray:
@@ -203,11 +311,26 @@ def _convert_to_array(value: Any) -> np.ndarray:
 def _is_plain_tensor_dataset(value: Any) -> bool:
     """Return whether this is a TensorDataset of features and labels whose items no subclass changes."""
     plain = isinstance(value, TensorDataset) and type(value).__getitem__ is TensorDataset.__getitem__
-    return plain and len(value.tensors) == 2
+    return plain and len(value.tensors) >= 2
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(x, torch.Tensor | np.ndarray) for x in value)
+def _is_whole_set(value: Any) -> bool:
+    """Return whether this is one set: a pair with an array of labels, or a dict of arrays with the key "labels"."""
+    if isinstance(value, Mapping):
+        return "labels" in value and _is_array_tree(value)
+    is_pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], torch.Tensor | np.ndarray)
+    return is_pair and _is_array_tree(value[0])
+
+
+def _is_array_tree(value: Any) -> bool:
+    """Return whether this is an array, or a tuple, dict or list of arrays."""
+    if isinstance(value, Mapping):
+        return bool(value) and all(map(_is_array_tree, value.values()))
+    if isinstance(value, tuple):
+        return bool(value) and all(map(_is_array_tree, value))
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(part, torch.Tensor | np.ndarray) and part.ndim for part in value)
+    return isinstance(value, torch.Tensor | np.ndarray)
 
 
 def _is_torch_dataset(value: Any) -> bool:

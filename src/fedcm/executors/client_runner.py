@@ -1,9 +1,9 @@
 """Runs the local steps of any client, in one process."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -15,7 +15,9 @@ from fedcm.core.exact_mean import ExactMean, OutOfRange
 from fedcm.core.local.stacked import StackedProblem, StackResult, reject_unstackable, run_stacked_steps
 from fedcm.core.local.steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
+from fedcm.data.augmentation import Augment
 from fedcm.data.batches import LocalWork
+from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import Diverged
 from fedcm.executors.client_states import ClientStates
@@ -43,6 +45,8 @@ class ClientRunner:
     step_decay: float = 0.0  # weight decay that is added to the algorithm's direction
     weigh_by_examples: bool = False
     stack: int = 1  # clients that train at once
+    augment: Augment | None = None  # changes every batch of training
+    fresh: bool = False  # whether the examples are read anew in every pass
 
     def __post_init__(self) -> None:
         if self.stack > 1:
@@ -122,11 +126,27 @@ class ClientRunner:
             sent,
             kept,
             data=data,
-            batches=self.local_work.draw_batches(data, self.seed, round.index, client),
+            batches=self.draw_batches(data, round.index, client),
             count=self.local_work.count_steps(data.size),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
         )
+
+    def draw_batches(self, data: Examples, round: int, client: int) -> Iterator[Examples]:
+        """Yield the batches of one client in one round as the model gets them."""
+        read_pass = partial(self._read_pass, round, client) if self.fresh else None
+        batches = map(self.problem.collate, self.local_work.draw_batches(data, self.seed, round, client, read_pass))
+        if self.augment is None:
+            yield from batches
+            return
+        generator = torch.Generator()
+        for step, batch in enumerate(batches):
+            generator.manual_seed(make_torch_seed(self.seed, Purpose.AUGMENTATION, round, client, step))
+            yield self.augment(batch, generator)
+
+    def _read_pass(self, round: int, client: int, number: int) -> Examples:
+        seed = make_torch_seed(self.seed, Purpose.FRESH_ITEMS, round, client, number)
+        return self.data.reread_client(client, seed)
 
     def survey_client(
         self, client: int, params: Vector, states: ClientStates, round: Round, mean: ExactMean[Any], weight: float

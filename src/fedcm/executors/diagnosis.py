@@ -171,7 +171,7 @@ def _measure_noise(runner: ClientRunner, params: Vector, client: int, round: Rou
     full = runner.problem.full_gradient(data)(params).double()
     passes = runner.local_work.list_batch_sizes(data.size)
     chosen = set(_draw_steps(runner.seed, round, client, sum(map(len, passes))).tolist())
-    batches = enumerate(runner.local_work.draw_batches(data, runner.seed, round.index, client))
+    batches = enumerate(runner.draw_batches(data, round.index, client))
     gradients = (runner.problem.gradient(batch)(params).double() for step, batch in batches if step in chosen)
     squares = [_compute_square(gradient - full) for gradient in gradients]
     return float(np.mean(squares)), compute_noise_share(passes, data.size)

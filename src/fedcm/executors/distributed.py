@@ -171,7 +171,7 @@ class DistributedExecutor:
         try:
             for position in range(self.group.rank, len(starts), self.group.size):
                 tally = tally_piece(problem, params, data, starts[position])
-                row = [tally.examples, tally.loss, tally.labels, -1 if tally.correct is None else tally.correct]
+                row = [tally.weight, tally.loss, tally.labels, -1 if tally.correct is None else tally.correct]
                 table[position] = torch.tensor(row, dtype=torch.float64)
         except TrainingFailed:  # another worker did
             raise
@@ -180,6 +180,6 @@ class DistributedExecutor:
             message = describe_failure_with_traceback(error, f"the evaluation failed on worker {self.group.rank}")
         self.group.sum_results(status, message, table, [])
         return combine_tallies(
-            Tally(int(examples), loss, int(labels), None if correct < 0 else int(correct))
-            for examples, loss, labels, correct in table.tolist()
+            Tally(int(weight), loss, int(labels), None if correct < 0 else int(correct))
+            for weight, loss, labels, correct in table.tolist()
         )

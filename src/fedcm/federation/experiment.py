@@ -3,7 +3,7 @@
 from math import ceil
 
 from fedcm.algorithms.registry import get_algorithm_name
-from fedcm.config.sections import CheckpointSection, DataSection, Experiment
+from fedcm.config.sections import CheckpointSection, Experiment
 from fedcm.core.algorithm import has_survey, is_decentralised
 from fedcm.errors import UserError
 
@@ -32,7 +32,7 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})
     return experiment.model_copy(
         update={
-            "data": DataSection(source=DATA_SOURCE),
+            "data": experiment.data.model_copy(update={"source": DATA_SOURCE}),
             "engine": engine.without_autotune(),
             "checkpoints": CheckpointSection(every=1, keep=min(experiment.checkpoints.keep, KEPT_STATES)),
         }

@@ -3,7 +3,7 @@
 They never leave the machine, and no job can change them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -100,13 +100,18 @@ def _read_settings(kind: type[Record], file: Path) -> Record:
         raise UserError(f"{str(file)!r}: {error}") from None
 
 
-def load_site_data(kit: Path, settings: SiteSettings) -> Dataset:
+def load_site_data(kit: Path, settings: SiteSettings, *, fresh: bool = False) -> Dataset:
     """Load a site's training examples within its limits; a test set in the source is not used.
 
     Paths in the settings are relative to the kit.
+
+    Args:
+        kit: The site's kit.
+        settings: The site's settings.
+        fresh: Whether the items of torch datasets will be read anew in every pass.
     """
     with chdir(kit):
-        data = load_dataset(settings.data.source)
+        data = load_dataset(settings.data.source, fresh=fresh)
     limits, size = settings.limits, data.train.size
     if size < limits.min_examples:
         raise UserError(
@@ -114,8 +119,7 @@ def load_site_data(kit: Path, settings: SiteSettings) -> Dataset:
             f"and has {size}"
         )
     if limits.max_examples is not None and size > limits.max_examples:
-        first = Examples(data.train.features[: limits.max_examples], data.train.labels[: limits.max_examples])
-        data = replace(data, train=first, owners=None)
+        data = replace(data, train=data.train.slice(0, limits.max_examples), owners=None)
     return data
 
 
@@ -163,3 +167,21 @@ def reject_foreign_code(experiment: Mapping[str, Any], allowed: list[str], owner
                 f"{owner} runs only bundled code, got the {what} {code!r}; its operator can add it to limits.code "
                 f"in {file}"
             )
+    for path, code in _iterate_code({key: value for key, value in experiment.items() if key not in ("name", "cell")}):
+        if path != "data.source" and code not in allowed:
+            raise UserError(
+                f"{owner} runs only bundled code, got {path} = {code!r}; its operator can add it to limits.code in "
+                f"{file}"
+            )
+
+
+def _iterate_code(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every setting, with its path, that could name the user's own code: `package.module:name`."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _iterate_code(part, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for part in value:
+            yield from _iterate_code(part, path)
+    elif isinstance(value, str) and ":" in value:
+        yield path, value

@@ -12,15 +12,19 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import FederationSection
 from fedcm.data.array_conversion import compute_normalisation, sum_bytes
-from fedcm.data.dataset import Dataset, Normalisation
+from fedcm.data.dataset import Dataset, Examples, Normalisation
+from fedcm.data.structures.ragged import Ragged
+from fedcm.data.structures.tree import describe_tree, rebuild_tree
 from fedcm.errors import UserError
 from fedcm.system.files import write_text
 
 RECORD_FILE = "federation.json"
+_MAX_LEAVES = 1000  # tensors of an example
 NEVER = -1  # last counted round of a site none of whose rounds has counted
 
 
@@ -29,10 +33,20 @@ class DataDescription(Section):
 
     examples: Annotated[int, Field(ge=1, lt=2**40)]
     shape: list[Annotated[int, Field(ge=1, lt=2**31)]]  # of one example
-    kind: Annotated[str, Field(pattern="^(uint8|int64|float32)$")]  # dtype of the features
+    kind: Annotated[str, Field(pattern="^(uint8|int64|float32|structure)$")]  # dtype of the features
     classes: Annotated[int, Field(ge=1, le=10**6)] | None  # None for a regression
     sums: list[list[Annotated[int, Field(ge=0)]]] = Field(default=[])  # for bytes, per channel: count, Σx, Σx²
     versions: dict[str, str] = Field(default={})
+    structure: dict[str, Any] | None = None  # features and labels, if one of them is more than a tensor or a number
+
+    @model_validator(mode="after")
+    def _check_structure(self) -> "DataDescription":
+        """Check that the server can make blank examples of the structure."""
+        if self.structure is not None:
+            _check_structure(self.structure)
+        elif self.kind == "structure":
+            raise ValueError("structure must be given for features of several tensors")
+        return self
 
     @model_validator(mode="after")
     def _check_sums(self) -> "DataDescription":
@@ -51,15 +65,51 @@ class DataDescription(Section):
 
 def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -> dict[str, Any]:
     """Return the fields of a `DataDescription` as JSON values, ready to be sent."""
-    features = data.train.features
-    return {
-        "examples": data.train.size,
-        "shape": list(features.shape[1:]),
-        "kind": str(features.dtype).removeprefix("torch."),
+    train = data.train
+    is_tensor = isinstance(train.features, Tensor)
+    has_bytes = is_tensor and train.features.dtype == torch.uint8
+    fields = {
+        "examples": train.size,
+        "shape": list(train.features.shape[1:]) if is_tensor else [],
+        "kind": str(train.features.dtype).removeprefix("torch.") if is_tensor else "structure",
         "classes": data.classes,
-        "sums": sum_bytes(features) if with_sums and features.dtype == torch.uint8 else [],
+        "sums": sum_bytes(train.features) if with_sums and has_bytes else [],
         "versions": versions,
     }
+    if train.is_simple and train.labels.dim() == 1:
+        return fields
+    trees = zip(Examples._fields, train, strict=True)
+    return fields | {"structure": {name: describe_tree(tree) for name, tree in trees}}
+
+
+def make_blank_rows(path: str, leaf: Mapping[str, Any]) -> Any:
+    """Return two blank rows of a tensor that `describe_tree` described."""
+    dtype = getattr(torch, leaf["dtype"])
+    if leaf["ragged"]:
+        return Ragged.from_list([torch.zeros((2, *leaf["shape"]), dtype=dtype) for _ in range(2)])
+    return torch.zeros((2, *leaf["shape"]), dtype=dtype)
+
+
+def _check_structure(structure: dict[str, Any]) -> None:
+    """Raise ValueError unless this describes features and labels of numbers, in at most `_MAX_LEAVES` tensors."""
+    leaves = []
+
+    def check_leaf(path: str, leaf: Mapping[str, Any]) -> None:
+        shape: Any = leaf.get("shape")
+        is_shape = isinstance(shape, list) and all(type(length) is int and 1 <= length < 2**31 for length in shape)
+        if set(leaf) != {"shape", "dtype", "ragged"} or not is_shape or prod(shape) >= 2**31:
+            raise ValueError(f"structure must describe tensors, got {str(leaf)[:80]}")
+        if leaf["dtype"] not in ("uint8", "bool", "int64", "float32") or not isinstance(leaf["ragged"], bool):
+            raise ValueError(f"structure must describe tensors of numbers, got {str(leaf)[:80]}")
+        leaves.append(path)
+
+    try:
+        for name in Examples._fields:
+            rebuild_tree(structure[name], check_leaf)
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError("structure must describe features and labels") from None
+    if set(structure) != set(Examples._fields) or not 2 <= len(leaves) <= _MAX_LEAVES:
+        raise ValueError("structure must describe features and labels")
 
 
 class Terms(Section):
@@ -70,6 +120,7 @@ class Terms(Section):
     classes: int | None
     mean: list[float] | None = None
     std: list[float] | None = None
+    structure: dict[str, Any] | None = None
 
     @property
     def normalisation(self) -> Normalisation | None:
@@ -88,7 +139,8 @@ def agree_on_terms(
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name in sorted(descriptions):
         own = descriptions[name]
-        groups.setdefault((tuple(own.shape), own.kind, own.classes is None), []).append(name)
+        form = json.dumps(own.structure, sort_keys=True)
+        groups.setdefault((tuple(own.shape), own.kind, own.classes is None, form), []).append(name)
     names = max(groups.values(), key=len)  # of equally large groups the one with the first name
     first = descriptions[names[0]]
     known = [own.classes for own in map(descriptions.__getitem__, names) if own.classes is not None]
@@ -102,7 +154,8 @@ def agree_on_terms(
             raise UserError("sites with bytes must report their sums, or set federation.mean and federation.std")
         common = _combine_normalisation([descriptions[name].sums for name in names])
         mean, std = list(common.mean), list(common.std)
-    terms, reasons = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std), {}
+    terms = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std, structure=first.structure)
+    reasons = {}
     for name, own in descriptions.items():
         try:
             reject_unfit_site(name, own, terms)
@@ -116,6 +169,7 @@ def reject_unfit_site(name: str, own: DataDescription, terms: Terms) -> None:
     for what, given, required in (
         ("shape", own.shape, terms.shape),
         ("kind", own.kind, terms.kind),
+        ("structure", own.structure, terms.structure),
         ("labels", *["numbers" if classes is None else "classes" for classes in (own.classes, terms.classes)]),
     ):
         if given != required:

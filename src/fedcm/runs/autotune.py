@@ -15,7 +15,7 @@ from fedcm.config.sections import EngineSection
 from fedcm.core.local.stacked import StackedProblem, reject_batch_dependent_model
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
-from fedcm.data.batches import LocalWork, select_rows
+from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import UserError
@@ -97,14 +97,15 @@ def _choose_engine(
     if engine.layout == "auto":
         engine = engine.model_copy(update={"layout": _choose_layout(problem, data, local_work, timings)})
     first = data.prepare_for(problem.dtype, problem.device, engine.layout).client(0)
-    batch = _take_first_batch(first, local_work)
+    batch = _take_first_batch(first, local_work, problem)
     alone = _measure_step(lambda: problem.gradient(batch)(problem.initial_params))
     timings["one client"] = _to_milliseconds(alone)
     if engine.stack == "auto":
         most = (
             int(cohort // processes) if engine.compile != "on" else 1
         )  # fewer stacks than processes would leave some idle
-        engine = engine.model_copy(update={"stack": _choose_stack(problem, first, batch, alone, most, timings)})
+        stack = _choose_stack(problem, first, batch, alone, most if data.is_stackable else 1, timings)
+        engine = engine.model_copy(update={"stack": stack})
     if engine.compile == "auto":
         seconds = alone * plan.rounds * cohort * local_work.count_steps(int(data.sizes(np.array([0]))[0])) / processes
         on = engine.stack == 1 and seconds > _LONG_RUN and _is_compiling_worthwhile(problem, batch, alone, timings)
@@ -117,14 +118,20 @@ def _compute_mean_cohort(plan: TrainingPlan) -> float:
 
 
 def _choose_layout(problem: Problem, data: FederatedData, local_work: LocalWork, timings: dict[str, float]) -> str:
-    if len(data.input_shape) != 3:
+    if not _has_images(data):
         return "channels_last"  # without images the layout does not matter
     times = {}
     for layout in ("channels_last", "contiguous"):
-        batch = _take_first_batch(data.prepare_for(problem.dtype, problem.device, layout).client(0), local_work)
+        first = data.prepare_for(problem.dtype, problem.device, layout).client(0)
+        batch = _take_first_batch(first, local_work, problem)
         times[layout] = _measure_step(lambda: problem.gradient(batch)(problem.initial_params))  # noqa: B023
         timings[layout] = _to_milliseconds(times[layout])
     return "contiguous" if times["contiguous"] < _WORTHWHILE * times["channels_last"] else "channels_last"
+
+
+def _has_images(data: FederatedData) -> bool:
+    shape = data.input_shape
+    return isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(length, int) for length in shape)
 
 
 def _choose_stack(
@@ -167,11 +174,11 @@ def compile_model(problem: Problem, batch_size: int, data: Examples) -> None:
     Raises:
         UserError: If torch.compile cannot handle the model.
     """
-    index = torch.arange(batch_size, device=data.labels.device) % data.size
+    index = torch.arange(batch_size, device=data.device) % data.size
     try:
         problem.compile_for(batch_size)
         with use_one_thread(), torch.random.fork_rng(devices=[]):
-            problem.gradient(Examples(select_rows(data.features, index), data.labels[index]))(problem.initial_params)
+            problem.gradient(problem.collate(data.select(index)))(problem.initial_params)
     except Exception as error:
         what = str(error).strip().splitlines()
         raise UserError(
@@ -181,8 +188,8 @@ def compile_model(problem: Problem, batch_size: int, data: Examples) -> None:
         ) from error
 
 
-def _take_first_batch(data: Examples, local_work: LocalWork) -> Examples:
-    return Examples(*[part[: local_work.batch_size] for part in data])
+def _take_first_batch(data: Examples, local_work: LocalWork, problem: Problem) -> Examples:
+    return problem.collate(data.slice(0, local_work.batch_size))
 
 
 def _measure_step(step: Callable[[], Any]) -> float:

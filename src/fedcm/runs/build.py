@@ -1,20 +1,29 @@
 """Build the objects that train from an experiment. Input that cannot work is rejected here, before a folder exists."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedcm.config.experiment import reject_absent_clients, reject_server_lr, reject_unequal_weights
-from fedcm.config.sections import Experiment
+from fedcm.config.sections import EngineSection, Experiment
 from fedcm.core.algorithm import Algorithm, is_decentralised
 from fedcm.core.local.stacked import reject_batch_dependent_model
-from fedcm.core.losses import Loss, cross_entropy, is_one_hot, squared_error
+from fedcm.core.losses import (
+    Loss,
+    binary_cross_entropy,
+    cross_entropy,
+    find_loss,
+    get_model_loss,
+    is_one_hot,
+    squared_error,
+)
 from fedcm.core.model_mode import warn_of_eval_mode
 from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
@@ -22,12 +31,15 @@ from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.schedule import Schedule
 from fedcm.core.topology import Ring
 from fedcm.data import load_source
+from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.checksum import compute_sha256
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
 from fedcm.data.partition import IID, Natural, Parts, Split, split_by_owner
+from fedcm.data.structures.collate import Collate, make_collate, pad_examples
+from fedcm.data.structures.tree import list_leaves
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
@@ -39,8 +51,11 @@ from fedcm.runs.smoke_test import (
     reject_lone_examples,
     reject_unusable_cohorts,
     smoke_test,
+    smoke_test_augment,
 )
+from fedcm.runs.timing import time_reading
 from fedcm.system.hardware import resolve_device
+from fedcm.system.imports import import_function
 
 BuildSetup = Callable[[Experiment, Path | None], "TrainingSetup"]
 
@@ -95,6 +110,8 @@ def build(
     data: Dataset | ClientsOnDemand | FederatedData | None = None,
     model: nn.Module | None = None,
     loss: Loss | None = None,
+    augment: Augment | None = None,
+    collate: Collate | None = None,
 ) -> TrainingSetup:
     """Build what an experiment describes.
 
@@ -103,28 +120,38 @@ def build(
         data_dir: Folder of prepared datasets.
         data: Data to use instead of loading `experiment.data.source`.
         model: A model to use, with its parameters, instead of building `experiment.model`.
-        loss: The loss; by default cross-entropy, or squared error if the labels are floats.
+        loss: The loss; by default that of the experiment, else the model's own if the model takes labels by name, else
+            cross-entropy, or squared error if the labels are floats.
+        augment: Changes the batches of training; by default as the experiment says.
+        collate: Makes a batch of selected examples; by default as the experiment says.
 
     Raises:
         UserError: If the parts do not fit together.
     """
     if data is None:
-        data = load_source(experiment.data.source, data_dir)
+        data = load_source(experiment.data.source, data_dir, fresh=bool(experiment.data.fresh))
     if isinstance(data, Dataset | ClientsOnDemand):
         data = make_federated_data(experiment, data)
+    if loss is None and experiment.model.loss is not None:
+        loss = find_loss(experiment.model.loss)
     if model is None:
         seed = make_torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
         name, options = experiment.model.name, experiment.model.options
-        model = build_model(name, data.input_shape, count_outputs(data), options, seed)
+        model = build_model(name, data.input_shape, count_outputs(data, loss), options, seed)
     reject_unequal_weights(experiment.algorithm, experiment.server)
     reject_server_lr(experiment.algorithm, experiment.server)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
-    problem = _build_problem(experiment, model, loss, data)
+    if augment is None and experiment.data.augment:
+        augment = make_augment(experiment.data.augment)
+    if collate is None and experiment.data.collate is not None:
+        collate = make_collate(import_function(experiment.data.collate, "data.collate"))
+    problem = _build_problem(experiment, model, loss, collate, data)
     plan = _build_plan(experiment, data)
     client = experiment.client
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
-    first = _check_user_code(experiment, problem, data, local_work, loss)
-    engine, tuned_settings, timings = tune_engine(experiment.engine, problem, data, local_work, plan)
+    first = _check_user_code(experiment, problem, data, local_work, loss, augment)
+    given = _restrict_engine(experiment, data, augment, collate)
+    engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
     if engine.stack > 1:
         reject_batch_dependent_model(problem, first)
@@ -139,14 +166,49 @@ def build(
         step_decay=client.weight_decay if client.weight_decay_at == "step" else 0.0,
         weigh_by_examples=experiment.server.weights == "examples",
         stack=engine.stack,
+        augment=augment,
+        fresh=bool(experiment.data.fresh),
     )
+    if runner.fresh:
+        timings |= time_reading(runner)
     tuned = experiment.model_copy(update={"engine": engine})
     return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings)
 
 
-def count_outputs(data: FederatedData) -> int:
-    """Return how many outputs a model needs: one per class, or one per label of an example in a regression."""
-    return data.classes if data.classes is not None else data.client(0).labels[0].numel()
+def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:
+    """Return how many outputs a model needs: one per class, or one per label of an example in a regression.
+
+    Args:
+        data: The data.
+        loss: The loss, if it is not the default one.
+    """
+    if data.classes is not None and loss is not binary_cross_entropy:
+        return data.classes
+    labels = data.client(0).labels
+    return sum(leaf[0].numel() for leaf in list_leaves(labels))
+
+
+def _restrict_engine(
+    experiment: Experiment, data: FederatedData, augment: Augment | None, collate: Collate | None
+) -> EngineSection:
+    """Return the engine without stacks if the batches rule them out.
+
+    Raises:
+        UserError: If the experiment asks for stacks all the same.
+    """
+    reasons = {
+        "data.augment": augment is not None,
+        "data.collate": collate is not None,
+        "data.fresh": bool(experiment.data.fresh),
+        "features or labels of several tensors, unequal lengths or ignored labels": not data.is_stackable,
+    }
+    engine = experiment.engine
+    for reason, applies in reasons.items():
+        if applies and engine.stack not in ("auto", 1):
+            raise UserError(f"clients with {reason} cannot be stacked, got engine.stack = {engine.stack}; set it to 1")
+        if applies:
+            engine = engine.model_copy(update={"stack": 1})
+    return engine
 
 
 def make_federated_data(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:
@@ -174,14 +236,22 @@ def draw_split(split: Split, dataset: Dataset, seed: int) -> Parts:
     """
     if isinstance(split, Natural) and dataset.owners is not None:
         return split_by_owner(dataset.owners)
-    labels = dataset.train.labels.numpy()
-    hint = "; for one-hot labels give their argmax" if is_one_hot(dataset.train.labels) else ""
+    raw, size = dataset.train.labels, dataset.train.size
+    hint = "; for one-hot labels give their argmax" if is_one_hot(raw) else ""
+    if not isinstance(raw, Tensor):
+        if not isinstance(split, IID | Natural):
+            raise UserError(
+                "a split by label needs one label per example, got labels of several tensors or of unequal lengths; "
+                "use split.kind = 'iid' or 'natural'"
+            )
+        return split.partition(np.zeros(size, np.int64), make_generator(seed, Purpose.SPLIT))
+    labels = raw.numpy()
     if dataset.classes is None:
         if not isinstance(split, IID | Natural):
             raise UserError(
                 "float labels can only be split 'iid' or 'natural'; if they are classes, make them integers" + hint
             )
-        labels = np.zeros(len(labels), np.int64)
+        labels = np.zeros(size, np.int64)
     if labels.size > len(labels) and not isinstance(split, IID | Natural):
         raise UserError(
             "a split by label needs one label per example, got labels of shape "
@@ -190,7 +260,9 @@ def draw_split(split: Split, dataset: Dataset, seed: int) -> Parts:
     return split.partition(labels.reshape(len(labels), -1)[:, 0], make_generator(seed, Purpose.SPLIT))
 
 
-def _build_problem(experiment: Experiment, model: nn.Module, loss: Loss | None, data: FederatedData) -> Problem:
+def _build_problem(
+    experiment: Experiment, model: nn.Module, loss: Loss | None, collate: Collate | None, data: FederatedData
+) -> Problem:
     client, engine = experiment.client, experiment.engine
     warn_of_eval_mode(model)
     model = model.to(resolve_device(engine.device))
@@ -198,11 +270,19 @@ def _build_problem(experiment: Experiment, model: nn.Module, loss: Loss | None, 
         model = model.double()
     return Problem(
         model,
-        loss or (cross_entropy if data.classes is not None else squared_error),
+        loss or _choose_loss(model, data),
         weight_decay=client.weight_decay if client.weight_decay_at == "loss" else 0.0,
         clip=client.clip,
         autocast=engine.precision == "bf16",
+        collate=collate or pad_examples,
     )
+
+
+def _choose_loss(model: nn.Module, data: FederatedData) -> Loss:
+    """Return the default loss for these data."""
+    if isinstance(data.input_shape, Mapping) and "labels" in signature(model.forward).parameters:
+        return get_model_loss
+    return cross_entropy if data.classes is not None else squared_error
 
 
 def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
@@ -222,7 +302,12 @@ def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
 
 
 def _check_user_code(
-    experiment: Experiment, problem: Problem, data: FederatedData, local_work: LocalWork, loss: Loss | None
+    experiment: Experiment,
+    problem: Problem,
+    data: FederatedData,
+    local_work: LocalWork,
+    loss: Loss | None,
+    augment: Augment | None,
 ) -> Examples:
     """Run every user-provided part once, so that what fails is rejected before the run begins.
 
@@ -237,7 +322,11 @@ def _check_user_code(
             f"float labels mean regression, and these labels of shape {tuple(first.labels.shape)} look one-hot; give "
             "their argmax as integers, or a loss of your own"
         )
-    smoke_test(problem, first, None if loss else data.classes)
+    smoke_test(problem, first, data.classes if problem.loss is cross_entropy else None)
+    if augment is not None:
+        smoke_test_augment(problem, augment, first)
+    if experiment.data.fresh:
+        ready.reread_client(0, 0)
     reject_failing_algorithm(experiment.algorithm, problem)
     reject_lone_examples(problem, first, ready, local_work)
     return first

@@ -24,7 +24,7 @@ from fedcm.system.hardware import describe_cpu
 
 _LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
 FREE_SETTINGS = ("rounds", "evaluation.targets", "checkpoints")  # a resume may change them: no finished round uses them
-_UNHASHED_SETTINGS = (*FREE_SETTINGS, "name", "data", "cell")  # data are compared by their checksums
+_UNHASHED_SETTINGS = (*FREE_SETTINGS, "name", "cell")
 
 
 def make_default_name(experiment: Experiment) -> str:
@@ -40,7 +40,10 @@ def reject_unusable_name(name: str) -> None:
 
 
 def hash_settings(experiment: Experiment) -> str:
-    """Return the sha256 of all settings that finished rounds depend on; a run may be made longer."""
+    """Return the sha256 of all settings that finished rounds depend on; a run may be made longer.
+
+    Data are compared by their checksums instead of their source.
+    """
     text = _to_json(_select_hashed_settings(to_table(experiment)))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -73,6 +76,9 @@ def _select_hashed_settings(table: dict[str, Any]) -> dict[str, Any]:
     for path in _UNHASHED_SETTINGS:
         section, _, key = path.rpartition(".")
         del (table[section] if section else table)[key]
+    reading = {key: value for key, value in table.pop("data").items() if key != "source" and value}
+    if reading:  # a run that reads its data as earlier versions did keeps its hash
+        table["data"] = reading
     links = table.pop("federation")  # only the rounding of vectors changes numbers
     return table | {
         f"federation.{key}": links[key] for key in ("downlink", "momentum", "uplink") if links[key] != "exact"

@@ -15,9 +15,12 @@ from fedcm.core.evaluation import PIECE, evaluation_mode, tally_examples
 from fedcm.core.losses import find_example_loss
 from fedcm.core.participation import PARTICIPATION, Participation
 from fedcm.core.problem import Problem
+from fedcm.data.augmentation import Augment, reject_failing_augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
+from fedcm.data.structures.collate import reject_failing_collate
+from fedcm.data.structures.tree import iterate_leaves
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error, describe_failure
 from fedcm.system.formatting import format_count
@@ -37,13 +40,14 @@ def smoke_test(problem: Problem, data: Examples, classes: int | None) -> None:
         UserError: If the model, the loss or the backward pass failed.
     """
     name = type(problem.model).__name__
-    sample = Examples(data.features[:2], data.labels[:2])
+    reject_failing_collate(problem.collate, data.slice(0, 2))
+    sample = problem.collate(data.slice(0, 2))
     before = {key: buffer.clone() for key, buffer in problem.model.named_buffers()}
     with torch.random.fork_rng(devices=[]):
         outputs = _try_model(problem, sample)
         _try_loss(problem, outputs, sample, classes)
         _try_gradient(problem, sample)
-        _try_evaluation(problem, sample)
+        _try_evaluation(problem, data.slice(0, 2))
     if classes is not None and isinstance(outputs, Tensor) and outputs.dim() > 1 and outputs.shape[1] < classes:
         raise UserError(f"the model {name} must give {classes} outputs, one per class, and gives {outputs.shape[1]}")
     for key, buffer in problem.model.named_buffers():
@@ -52,6 +56,14 @@ def smoke_test(problem: Problem, data: Examples, classes: int | None) -> None:
                 f"the model {name} must change nothing but its parameters, and its buffer {key!r} changed in a step: "
                 "it would depend on which client trained last"
             )
+
+
+def smoke_test_augment(problem: Problem, augment: Augment, data: Examples) -> None:
+    """Reject changes of a batch that fail, or that the model cannot take."""
+    sample = reject_failing_augment(augment, problem.collate(data.slice(0, 2)))
+    with torch.random.fork_rng(devices=[]):
+        outputs = _try_model(problem, sample)
+        _try_loss(problem, outputs, sample, None)
 
 
 def reject_failing_algorithm(algorithm: Algorithm[Any, Any, Any, Any], problem: Problem) -> None:
@@ -98,7 +110,7 @@ def reject_lone_examples(problem: Problem, first: Examples, data: FederatedData,
         data: The data of all clients.
         local_work: The batch size and the number of steps.
     """
-    one = Examples(*[part[:1] for part in first])
+    one = problem.collate(first.slice(0, 1))
     name = type(problem.model).__name__
     with torch.random.fork_rng(devices=[]):
         try:
@@ -114,7 +126,7 @@ def reject_lone_examples(problem: Problem, first: Examples, data: FederatedData,
         if data.test_size % PIECE == 1:
             try:
                 with evaluation_mode(problem, problem.initial_params) as model:
-                    model(one.features)
+                    problem.call(model, one)
             except Exception as error:
                 raise UserError(
                     f"the model {name} failed in evaluation on a batch of one example; the last batch of the test set "
@@ -132,10 +144,11 @@ def _has_batch_of_one(sizes: np.ndarray, local_work: LocalWork) -> np.ndarray:
 def _try_model(problem: Problem, sample: Examples) -> Any:
     try:
         with torch.enable_grad(), problem.autocast():
-            return problem.bind(problem.initial_params)(sample.features)
+            return problem.call(problem.bind(problem.initial_params), sample)
     except Exception as error:
-        kind = f"{tuple(sample.features.shape[1:])} {str(sample.features.dtype).removeprefix('torch.')}"
-        hint = "" if sample.features.is_floating_point() else " (integers are token ids: give amounts as floats)"
+        kind, hint = _describe_features(sample.features), ""
+        if isinstance(sample.features, Tensor) and not sample.features.is_floating_point():
+            hint = " (integers are token ids: give amounts as floats)"
         name = type(problem.model).__name__
         raise UserError(
             f"the model {name} must take examples of {kind}{hint}, and failed on {_count_examples(sample)}: "
@@ -165,8 +178,19 @@ def _try_loss(problem: Problem, outputs: Any, sample: Examples, classes: int | N
     _reject_broadcast(problem, name, outputs, sample.labels)
 
 
-def _describe_needed_outputs(classes: int | None, labels: Tensor) -> str:
+def _describe_features(features: Any) -> str:
+    """Describe what the model is called with: `(3, 32, 32) float32`, or the same for each argument."""
+    parts = []
+    for path, leaf in iterate_leaves(features):
+        kind = f"{tuple(leaf.shape[1:])} {str(leaf.dtype).removeprefix('torch.')}"
+        parts.append(f"{path}: {kind}" if path else kind)
+    return ", ".join(parts)
+
+
+def _describe_needed_outputs(classes: int | None, labels: Any) -> str:
     """The outputs that a default loss needs."""
+    if not isinstance(labels, Tensor):
+        return "a loss of your own for labels in a structure"
     own = tuple(labels.shape[1:])
     if labels.is_floating_point():
         return f"outputs of the labels' shape, {own} per example" if own else "1 output per example"
@@ -175,12 +199,14 @@ def _describe_needed_outputs(classes: int | None, labels: Tensor) -> str:
     return f"outputs (classes, …) for labels {own}"
 
 
-def _reject_broadcast(problem: Problem, name: str, outputs: Any, labels: Tensor) -> None:
+def _reject_broadcast(problem: Problem, name: str, outputs: Any, labels: Any) -> None:
     """Reject a loss that subtracts labels (b,) from outputs (b, 1), or the reverse, and so compares all pairs.
 
     It is tried on random outputs and labels, because on real ones both results can agree by chance.
     """
-    if not isinstance(outputs, Tensor) or outputs.shape == labels.shape or outputs.numel() != labels.numel():
+    if not isinstance(outputs, Tensor) or not isinstance(labels, Tensor):
+        return
+    if outputs.shape == labels.shape or outputs.numel() != labels.numel():
         return
     generator, count = torch.Generator().manual_seed(0), 4
     predictions = torch.rand(count, *outputs.shape[1:], generator=generator).to(outputs)

@@ -4,7 +4,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+
+from fedcm.executors.client_runner import ClientRunner
+
+READING, STEP = "reading one batch anew", "one step"  # the names of timings
 
 
 def measure_shortest_time(action: Callable[[], Any], trials: int, seconds: float) -> float:
@@ -26,3 +31,13 @@ def measure_shortest_time(action: Callable[[], Any], trials: int, seconds: float
         if time.perf_counter() - began > seconds:
             break
     return shortest
+
+
+def time_reading(runner: ClientRunner) -> dict[str, float]:
+    """Return the milliseconds in which client 0 reads the items of a batch from its torch dataset, and takes a step."""
+    batches = -(-int(runner.data.sizes(np.array([0]))[0]) // runner.local_work.batch_size)
+    reading = measure_shortest_time(lambda: runner.data.reread_client(0, 0), trials=3, seconds=1.0)
+    problem = runner.problem
+    gradient = problem.gradient(problem.collate(runner.data.client(0).slice(0, runner.local_work.batch_size)))
+    step = measure_shortest_time(lambda: gradient(problem.initial_params), trials=3, seconds=1.0)
+    return {READING: round(1000 * reading / batches, 4), STEP: round(1000 * step, 4)}

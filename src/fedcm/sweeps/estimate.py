@@ -13,7 +13,7 @@ import numpy as np
 
 from fedcm.config.experiment import to_table
 from fedcm.core.evaluation import list_pieces, tally_piece
-from fedcm.data.dataset import Dataset, Examples
+from fedcm.data.dataset import Dataset
 from fedcm.data.federated import ArrayData
 from fedcm.runs.build import TrainingSetup, build
 from fedcm.runs.timing import measure_shortest_time
@@ -70,7 +70,7 @@ def to_plan(estimates: Sequence[Estimate], cores: int) -> dict[str, Any]:
 
 def _measure_speed(setup: TrainingSetup) -> _Speed:
     problem, data, batch_size = setup.problem, setup.runner.data, setup.runner.local_work.batch_size
-    batch = Examples(*[part[:batch_size] for part in data.client(0)])
+    batch = problem.collate(data.client(0).slice(0, batch_size))
     with use_one_thread():
         step = measure_shortest_time(lambda: problem.gradient(batch)(problem.initial_params), _TRIALS, _SECONDS)
         piece = 0.0

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,22 @@ def import_object(path: str) -> Any:
             raise UserError(f"{path!r} does not exist: {where} has no {word!r}; {suggest(word, public)}")
         value = getattr(value, word)
     return value
+
+
+def import_function(path: str, setting: str) -> Callable[..., Any]:
+    """Import a function of the user.
+
+    Args:
+        path: The function, as `package.module:name`.
+        setting: The setting that names it, for error messages.
+
+    Raises:
+        UserError: If it cannot be imported, or cannot be called.
+    """
+    function = import_object(path)
+    if not callable(function):
+        raise UserError(f"{setting} must name a function, got {path!r}, a {type(function).__name__}")
+    return function
 
 
 def _is_defined_in(module: Any, name: str) -> bool:

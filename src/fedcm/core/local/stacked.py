@@ -179,8 +179,8 @@ def reject_batch_dependent_model(problem: Problem, data: Examples) -> None:
     batch influence each other.
     """
     sizes = (3, 2)
-    index = torch.arange(sizes[0], device=data.labels.device) % data.size
-    examples = Examples(data.features[index], data.labels[index])
+    index = torch.arange(sizes[0], device=data.device) % data.size
+    examples = data.select(index)
     params, name = problem.initial_params, type(problem.model).__name__
     weights = torch.zeros((2, 3), dtype=params.dtype, device=params.device)
     try:

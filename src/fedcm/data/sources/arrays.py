@@ -13,10 +13,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from fedcm.data.array_conversion import check_compatible, make_dataset, make_examples
 from fedcm.data.dataset import Dataset, Examples
+from fedcm.data.structures.tree import concatenate_rows
 from fedcm.errors import UserError
 
 _TEST = "test.npz"
@@ -62,8 +62,8 @@ def join_clients(name: str, clients: Sequence[Examples], names: Sequence[str], t
     for client, client_name in zip(clients[1:], names[1:], strict=True):
         check_compatible(clients[0], client, f"{name}: the clients {names[0]}", client_name)
     train = Examples(
-        torch.cat([client.features for client in clients]),
-        torch.cat([client.labels for client in clients]),
+        concatenate_rows([client.features for client in clients]),
+        concatenate_rows([client.labels for client in clients]),
     )
     owners = np.repeat(np.arange(len(clients)), [client.size for client in clients])
     return make_dataset(name, train, test, owners=owners, client_names=tuple(names))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from fedcm.data.federated import get_input_shape
 from fedcm.errors import UserError
 from fedcm.federation.check.connection import Handshake, do_handshake, matches_hostname, reach_port, resolve_host
 from fedcm.federation.check.credentials import check_certificate, check_key, check_signature
@@ -165,7 +166,7 @@ def _check_test_data(kit: Kit) -> Iterator[CheckResult]:
             "test data", 'none, so runs are not evaluated; name some in server.toml: [test] source = "test.npz"'
         )
     else:
-        yield make_success("test data", f"{examples.size} examples of {tuple(examples.features.shape[1:])}")
+        yield make_success("test data", f"{examples.size} examples of {get_input_shape(examples)}")
 
 
 def _check_site(kit: Kit, experiment: Path | None) -> Iterator[CheckResult]:

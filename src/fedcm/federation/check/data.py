@@ -9,7 +9,9 @@ from fedcm.config.experiment import load_experiment_file
 from fedcm.config.overrides import read_table
 from fedcm.config.schema import read_section
 from fedcm.core.participation import FixedSize
-from fedcm.data.dataset import Dataset
+from fedcm.data.dataset import IGNORED, Dataset
+from fedcm.data.structures.ragged import Ragged
+from fedcm.data.structures.tree import iterate_leaves
 from fedcm.federation.check.result import CheckResult, make_success, make_warning
 from fedcm.federation.kit import Kit
 from fedcm.federation.settings import SiteSettings, load_site_data, reject_forbidden
@@ -21,16 +23,25 @@ from fedcm.runs.build import build
 def check_data(kit: Kit, settings: SiteSettings) -> Generator[CheckResult, None, Dataset]:
     """Load a site's data, describe them in a result, and return them."""
     data = load_site_data(kit.path, settings)
-    features, labels = data.train
-    kind = str(features.dtype).removeprefix("torch.")
-    if data.classes is None:
-        classes = "labels are numbers"
-    else:
-        counts = torch.bincount(labels.long().reshape(-1), minlength=data.classes)
-        classes = f"{data.classes} classes with {int(counts.min())} to {int(counts.max())} examples"
-    shape = "×".join(map(str, features.shape[1:])) or "one number"
-    yield make_success("data", f"{data.train.size} examples of {shape} {kind}, {classes}")
+    yield make_success("data", f"{data.train.size} examples of {_describe_features(data)}, {_describe_labels(data)}")
     return data
+
+
+def _describe_features(data: Dataset) -> str:
+    parts = []
+    for path, leaf in iterate_leaves(data.train.features):
+        kind = str(leaf.dtype).removeprefix("torch.")
+        shape = "sequences of" if isinstance(leaf, Ragged) else "×".join(map(str, leaf.shape[1:])) or "one number"
+        parts.append(f"{path}: {shape} {kind}" if path else f"{shape} {kind}")
+    return "; ".join(parts)
+
+
+def _describe_labels(data: Dataset) -> str:
+    if data.classes is None:
+        return "labels are numbers"
+    labels = data.train.labels.values if isinstance(data.train.labels, Ragged) else data.train.labels
+    counts = torch.bincount(labels[labels != IGNORED].long(), minlength=data.classes)
+    return f"{data.classes} classes with {int(counts.min())} to {int(counts.max())} examples"
 
 
 def check_experiment(kit: Kit, settings: SiteSettings, data: Dataset, path: Path) -> Iterator[CheckResult]:

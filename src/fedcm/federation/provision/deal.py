@@ -42,6 +42,11 @@ def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: P
         UserError: If the names do not fit the split, or a site would have the file of the test set.
     """
     data = load_dataset(experiment.data.source, data_dir)
+    if not data.train.is_simple:
+        raise UserError(
+            "only data of one tensor of features and one of labels can be written as .npz files, got a structure; let "
+            "each site's settings name a function that returns its data"
+        )
     clients = make_federated_data(experiment, data)
     assert isinstance(clients, ArrayData)
     names = sorted(sites) or [f"site-{k + 1:0{len(str(clients.population))}d}" for k in range(clients.population)]
@@ -56,7 +61,7 @@ def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: P
     files = []
     for client, name in enumerate(names):
         index = clients.order[int(clients.offsets[client]) : int(clients.offsets[client + 1])]
-        files.append(_write(folder / f"{name}.npz", Examples(*[part[index] for part in data.train]), data))
+        files.append(_write(folder / f"{name}.npz", data.train.select(index), data))
     if data.test is not None:
         files.append(_write(folder / f"{_TEST}.npz", data.test, data))
     return SiteFiles(files, _make_settings(data))

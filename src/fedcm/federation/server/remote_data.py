@@ -4,15 +4,16 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
 
 from fedcm.data.dataset import Examples
-from fedcm.data.federated import SelectExamples, prepare_examples
+from fedcm.data.federated import SelectExamples, get_input_shape, prepare_examples
+from fedcm.data.structures.tree import iterate_tensors, rebuild_tree
 from fedcm.errors import UserError
-from fedcm.federation.terms import Terms
+from fedcm.federation.terms import Terms, make_blank_rows
 
 _CPU = torch.device("cpu")
 _DTYPES = {"uint8": torch.uint8, "int64": torch.int64, "float32": torch.float32}
@@ -42,9 +43,14 @@ class RemoteData:
         return self.terms.classes
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of one example."""
-        return tuple(self.terms.shape)
+    def input_shape(self) -> Any:
+        """Shape of one example; a structure of shapes if there are several tensors."""
+        return tuple(self.terms.shape) if self.terms.structure is None else get_input_shape(self._make_blank())
+
+    @property
+    def is_stackable(self) -> bool:
+        """Whether features and labels are one tensor each; sites are never stacked."""
+        return True
 
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "RemoteData":
         """Return the same data for another dtype, device or layout."""
@@ -54,8 +60,9 @@ class RemoteData:
         """Return what a resume compares: checksums of the terms and of the test examples, not of the sites' data."""
         sums = {"terms": hashlib.sha256(json.dumps(self.terms.model_dump(), sort_keys=True).encode()).hexdigest()}
         if self.held_out is not None:
-            for name, part in zip(("test_features", "test_labels"), self.held_out, strict=True):
-                sums[name] = hashlib.sha256(part.contiguous().numpy().tobytes()).hexdigest()
+            for field, tree in zip(Examples._fields, self.held_out, strict=True):
+                for name, tensor in iterate_tensors(tree, f"test_{field}"):
+                    sums[name] = hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
         return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
@@ -64,8 +71,18 @@ class RemoteData:
 
     def client(self, client: int) -> Examples:
         """Return two blank examples for the smoke test, because the server has no others."""
+        return self._prepare(self._make_blank())
+
+    def _make_blank(self) -> Examples:
+        if self.terms.structure is not None:
+            fields = (rebuild_tree(self.terms.structure[name], make_blank_rows) for name in Examples._fields)
+            return Examples(*fields)
         features = torch.zeros((2, *self.terms.shape), dtype=_DTYPES[self.terms.kind])
-        return self._prepare(Examples(features, torch.zeros(2, dtype=torch.int64 if self.classes else torch.float32)))
+        return Examples(features, torch.zeros(2, dtype=torch.int64 if self.classes else torch.float32))
+
+    def reread_client(self, client: int, torch_seed: int) -> Examples:
+        """Return blank examples, because the sites read their own."""
+        return self.client(client)
 
     def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
         """Raise UserError: sites train one by one."""
@@ -74,7 +91,7 @@ class RemoteData:
     def test_slice(self, start: int, stop: int) -> Examples:
         """Return some of the server's test examples."""
         assert self.held_out is not None
-        return self._prepare(Examples(self.held_out.features[start:stop], self.held_out.labels[start:stop]))
+        return self._prepare(self.held_out.slice(start, stop))
 
     def _prepare(self, examples: Examples) -> Examples:
         return prepare_examples(examples, self.terms.normalisation, self.dtype, self.device, self.layout)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -27,9 +27,14 @@ class SingleSiteData:
         return self.site_data.classes
 
     @property
-    def input_shape(self) -> tuple[int, ...]:
-        """Shape of one example."""
+    def input_shape(self) -> Any:
+        """Shape of one example; a structure of shapes if there are several tensors."""
         return self.site_data.input_shape
+
+    @property
+    def is_stackable(self) -> bool:
+        """Whether features and labels are one tensor each."""
+        return self.site_data.is_stackable
 
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "SingleSiteData":
         """Return the same data for another dtype, device or layout."""
@@ -46,6 +51,10 @@ class SingleSiteData:
     def client(self, client: int) -> Examples:
         """Return the site's examples, whichever client is given."""
         return self.site_data.client(0)
+
+    def reread_client(self, client: int, torch_seed: int) -> Examples:
+        """Read the site's examples anew, whichever client is given."""
+        return self.site_data.reread_client(0, torch_seed)
 
     def stack_clients(self, clients: Sequence[int]) -> SelectExamples:
         """Return the site's examples once per client."""

@@ -67,7 +67,7 @@ class SiteTrainer:
         given = read_experiment(table)
         engine = given.engine.model_copy(update={"device": settings.training.device})
         self.experiment = given.model_copy(update={"engine": engine})
-        self.data = load_site_data(kit, settings)
+        self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         torch.set_num_threads(settings.training.threads)
         self._setups: dict[str, TrainingSetup] = {}
 
