@@ -115,7 +115,7 @@ def time_interleaved(contestants: dict[Any, tuple[dict[str, Any], int]], rounds:
             os.environ["GROWTH_CLIENTS"] = str(clients)
             setup = build(read_experiment(table))
             params = setup.problem.initial_params
-            states = ClientStatesInFile(setup.algorithm, params, Path(name) / str(number) / "states.bin", 40)
+            states = ClientStatesInFile(setup.runner.initial_state, Path(name) / str(number) / "states.bin", 40)
             running[key] = setup, LocalExecutor(setup.runner, states), setup.algorithm.init_server(params)
         for index in range(rounds):
             for key in running if index % 2 else reversed(running):

@@ -48,10 +48,9 @@ def measure_slowdown(rounds: int = 5) -> str:
     runner = ClientRunner(Scaffold(), problem, data, LocalWork(50, 1), seed=0)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, use_one_thread():
         files = {kind: Path(name) / kind for kind in ("file", "disk", "saved")}
-        stores = {kind: ClientStatesInFile(Scaffold(), problem.initial_params, path, 8) for kind, path in files.items()}
-        stores["bfloat16"] = ClientStatesInFile(
-            Scaffold(), problem.initial_params, Path(name) / "half", 8, torch.bfloat16
-        )
+        initial = Scaffold().init_client(problem.initial_params)
+        stores = {kind: ClientStatesInFile(initial, path, 8) for kind, path in files.items()}
+        stores["bfloat16"] = ClientStatesInFile(initial, Path(name) / "half", 8, torch.bfloat16)
         executors = {"memory": LocalExecutor(runner), **{k: LocalExecutor(runner, s) for k, s in stores.items()}}
         times: dict[str, list[tuple[float, float]]] = {kind: [] for kind in executors}
         server = Scaffold().init_server(problem.initial_params)

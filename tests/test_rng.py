@@ -136,7 +136,7 @@ def test_models_are_reseeded_with_purposes_5_6_and_10(
         return client(data, number)
 
     monkeypatch.setattr(type(runner.data), "client", record)
-    diagnose(runner, ClientStatesInMemory(runner.algorithm, params), server, round, max_gradients=3, max_local_runs=1)
+    diagnose(runner, ClientStatesInMemory(runner.initial_state), server, round, max_gradients=3, max_local_runs=1)
     drawn = np.sort(make_stream(10, seed=3, round=4, client=0).choice(12, 3, replace=False, shuffle=False)).tolist()
     again = make_stream(10, seed=3, round=4, client=1).choice(12, 1, replace=False, shuffle=False).tolist()
     assert requested[:4] == [*drawn, *again]

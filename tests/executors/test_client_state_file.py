@@ -16,7 +16,7 @@ P = 5
 
 
 def open_states(folder: Path, every: int = 2, keep: int = 2) -> ClientStatesInFile:
-    return ClientStatesInFile(Scaffold(), torch.zeros(P), folder / "states.bin", every * (keep + 1))
+    return ClientStatesInFile(Scaffold().init_client(torch.zeros(P)), folder / "states.bin", every * (keep + 1))
 
 
 def run_round(states: list[ClientStatesInFile], cohort: np.ndarray, index: int) -> None:
@@ -58,7 +58,7 @@ def test_every_stored_checkpoint_can_be_restored(
 
 def test_rounded_states_are_rounded_once_and_take_half_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "states.bin"
-    states = [ClientStatesInFile(Scaffold(), torch.zeros(P), path, 6, torch.bfloat16) for _ in range(2)]
+    states = [ClientStatesInFile(Scaffold().init_client(torch.zeros(P)), path, 6, torch.bfloat16) for _ in range(2)]
     put = torch.tensor([1.0, 1 / 3, -1e-9, 3e38, 257.0])
     for index in range(3):  # states that are already rounded do not change again
         for mine in states:
@@ -101,7 +101,7 @@ def test_damaged_states_are_detected(tmp_path: Path) -> None:
 
 
 def test_algorithms_without_client_state_create_no_file(tmp_path: Path) -> None:
-    states = ClientStatesInFile(FedCM(), torch.zeros(P), tmp_path / "clients" / "states.bin", 10)
+    states = ClientStatesInFile(FedCM().init_client(torch.zeros(P)), tmp_path / "clients" / "states.bin", 10)
     states.prepare(np.array([1]), 0)
     assert states.put(1, ()) == 0
     states.commit(np.array([1]), [0.0])

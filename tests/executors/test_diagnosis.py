@@ -59,7 +59,7 @@ def make_round(index: int = 5, lr: float = 0.05) -> Round:
 def test_gradient_and_dissimilarity_match_the_closed_form() -> None:
     own, params = make_runner(FedAvg()), torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64)
     diagnosed = diagnose(
-        own, ClientStatesInMemory(own.algorithm, params), own.algorithm.init_server(params), make_round()
+        own, ClientStatesInMemory(own.algorithm.init_client(params)), own.algorithm.init_server(params), make_round()
     )
     gradients = compute_known_gradients(own, params)
     assert diagnosed["gradient_norm"] == pytest.approx(gradients.mean(0).norm().item(), rel=1e-8)
@@ -75,7 +75,7 @@ def test_gradient_and_dissimilarity_match_the_closed_form() -> None:
 def test_noise_is_that_of_the_minibatches_and_zero_for_full_batches() -> None:
     params = torch.ones(3, dtype=torch.float64)
     whole = make_runner(FedAvg(), batch_size=EXAMPLES)
-    server, states = whole.algorithm.init_server(params), ClientStatesInMemory(whole.algorithm, params)
+    server, states = whole.algorithm.init_server(params), ClientStatesInMemory(whole.algorithm.init_client(params))
     assert diagnose(whole, states, server, make_round())["noise"] == pytest.approx(0, abs=1e-20)
     small = make_runner(FedAvg(), batch_size=4)
     expected = []
@@ -92,7 +92,7 @@ def test_drift_and_directions_are_those_of_the_local_steps() -> None:
     own, params = make_runner(FedCM(alpha=0.3), batch_size=4), torch.ones(3, dtype=torch.float64)
     momentum = torch.tensor([0.5, 0.1, -0.2], dtype=torch.float64)
     diagnosed = diagnose(
-        own, ClientStatesInMemory(own.algorithm, params), Momentum(params, momentum), make_round(lr=0.05)
+        own, ClientStatesInMemory(own.algorithm.init_client(params)), Momentum(params, momentum), make_round(lr=0.05)
     )
     drifts, cosines, gradient = [], [], compute_known_gradients(own, params).mean(0)
     for client in range(CLIENTS):
@@ -156,7 +156,7 @@ def test_a_diagnosis_uses_the_current_state_and_the_next_round(tmp_path: Path) -
 
 def test_values_that_are_not_finite_are_recorded_as_none_and_the_run_continues(tmp_path: Path) -> None:
     own, params = make_runner(FedAvg(), batch_size=1), torch.ones(3, dtype=torch.float64)
-    states, server = ClientStatesInMemory(own.algorithm, params), own.algorithm.init_server(params)
+    states, server = ClientStatesInMemory(own.algorithm.init_client(params)), own.algorithm.init_server(params)
     diagnosed = diagnose(own, states, server, make_round(lr=1e200))
     assert diagnosed["drift"] is None
     assert diagnosed["direction_cosine"] is None
@@ -173,7 +173,9 @@ def test_the_diagnosis_of_a_random_model_is_reproducible() -> None:
     diagnosed = []
     for before in (1, 2):
         torch.manual_seed(before)
-        told = diagnose(own, ClientStatesInMemory(FedAvg(), params), own.algorithm.init_server(params), make_round())
+        told = diagnose(
+            own, ClientStatesInMemory(FedAvg().init_client(params)), own.algorithm.init_server(params), make_round()
+        )
         diagnosed.append({name: value for name, value in told.items() if name != "seconds"})
     assert diagnosed[0] == diagnosed[1]
 

@@ -65,7 +65,7 @@ def compute_square(vector: np.ndarray) -> float:
 
 def diagnose_runner(own: ClientRunner, **settings: Any) -> dict[str, Any]:
     next_round = Round(0, 0.05, 1.0, 0, own.data.population, math.nan)
-    states, server = ClientStatesInMemory(own.algorithm, PARAMS), own.algorithm.init_server(PARAMS)
+    states, server = ClientStatesInMemory(own.algorithm.init_client(PARAMS)), own.algorithm.init_server(PARAMS)
     return diagnosis.diagnose(own, states, server, next_round, **settings)
 
 

@@ -70,7 +70,7 @@ def digest(rounds: Iterator[FinishedRound], states: Any) -> str:
 
 def run_locally(name: str, folder: Path, stack: int = 1) -> str:
     runner = make_runner(name, stack)
-    states = ClientStatesInFile(runner.algorithm, runner.problem.initial_params, folder / f"{name}-{stack}", 1)
+    states = ClientStatesInFile(runner.initial_state, folder / f"{name}-{stack}", 1)
     try:
         return digest(run(LocalExecutor(runner, states), runner), states)
     finally:
@@ -84,7 +84,7 @@ def run_worker(rank: int, folder: Path) -> None:
     for name in ALGORITHMS:
         runner = make_runner(name)
         path = folder / f"{name}-workers"
-        states = ClientStatesInFile(runner.algorithm, runner.problem.initial_params, path, 1)
+        states = ClientStatesInFile(runner.initial_state, path, 1)
         results[name] = digest(run(DistributedExecutor(runner, states, group), runner), states)
         group.agree()  # before a worker closes the file that the other may read
         states.close()

@@ -255,7 +255,7 @@ def measure_smoothness(runner: ClientRunner, server: Any, round: Round) -> float
     clients = generator.permutation(runner.data.population)[:_SMOOTHNESS_CLIENTS]
     with use_one_thread(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         for client in clients.tolist():
-            done = runner.run_client(client, sent, runner.algorithm.init_client(params), round)
+            done = runner.run_client(client, sent, runner.initial_state, round)
             report: Any = done.report
             moved = report.direction * (round.client_lr * done.steps)
             gradient = runner.problem.full_gradient(runner.data.client(client))

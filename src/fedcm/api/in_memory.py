@@ -71,9 +71,7 @@ class InMemoryTraining:
             if self._workers > 1:
                 self._start_workers(stack)
             else:
-                self.states: ClientStates = ClientStatesInMemory(
-                    self.setup.algorithm, self.setup.problem.initial_params
-                )
+                self.states: ClientStates = ClientStatesInMemory(self.setup.runner.initial_state)
                 if self._resume_from is not None:
                     self._resume_from._restore_clients(self.states)
                 self.executor: Executor = LocalExecutor(self.setup.runner, self.states, self.stop_requested)

@@ -8,10 +8,13 @@ the model, and nothing is copied. What a client does to its own gradient happens
 
 Weight decay "in the step" is added to the direction by the local loop instead. Every module of the model stays in the
 mode, training or eval, in which it was given.
+
+Personal parameters are not part of the vector: each client has its own. `bind_personal` puts those of one client into
+the model, and every gradient of a minibatch has a personal part, which no algorithm sees.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
 
@@ -50,6 +53,7 @@ class Problem:
         clip: float | None = None,
         autocast: bool = False,
         collate: Collate = pad_examples,
+        personal: Collection[str] = (),
     ) -> None:
         reject_lazy_parameters(model)
         reject_updated_statistics(model)
@@ -59,13 +63,16 @@ class Problem:
         self._gives_labels = loss is get_model_loss
         self.weight_decay = weight_decay  # λ in the loss
         self.clip = clip  # largest norm of a client's gradient
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._parameters = [p for name, p in trained.items() if name not in personal]
+        self._personal = [p for name, p in trained.items() if name in personal]
         if not self._parameters:
             raise UserError(f"the model {type(model).__name__} must have parameters to train, but has none")
         self.shapes = tuple(p.shape for p in self._parameters)  # in their order in the flat vector
         self._sizes = [p.numel() for p in self._parameters]
         self.size = sum(self._sizes)
-        dtypes = {p.dtype for p in self._parameters}
+        self.personal_size = sum(p.numel() for p in self._personal)
+        dtypes = {p.dtype for p in trained.values()}
         if len(dtypes) > 1:
             raise UserError(
                 f"the model's parameters must share one dtype, got {sorted(map(str, dtypes))}; use model.float()"
@@ -73,6 +80,8 @@ class Problem:
         self.dtype = dtypes.pop()
         self.device = self._parameters[0].device
         self._initial = torch.cat([p.detach().reshape(-1) for p in self._parameters])
+        self._initial_personal = torch.cat([p.detach().reshape(-1) for p in self._personal] or [self._initial[:0]])
+        self._bound_personal = self._initial_personal
         self._bound: Vector | None = None
         self._uses_bfloat16 = autocast
         self._compiled: Callable[[Tensor], Tensor] | None = None
@@ -83,10 +92,17 @@ class Problem:
         """A copy of the parameters that the model was given with."""
         return self._initial.clone()
 
+    @property
+    def initial_personal(self) -> Vector:
+        """A copy of the personal parameters that the model was given with; empty if all parameters are shared."""
+        return self._initial_personal.clone()
+
     def hash_constants(self) -> str | None:
-        """Return the SHA-256 of the frozen parameters and buffers; None if there are none."""
+        """Return the SHA-256 of the frozen parameters, buffers and initial personal parameters; None without any."""
         frozen = {name: p.detach() for name, p in self.model.named_parameters() if not p.requires_grad}
         constants = frozen | dict(self.model.named_buffers())
+        if self.personal_size:
+            constants["personal"] = self._initial_personal
         digest = hashlib.sha256()
         for name, tensor in constants.items():
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
@@ -100,6 +116,14 @@ class Problem:
                 parameter.data = piece.view(shape)
             self._bound = params
         return self.model
+
+    def bind_personal(self, personal: Vector) -> None:
+        """Use personal parameters that are views of this vector, until another one is bound."""
+        if personal is not self._bound_personal:
+            sizes = [p.numel() for p in self._personal]
+            for parameter, piece in zip(self._personal, personal.split(sizes), strict=True):
+                parameter.data = piece.view(parameter.shape)
+            self._bound_personal = personal
 
     def call(self, model: Callable[..., Any], batch: Examples) -> Any:
         """Call the model on a batch: features in a tuple are its arguments, features in a dict are given by name.
@@ -145,14 +169,14 @@ class Problem:
 
     def full_gradient_and_loss(self, params: Vector, data: Examples) -> tuple[Vector, float]:
         """Return gradient and loss over all data of a client; as for minibatches, the loss is without weight decay."""
-        total, losses = torch.zeros_like(params), 0.0
+        total, losses = params.new_zeros(self.size + self.personal_size), 0.0
         pieces = [self.collate(data.slice(start, start + _PIECE)) for start in range(0, data.size, _PIECE)]
         counts = [count_scored_labels(piece.labels) for piece in pieces]
         for piece, count in zip(pieces, counts, strict=True):
             gradient, loss = self._loss_gradient(params, piece)
             total.add_(gradient, alpha=count / sum(counts))
             losses += loss.item() * count
-        return self.adjust_gradient(total, params), losses / sum(counts)
+        return self.split_personal(total, params)[0], losses / sum(counts)
 
     def _loss_gradient(self, params: Vector, batch: Examples) -> tuple[Vector, Tensor]:
         model = self.bind(params)
@@ -164,11 +188,20 @@ class Problem:
                 stage = "in the loss"
                 loss = self.loss(outputs, batch.labels)
                 stage = "in the backward pass"
-                pieces = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+                pieces = torch.autograd.grad(loss, [*self._parameters, *self._personal], materialize_grads=True)
         except Exception as error:
             add_note(error, stage)
             raise
         return torch.cat([piece.reshape(-1) for piece in pieces]), loss.detach()
+
+    def split_personal(self, gradient: Vector, params: Vector) -> tuple[Vector, Vector | None]:
+        """Apply weight decay and clipping to the gradient of all parameters; return its shared and personal parts."""
+        if not self.personal_size:
+            return self.adjust_gradient(gradient, params), None
+        shared, personal = self.adjust_gradient(gradient, torch.cat([params, self._bound_personal])).split(
+            [self.size, self.personal_size]
+        )
+        return shared, personal
 
     def adjust_gradient(self, gradient: Vector, params: Vector) -> Vector:
         """Apply weight decay and clipping to a gradient, or to a stack of them, in place."""
@@ -184,21 +217,23 @@ class Problem:
 class BatchGradient:
     """The gradient of one minibatch as a function of the parameters.
 
-    `loss` is the loss at the parameters of the first call.
+    `loss` is the loss at the parameters of the first call, `personal` the personal part of the last call's gradient.
     """
 
-    __slots__ = ("batch", "loss", "problem")
+    __slots__ = ("batch", "loss", "personal", "problem")
 
     def __init__(self, problem: Problem, batch: Examples) -> None:
         self.problem = problem
         self.batch = batch
         self.loss: Tensor | None = None
+        self.personal: Vector | None = None
 
     def __call__(self, params: Vector) -> Vector:
         gradient, loss = self.problem._loss_gradient(params, self.batch)
         if self.loss is None:
             self.loss = loss
-        return self.problem.adjust_gradient(gradient, params)
+        shared, self.personal = self.problem.split_personal(gradient, params)
+        return shared
 
 
 def reject_lazy_parameters(model: nn.Module) -> None:

@@ -1,6 +1,7 @@
 """Runs the local steps of any client, in one process."""
 
 import math
+from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,6 +23,8 @@ from fedcm.data.federated import FederatedData
 from fedcm.errors import Diverged
 from fedcm.executors.client_states import ClientStates
 from fedcm.rng import Purpose, make_torch_seed
+
+PERSONAL = "personal"  # the field of a client's state with its personal parameters
 
 
 class ReportCollector(Protocol):
@@ -60,6 +63,23 @@ class ClientRunner:
     def templates(self) -> MessageTemplates:
         """The shapes of this algorithm's messages."""
         return make_templates(self.algorithm, self.problem.initial_params, self.problem.shapes)
+
+    @cached_property
+    def initial_state(self) -> Any:
+        """The state of a client before its first round: the algorithm's, and personal parameters if there are any."""
+        kept = self.algorithm.init_client(self.problem.initial_params)
+        if not self.problem.personal_size:
+            return kept
+        kind = namedtuple("PersonalClientState", [*kept._fields, PERSONAL])
+        return kind(*kept, self.problem.initial_personal)
+
+    def bind_personal(self, state: Any) -> Any:
+        """Put the personal parameters of a client's state into the model; return the algorithm's part of the state."""
+        if not self.problem.personal_size:
+            return state
+        *kept, personal = state
+        self.problem.bind_personal(personal)
+        return self.templates.client_state._make(kept)
 
     def split_into_stacks(self, cohort: np.ndarray) -> list[list[int]]:
         """Return the positions of the cohort in stacks.
@@ -117,10 +137,14 @@ class ClientRunner:
         )
 
     def run_client(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
-        """Run the local steps of one client."""
+        """Run the local steps of one client. `kept` is its state, with personal parameters if there are any."""
+        state, personal = kept, None
+        if self.problem.personal_size:
+            personal = state[-1].clone()
+            kept = self.bind_personal(state._replace(**{PERSONAL: personal}))
         self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
         data = self.data.client(client)
-        return run_local_steps(
+        done = run_local_steps(
             self.algorithm,
             self.problem,
             sent,
@@ -130,7 +154,11 @@ class ClientRunner:
             count=self.local_work.count_steps(data.size),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
+            personal=personal,
         )
+        if personal is None:
+            return done
+        return done._replace(client_state=type(state)(*done.client_state, personal))
 
     def draw_batches(self, data: Examples, round: int, client: int) -> Iterator[Examples]:
         """Yield the batches of one client in one round as the model gets them."""
@@ -159,7 +187,7 @@ class ClientRunner:
         self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
         full_gradient = self.problem.full_gradient(self.data.client(client))
         with torch.no_grad():
-            survey = self.algorithm.survey(full_gradient, params, states.get(client))
+            survey = self.algorithm.survey(full_gradient, params, self.bind_personal(states.get(client)))
         try:
             mean.add(client, survey, weight)
         except OutOfRange as error:

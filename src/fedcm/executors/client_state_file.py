@@ -17,8 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.core.algorithm import Algorithm, Vector, get_message_types
-
 _CLIENTS, _SLOTS, _CHECKSUMS, _RELEASED = "@clients", "@slots", "@checksums", "@named"  # keys in a checkpoint
 
 
@@ -28,8 +26,7 @@ class ClientStatesInFile:
 
     def __init__(
         self,
-        algorithm: Algorithm[Any, Any, Any, Any],
-        params: Vector,
+        initial: tuple,
         path: Path,
         retained_rounds: int,
         storage_dtype: torch.dtype | None = None,
@@ -37,13 +34,13 @@ class ClientStatesInFile:
         """Open the file, or create it.
 
         Args:
-            params: Any parameters of the model; they give shape and dtype.
+            initial: The state of a client that has not taken part yet; it gives fields, shapes and dtypes.
             path: The file of the states.
             retained_rounds: For how many rounds a stored checkpoint may refer to a released slot.
             storage_dtype: The type to which stored states are rounded; by default they are stored exactly.
         """
-        self._kind = get_message_types(type(algorithm)).client_state
-        self._initial = algorithm.init_client(params)
+        self._kind = type(initial)
+        self._initial = initial
         self._dtypes = [storage_dtype or field.dtype for field in self._initial]
         self._lengths = [
             field.numel() * dtype.itemsize for field, dtype in zip(self._initial, self._dtypes, strict=True)

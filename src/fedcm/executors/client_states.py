@@ -1,10 +1,8 @@
-"""Client states between rounds. A client that has not taken part yet has the algorithm's initial state."""
+"""Client states between rounds. A client that has not taken part yet has the initial state."""
 
 from typing import Any, Protocol, final
 
 import numpy as np
-
-from fedcm.core.algorithm import Algorithm, Vector, has_client_state
 
 
 class ClientStates(Protocol):
@@ -36,11 +34,14 @@ class ClientStates(Protocol):
 
 @final
 class ClientStatesInMemory:
-    """Client states in the memory of this process."""
+    """Client states in the memory of this process.
 
-    def __init__(self, algorithm: Algorithm[Any, Any, Any, Any], params: Vector) -> None:
-        self._has_state = has_client_state(algorithm)
-        self._initial = algorithm.init_client(params)
+    Args:
+        initial: The state of a client that has not taken part yet.
+    """
+
+    def __init__(self, initial: tuple) -> None:
+        self._initial = initial
         self._current: dict[int, tuple] = {}
         self._new: dict[int, tuple] = {}
 
@@ -58,7 +59,7 @@ class ClientStatesInMemory:
 
     def put(self, client: int, kept: tuple) -> int:
         """Store the new state of a client; return 0, because memory needs no checksum."""
-        if self._has_state:
+        if self._initial:
             self._new[client] = kept
         return 0
 

@@ -36,7 +36,7 @@ class LocalExecutor:
         stop_requested: StopRequested = lambda: False,
     ) -> None:
         self.runner = runner
-        self.states = states or ClientStatesInMemory(runner.algorithm, runner.problem.initial_params)
+        self.states = states or ClientStatesInMemory(runner.initial_state)
         self.stop_requested = stop_requested
 
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:

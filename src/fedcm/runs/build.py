@@ -100,7 +100,7 @@ class TrainingSetup:
         settings = self.experiment.checkpoints
         rounds_held = settings.every * (settings.keep + 1)
         rounded = torch.bfloat16 if self.experiment.engine.client_states == "bfloat16" else None
-        return ClientStatesInFile(self.algorithm, self.problem.initial_params, path, rounds_held, rounded)
+        return ClientStatesInFile(self.runner.initial_state, path, rounds_held, rounded)
 
 
 def build(

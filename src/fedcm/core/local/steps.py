@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fedcm.core.algorithm import Algorithm, LocalRun, Step
+from fedcm.core.algorithm import Algorithm, LocalRun, Step, Vector
 from fedcm.core.problem import Problem
 from fedcm.data.dataset import Examples
 
@@ -37,6 +37,7 @@ def run_local_steps(
     count: int,
     client_lr: float,
     step_decay: float,
+    personal: Vector | None = None,
 ) -> ClientResult:
     """Take one local step for each minibatch and return the report and the new client state.
 
@@ -47,6 +48,8 @@ def run_local_steps(
         batches: The minibatches, one for each step.
         count: The number of minibatches.
         step_decay: λ_step, weight decay that is added to the direction.
+        personal: The client's personal parameters, which the model is bound to. They change in place, by a plain step
+            along the personal part of each minibatch gradient.
     """
     losses = []
     with torch.no_grad():
@@ -63,6 +66,8 @@ def run_local_steps(
             total += direction
             # in place, because the model's parameters are views of this vector
             torch.sub(start, total, alpha=client_lr, out=params)
+            if personal is not None and gradient.personal is not None:
+                personal.sub_(gradient.personal.add(personal, alpha=step_decay), alpha=client_lr)
             if gradient.loss is not None:
                 losses.append(gradient.loss)
         run = LocalRun(

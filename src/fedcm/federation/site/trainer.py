@@ -92,7 +92,7 @@ class SiteTrainer:
         for vector in broadcast:
             if vector.shape != (problem.size,):
                 raise UserError(f"vectors must have {problem.size} numbers, the model's parameters, got {vector.shape}")
-        states = SiteStates(self._get_state_folder(run), runner.algorithm.init_client(problem.initial_params))
+        states = SiteStates(self._get_state_folder(run), runner.initial_state)
         context = Round(round, plan.schedule.client_lr_at(round), plan.schedule.server_lr, 0, self.population, math.nan)
         client_state = states.load_state_after(counted)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from fedcm.config.experiment import to_toml
-from fedcm.core.algorithm import has_client_state
 from fedcm.errors import UserError
 from fedcm.executors.process_group import ProcessGroup, WorkerStatus
 from fedcm.runs.build import TrainingSetup
@@ -42,7 +41,7 @@ class StartState(NamedTuple):
 
 def propose_run(group: ProcessGroup, setup: TrainingSetup, folder: Path) -> None:
     """On rank 0: propose a run to the workers. `folder` is the one that the run's own folder is in, or will be."""
-    with _create_marker(folder, needed=has_client_state(setup.algorithm)) as marker:
+    with _create_marker(folder, needed=bool(setup.runner.initial_state)) as marker:
         terms = {"experiment": to_toml(setup.experiment), "marker": marker, **_list_requirements(setup)}
         group.agree()
         group.broadcast_text(json.dumps(terms))
