@@ -133,6 +133,8 @@ def _try_model(problem: Problem, sample: Examples) -> Any:
     try:
         with torch.enable_grad(), problem.autocast():
             return problem.bind(problem.initial_params)(sample.features)
+    except UserError:
+        raise  # a bundled model says itself what it needs
     except Exception as error:
         kind = f"{tuple(sample.features.shape[1:])} {str(sample.features.dtype).removeprefix('torch.')}"
         hint = "" if sample.features.is_floating_point() else " (integers are token ids: give amounts as floats)"
