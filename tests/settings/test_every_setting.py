@@ -16,6 +16,7 @@ from engines import (
     lays_out_images,
     stacks_clients,
 )
+from fine_tuning import loads_the_common_names, starts_from_the_file, trains_only_these_parameters
 from networks import ATTENTIVE, NARROW, RECURRENT, trains_the_architecture
 from records import (
     counts_the_rounds,
@@ -115,6 +116,9 @@ ROWS: dict[str, Row] = {
     "participation.independent.probability": draws_independent_clients,
     "participation.fixed.clients": draws_a_fixed_cohort,
     "participation.everyone": takes_everyone,
+    "model.weights": starts_from_the_file,
+    "model.weights_strict": loads_the_common_names,
+    "model.train": trains_only_these_parameters,
     "model.linear": trains_the_architecture(),
     "model.mlp": trains_the_architecture(),
     "model.mlp.hidden": trains_the_architecture({"hidden": [5]}, {"hidden": [5, 3]}),

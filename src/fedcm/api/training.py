@@ -1,12 +1,13 @@
 """Train in memory, in five lines of Python: any `nn.Module`, any list of clients, any algorithm."""
 
 import copy
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack, final
 
-from torch import nn
+from torch import Tensor, nn
 
+from fedcm.api.arguments import AnyPath
 from fedcm.api.experiments import TrainingSettings
 from fedcm.api.in_memory import InMemoryTraining
 from fedcm.api.progress import show_progress
@@ -107,6 +108,9 @@ def train(
     clip: float | None = None,
     weights: Literal["clients", "examples"] = "clients",
     loss: Loss | None = None,
+    model_weights: Mapping[str, Tensor] | AnyPath | None = None,
+    weights_strict: bool = True,
+    trainable: str | Sequence[str] | None = None,
     evaluate_every: int = 10,
     stack: int = 1,
     seed: int = 0,
@@ -140,6 +144,11 @@ def train(
         clip: The greatest norm of a client's own gradient.
         weights: "clients": every client has weight 1 in the mean; "examples": its number of examples.
         loss: `(outputs, labels) → scalar`; by default cross-entropy for integer labels, squared error for floats.
+        model_weights: A state dict, or a safetensors file, to load into the model before the first round.
+        weights_strict: Whether `model_weights` must have exactly the names of the model's tensors. If not, names that
+            only one of them has are left out.
+        trainable: Shell patterns of the parameters to train, such as "head.*"; all others are frozen, and not sent.
+            By default those that require a gradient.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
@@ -179,6 +188,9 @@ def train(
         clip=clip,
         weights=weights,
         loss=loss,
+        model_weights=model_weights,
+        weights_strict=weights_strict,
+        trainable=trainable,
         evaluate_every=evaluate_every,
         stack=stack,
         seed=seed,

@@ -11,7 +11,15 @@ from fedcm.algorithms import ALGORITHMS, GROUPS
 from fedcm.algorithms.registry import find_algorithm, get_algorithm_name
 from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
 from fedcm.config.schema import read_choice, read_dataclass, read_section
-from fedcm.config.sections import IN_MEMORY, SECTIONS, DataSection, Experiment, ModelSection, ServerSection
+from fedcm.config.sections import (
+    IN_MEMORY,
+    RESERVED_MODEL_KEYS,
+    SECTIONS,
+    DataSection,
+    Experiment,
+    ModelSection,
+    ServerSection,
+)
 from fedcm.core.algorithm import Algorithm, has_client_state, is_decentralised
 from fedcm.core.contract import find_violations
 from fedcm.core.participation import PARTICIPATION, Everyone, FixedSize, Independent, Participation
@@ -87,7 +95,7 @@ def to_table(experiment: Experiment) -> Table:
         table[key] = _describe_choice(getattr(experiment, key), kinds)
     if experiment.topology is not None:
         table["topology"] = _describe_choice(experiment.topology, TOPOLOGIES)
-    table["model"] = {"name": experiment.model.name, **experiment.model.options}
+    table["model"] = experiment.model.to_table()
     settings = {key: value for key, value in dataclasses.asdict(experiment.algorithm).items() if value is not None}
     table["algorithm"] = {"name": get_algorithm_name(experiment.algorithm), **settings}
     return table
@@ -166,10 +174,19 @@ def _read_model(table: Any) -> ModelSection:
             f"the model {table['name']!r} is a Python object of the program that made this experiment; run or resume "
             "it there with fedcm.run or fedcm.resume"
         )
-    options = {key: value for key, value in table.items() if key != "name"}
-    model = read_section(ModelSection, {"name": table["name"], "options": options}, "model")
+    reserved = {key: value for key, value in table.items() if key in RESERVED_MODEL_KEYS}
+    options = {key: value for key, value in table.items() if key not in RESERVED_MODEL_KEYS}
+    model = read_section(ModelSection, reserved | {"options": options}, "model")
     reject_unknown_model(model.name)  # now, rather than after the data have been read
-    return model
+    return model.model_copy(update={"weights": make_weights_absolute(model.weights)})
+
+
+def make_weights_absolute(weights: str | None) -> str | None:
+    """Return the absolute path of a file of weights, so that the run can be resumed from another folder."""
+    try:
+        return None if weights is None else str(Path(weights).expanduser().absolute())
+    except (OSError, RuntimeError, ValueError):  # an unknown ~user; loading the weights reports it
+        return weights
 
 
 def _make_absolute(source: str) -> str:

@@ -119,10 +119,20 @@ class CellSection(Section):
 
 
 class ModelSection(Section):
-    """The model and its options."""
+    """The model. Every field but `options` is a reserved key of `[model]`: no option of a model can have its name."""
 
-    name: str
-    options: dict[str, Any] = Field(default={})
+    name: str  # a bundled model, or package.module:factory
+    weights: Annotated[str, Field(min_length=1)] | None = None  # a safetensors file with the initial weights
+    weights_strict: bool = True  # the file must have exactly the names of the model's tensors
+    train: Annotated[list[str], Field(min_length=1)] | None = None  # patterns of the parameters to train
+    options: dict[str, Any] = Field(default={})  # keyword arguments of the factory
+
+    def to_table(self) -> dict[str, Any]:
+        """Return the `[model]` table; reserved keys with their defaults are left out."""
+        return self.model_dump(exclude={"options"}, exclude_defaults=True) | self.options
+
+
+RESERVED_MODEL_KEYS = tuple(key for key in ModelSection.model_fields if key != "options")
 
 
 class Experiment(Section):

@@ -33,6 +33,7 @@ class DataDescription(Section):
     classes: Annotated[int, Field(ge=1, le=10**6)] | None  # None for a regression
     sums: list[list[Annotated[int, Field(ge=0)]]] = Field(default=[])  # for bytes, per channel: count, Σx, Σx²
     versions: dict[str, str] = Field(default={})
+    weights: str | None = None  # sha256 of the site's file of initial weights
 
     @model_validator(mode="after")
     def _check_sums(self) -> "DataDescription":
@@ -49,7 +50,9 @@ class DataDescription(Section):
         return self
 
 
-def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -> dict[str, Any]:
+def describe_data(
+    data: Dataset, versions: dict[str, str], *, with_sums: bool, weights: str | None = None
+) -> dict[str, Any]:
     """Return the fields of a `DataDescription` as JSON values, ready to be sent."""
     features = data.train.features
     return {
@@ -59,6 +62,7 @@ def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -
         "classes": data.classes,
         "sums": sum_bytes(features) if with_sums and features.dtype == torch.uint8 else [],
         "versions": versions,
+        "weights": weights,
     }
 
 
@@ -70,6 +74,7 @@ class Terms(Section):
     classes: int | None
     mean: list[float] | None = None
     std: list[float] | None = None
+    weights: str | None = None  # sha256 of the file of initial weights, if there is one
 
     @property
     def normalisation(self) -> Normalisation | None:
@@ -78,9 +83,14 @@ class Terms(Section):
 
 
 def agree_on_terms(
-    descriptions: Mapping[str, DataDescription], settings: FederationSection
+    descriptions: Mapping[str, DataDescription], settings: FederationSection, weights: str | None = None
 ) -> tuple[Terms, dict[str, str]]:
     """Choose the terms that fit most sites.
+
+    Args:
+        descriptions: What the sites say about their examples.
+        settings: The experiment's settings.
+        weights: The sha256 of the server's file of initial weights, if there is one.
 
     Returns:
         The terms; and by site, why each of the others cannot take part.
@@ -102,7 +112,8 @@ def agree_on_terms(
             raise UserError("sites with bytes must report their sums, or set federation.mean and federation.std")
         common = _combine_normalisation([descriptions[name].sums for name in names])
         mean, std = list(common.mean), list(common.std)
-    terms, reasons = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std), {}
+    terms = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std, weights=weights)
+    reasons = {}
     for name, own in descriptions.items():
         try:
             reject_unfit_site(name, own, terms)
@@ -125,6 +136,10 @@ def reject_unfit_site(name: str, own: DataDescription, terms: Terms) -> None:
             )
     if own.classes is not None and terms.classes is not None and own.classes > terms.classes:
         raise UserError(f"the labels of {name} must be below {terms.classes}, the run's classes, got {own.classes - 1}")
+    if own.weights != terms.weights:
+        raise UserError(
+            f"the file of weights of {name} must be the server's, with the sha256 {terms.weights}, got {own.weights}"
+        )
 
 
 def _combine_normalisation(sums: Sequence[list[list[int]]]) -> Normalisation:
