@@ -54,6 +54,10 @@ class Schema:
         found["grid.exceptions"] = self._read_settings("GridException", "grid.exceptions")
         return found
 
+    def read_model(self) -> list[Setting]:
+        """Return the reserved keys of `[model]`."""
+        return [setting for setting in self._read_settings("ModelSection", "model") if setting.name != "options"]
+
     def read_choices(self) -> dict[str, dict[str, tuple[str, list[Setting]]]]:
         """Return, for every section with a choice in it, the choices with a sentence and their settings."""
         tables = {
@@ -92,8 +96,13 @@ class Schema:
                 parts += ["", f"### `{'name' if key == 'algorithm' else 'kind'} = {json.dumps(name)}`", ""]
                 parts += [f"{summary} [Equations](../algorithms/{name}.md)." if key == "algorithm" else summary, ""]
                 parts += _write_table(settings) if settings else ["No settings."]
-        parts += ["", "## `[model]`", "", "`name` is a [bundled model](../models.md) or `package.module:factory`."]
-        parts += ["All other keys are keyword arguments of the factory.", ""]
+        parts += [
+            "",
+            "## `[model]`",
+            "",
+            "[Explained in the guide](../experiments.md#model). All keys that are not in this",
+        ]
+        parts += ["table are keyword arguments of the model's factory.", "", *_write_table(self.read_model())]
         for name, settings in grid.items():
             brackets = f"[[{name}]]" if "." in name else f"[{name}]"
             parts += ["", f"## `{brackets}`", "", "[Explained in the guide](../experiments.md#grid).", ""]

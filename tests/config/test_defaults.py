@@ -171,6 +171,20 @@ PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
         }
         for name in ("resnet18", "resnet18-imagenet-stem")
     },
+    ("model", "lstm"): {
+        "embedding": (8, "Caldas et al. 2018 (LEAF), public code of their model for Shakespeare"),
+        "hidden": (256, "Caldas et al. 2018 (LEAF), public code of their model for Shakespeare"),
+        "layers": (2, "Caldas et al. 2018 (LEAF), public code of their model for Shakespeare"),
+        "vocabulary": (0, "our choice: next-token prediction, whose classes are the tokens"),
+        "outputs": ("all", "our choice: next-token prediction, with a label at every position"),
+    },
+    ("model", "transformer"): {
+        "width": (128, "our choice: small enough for clients on a CPU"),
+        "layers": (2, "our choice: small enough for clients on a CPU"),
+        "heads": (4, "our choice: 32 numbers per head, half of the 64 of Vaswani et al. 2017"),
+        "vocabulary": (0, "our choice: next-token prediction, whose classes are the tokens"),
+        "outputs": ("all", "our choice: next-token prediction, with a label at every position"),
+    },
 }
 
 

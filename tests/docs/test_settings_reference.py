@@ -9,7 +9,7 @@ from schema_tables import Schema, Setting
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_section
-from fedcm.config.sections import SECTIONS, Experiment
+from fedcm.config.sections import RESERVED_MODEL_KEYS, SECTIONS, Experiment
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
@@ -44,6 +44,15 @@ def test_every_section_of_an_experiment_is_on_the_page() -> None:
         assert f"## `[{key}]`" in page or f"| `{key}` |" in page, key
     assert "## `[grid]`" in page
     assert "## `[[grid.exceptions]]`" in page
+
+
+def test_every_reserved_key_of_a_model_has_a_complete_row() -> None:
+    settings = SCHEMA.read_model()
+    assert [setting.name for setting in settings] == list(RESERVED_MODEL_KEYS)
+    for setting in settings:
+        assert setting.meaning, setting
+        assert setting.default, setting
+        assert f"| `{setting.name}` | {setting.meaning} |" in SCHEMA.write_markdown()
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,10 @@ def test_draw_label_mix_writes_a_png(tmp_path: Path, clients: int, classes: int)
 
 
 def test_label_mix_distance_is_0_for_equal_clients_and_grows() -> None:
-    same = measure_label_mix(np.full((4, 5), 3))
+    same = measure_label_mix(np.full((4, 5), 3), np.full(4, 15))
     assert same["mean_distance"] == pytest.approx(0)
     assert same["examples"] == 60
-    apart = measure_label_mix(np.eye(4, dtype=int) * 10)
+    apart = measure_label_mix(np.eye(4, dtype=int) * 10, np.full(4, 10))
     assert apart["mean_distance"] == pytest.approx(0.75)
     assert apart["mean_classes"] == 1
 

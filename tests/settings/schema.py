@@ -1,6 +1,7 @@
 """The names of all settings of an experiment, from the schema itself.
 
 client.lr                       a setting of a section
+model.train                     a setting of any model
 algorithm.fedcm                 a choice that needs only its name
 split.dirichlet.concentration   a setting of a choice
 """
@@ -10,7 +11,7 @@ import inspect
 from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.sections import SECTIONS, Experiment
+from fedcm.config.sections import RESERVED_MODEL_KEYS, SECTIONS, Experiment
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
@@ -30,6 +31,7 @@ def list_settings() -> list[str]:
     names = [name for name in Experiment.model_fields if name not in (*SECTIONS, *CHOICES)]
     names += [f"{section}.{field}" for section, kind in SECTIONS.items() for field in kind.model_fields]
     for where, kinds in CHOICES.items():
+        names += [f"model.{key}" for key in RESERVED_MODEL_KEYS if key != "name"] if where == "model" else []
         for name, kind in kinds.items():
             fields = _fields(kind)
             names += [f"{where}.{name}"] if not any(required for _, required in fields) else []

@@ -16,7 +16,8 @@ from engines import (
     lays_out_images,
     stacks_clients,
 )
-from networks import NARROW, trains_the_architecture
+from fine_tuning import loads_the_common_names, starts_from_the_file, trains_only_these_parameters
+from networks import ATTENTIVE, NARROW, RECURRENT, trains_the_architecture
 from records import (
     counts_the_rounds,
     evaluates_when_due,
@@ -115,6 +116,9 @@ ROWS: dict[str, Row] = {
     "participation.independent.probability": draws_independent_clients,
     "participation.fixed.clients": draws_a_fixed_cohort,
     "participation.everyone": takes_everyone,
+    "model.weights": starts_from_the_file,
+    "model.weights_strict": loads_the_common_names,
+    "model.train": trains_only_these_parameters,
     "model.linear": trains_the_architecture(),
     "model.mlp": trains_the_architecture(),
     "model.mlp.hidden": trains_the_architecture({"hidden": [5]}, {"hidden": [5, 3]}),
@@ -129,6 +133,18 @@ ROWS: dict[str, Row] = {
     "model.resnet18-imagenet-stem": trains_the_architecture(NARROW),
     "model.resnet18-imagenet-stem.width": trains_the_architecture({"width": 4}, {"width": 6}),
     "model.resnet18-imagenet-stem.groups": trains_the_architecture(NARROW, NARROW | {"groups": 4}),
+    "model.lstm": trains_the_architecture(),
+    "model.lstm.embedding": trains_the_architecture(RECURRENT, RECURRENT | {"embedding": 5}),
+    "model.lstm.hidden": trains_the_architecture(RECURRENT, RECURRENT | {"hidden": 7}),
+    "model.lstm.layers": trains_the_architecture(RECURRENT, RECURRENT | {"layers": 2}),
+    "model.lstm.vocabulary": trains_the_architecture(RECURRENT, RECURRENT | {"vocabulary": 9}),
+    "model.lstm.outputs": trains_the_architecture(RECURRENT, RECURRENT | {"outputs": "last"}),
+    "model.transformer": trains_the_architecture(),
+    "model.transformer.width": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"width": 12}),
+    "model.transformer.layers": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"layers": 2}),
+    "model.transformer.heads": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"heads": 4}),
+    "model.transformer.vocabulary": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"vocabulary": 9}),
+    "model.transformer.outputs": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"outputs": "last"}),
     "algorithm.fedavg": chooses_the_algorithm,
     "algorithm.fedcm": chooses_the_algorithm,
     "algorithm.fedcm.alpha": changes_the_trajectory(None, 0.8),

@@ -1,7 +1,9 @@
 """Every keyword of `fedcm.train`: the trajectory is that of the literal run with the same settings."""
 
 import inspect
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import literal
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from bench import APART, CLASSES, CLOSE, FEATURES, SIZES, make_clients
+from safetensors.torch import save_file
 from schema import put
 from torch import nn
 
@@ -118,6 +121,55 @@ def takes_another_loss(keyword: str) -> None:
     torch.testing.assert_close(train_model(loss=twice, lr=0.15)[0], train_model()[0], rtol=1e-5, atol=1e-6)
 
 
+def make_state_dict() -> dict[str, torch.Tensor]:
+    torch.manual_seed(6)
+    return nn.Linear(FEATURES, CLASSES).state_dict()
+
+
+def starts_from_these_weights(keyword: str) -> None:
+    """A state dict and a file with the same tensors start where a model with them starts."""
+    other = model()
+    other.load_state_dict(make_state_dict())
+    expected = flatten(fedcm.train(other, CLIENTS, fedcm.FedCM(0.3), **USUAL).model)
+    assert not torch.equal(expected, train_model()[0])
+    assert torch.equal(train_model(model_weights=make_state_dict())[0], expected)
+    with tempfile.TemporaryDirectory() as folder:
+        save_file(make_state_dict(), Path(folder) / "weights.safetensors")
+        assert torch.equal(train_model(model_weights=Path(folder) / "weights.safetensors")[0], expected)
+    with pytest.raises(fedcm.UserError, match="model_weights must be a path"):
+        train_model(model_weights=3)
+
+
+def loads_the_common_names(keyword: str) -> None:
+    tensors = {"weight": make_state_dict()["weight"], "elsewhere": torch.ones(1)}
+    with pytest.raises(fedcm.UserError, match="lack 'bias' and have besides 'elsewhere'"):
+        train_model(model_weights=tensors)
+    other = model()
+    other.load_state_dict({"weight": tensors["weight"], "bias": model().state_dict()["bias"]})
+    expected = flatten(fedcm.train(other, CLIENTS, fedcm.FedCM(0.3), **USUAL).model)
+    assert torch.equal(train_model(model_weights=tensors, weights_strict=False)[0], expected)
+
+
+def trains_only_these_parameters(keyword: str) -> None:
+    """As if the model had frozen the others itself; one pattern may be a plain string."""
+    own = model()
+    own.get_parameter("weight").requires_grad_(False)
+    expected = flatten(fedcm.train(own, CLIENTS, fedcm.FedCM(0.3), **USUAL).model)
+    assert torch.equal(train_model(trainable="b*")[0], expected)
+    ended, history = train_model(trainable=["bias"])
+    assert torch.equal(ended, expected)
+    assert torch.equal(ended[:-CLASSES], flatten(model())[:-CLASSES])
+    assert history[0]["bytes_up"] == 3 * 4 * CLASSES
+    assert all(parameter.requires_grad for parameter in model().parameters()), "the given model is not changed"
+    for wrong, message in (
+        (["bais"], "the nearest names are bias"),
+        ([], "trainable must"),
+        (3, "trainable must be a"),
+    ):
+        with pytest.raises(fedcm.UserError, match=message):
+            train_model(trainable=wrong)
+
+
 def calls_the_model_once_for_several_clients(keyword: str) -> None:
     class Counting(nn.Linear):
         calls = 0
@@ -151,6 +203,9 @@ ROWS: dict[str, Callable[[str], None]] = {
     "clip": changes_the_trajectory(None, 0.2),
     "weights": changes_the_trajectory(None, "examples"),
     "loss": takes_another_loss,
+    "model_weights": starts_from_these_weights,
+    "weights_strict": loads_the_common_names,
+    "trainable": trains_only_these_parameters,
     "evaluate_every": is_evaluated_when_due,
     "stack": calls_the_model_once_for_several_clients,
     "seed": changes_the_trajectory(None, 4),

@@ -9,11 +9,17 @@ from types import MappingProxyType
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 from pydantic import PrivateAttr
-from torch import nn
+from torch import Tensor, nn
 
-from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_python
+from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_path, to_python, to_words
 from fedcm.config.bundled import find_experiment
-from fedcm.config.experiment import load_experiment_file, read_experiment, reject_topology_with_server, to_table
+from fedcm.config.experiment import (
+    load_experiment_file,
+    make_weights_absolute,
+    read_experiment,
+    reject_topology_with_server,
+    to_table,
+)
 from fedcm.config.overrides import apply_overrides
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import (
@@ -40,6 +46,7 @@ from fedcm.data.partition import Natural, split_by_owner
 from fedcm.data.structures.collate import Collate, UserCollate, make_collate
 from fedcm.data.user_data import convert_clients_to_dataset
 from fedcm.errors import UserError, suggest
+from fedcm.models.weights import load_weights
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.identity import FREE_SETTINGS, list_changed_settings
 from fedcm.system.imports import import_function
@@ -111,12 +118,16 @@ class TrainingSettings(TypedDict, total=False):
     augment: Sequence[Any]
     collate: UserCollate | str | None
     fresh: bool
+    model_weights: Mapping[str, Tensor] | AnyPath | None
+    weights_strict: bool
+    trainable: str | Sequence[str] | None
     evaluate_every: int
     stack: int
     seed: int
 
 
-_OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate")  # settings that are not plain values
+# settings that are not plain values
+_OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate", "model_weights", "trainable")
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
 
 
@@ -167,7 +178,7 @@ def make_experiment(
             "split": Natural(),
             "participation": _read_participation(given.get("participation", 1.0)),
             "topology": _check_topology(given.get("topology"), algorithm),
-            "model": ModelSection(name=f"{IN_MEMORY}:{type(model).__name__}", loss=_name_object(given.get("loss"))),
+            "model": _read_model(model, given),
             "algorithm": algorithm,
             "client": _read_settings(ClientSection, local),
             "server": _read_settings(ServerSection, server, {"lr": "server_lr"}),
@@ -177,7 +188,7 @@ def make_experiment(
             "engine": read_section(EngineSection, {"stack": given.get("stack", 1)}).without_autotune(),
         },
     )
-    experiment._model = model
+    experiment._model = _load_state_dict(model, given)
     experiment._data = _make_data(clients, given.get("test"), fresh=bool(experiment.data.fresh))
     experiment._loss = _read_loss(given.get("loss"))
     if changes := given.get("augment"):
@@ -296,6 +307,29 @@ def _check_types(model: Any, clients: Any, algorithm: Any) -> None:
             f"clients must be a list with one dataset or one pair (features, labels) per client, got "
             f"{describe_value(clients)}"
         )
+
+
+def _read_model(model: nn.Module, given: Mapping[str, Any]) -> ModelSection:
+    weights, trainable = given.get("model_weights"), given.get("trainable")
+    table = {
+        "name": f"{IN_MEMORY}:{type(model).__name__}",
+        "weights": None if weights is None or isinstance(weights, Mapping) else str(to_path("model_weights", weights)),
+        "weights_strict": given.get("weights_strict", True),
+        "loss": _name_object(given.get("loss")),
+        "train": None if trainable is None else to_words("trainable", trainable),
+    }
+    section = _read_settings(ModelSection, table, {"weights": "model_weights", "train": "trainable"})
+    return section.model_copy(update={"weights": make_weights_absolute(section.weights)})
+
+
+def _load_state_dict(model: nn.Module, given: Mapping[str, Any]) -> nn.Module:
+    """Return the model with the weights of a given state dict, in a copy; a file is loaded when the model is built."""
+    weights = given.get("model_weights")
+    if not isinstance(weights, Mapping):
+        return model
+    model = copy.deepcopy(model)
+    load_weights(model, weights, where="model_weights", strict=given.get("weights_strict", True))
+    return model
 
 
 def _make_data(clients: Sequence[Any] | ClientsOnDemand, test: Any | None, *, fresh: bool) -> FederatedData:

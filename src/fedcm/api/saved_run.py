@@ -94,7 +94,8 @@ class Run:
         experiment = self.experiment
         if isinstance(experiment, PythonExperiment):
             return experiment.copy_model()
-        return build(experiment.without_autotune(), data_dir).problem.model
+        unloaded = experiment.model.model_copy(update={"weights": None})  # the run's own parameters replace them
+        return build(experiment.without_autotune().model_copy(update={"model": unloaded}), data_dir).problem.model
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r}: {self.outcome}, {len(self.metrics)} rounds>"

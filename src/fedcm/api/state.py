@@ -22,6 +22,7 @@ from fedcm.system.files import atomic_write
 from fedcm.system.tensor_files import save_tensors
 
 _FORMAT = 1
+_CONSTANTS = "constants"  # the checksum of frozen parameters and buffers
 
 
 @final
@@ -74,8 +75,14 @@ class RunState:
             raise UserError("resume_from must come from this algorithm and model, and its tensors have other shapes")
         if self.settings_sha256 != hash_settings(setup.experiment):
             raise UserError("resume_from must come from a training with the same settings, and they differ")
-        if self.data_sha256 != _hash_data(setup):
-            raise UserError("resume_from must come from a training on the same data, and their checksums differ")
+        current = _hash_data(setup)
+        if _CONSTANTS not in self.data_sha256:  # a state of an older version
+            current.pop(_CONSTANTS, None)
+        if self.data_sha256 != current:
+            raise UserError(
+                "resume_from must come from a training with the same data, weights and frozen parameters, and their "
+                "checksums differ"
+            )
         return server
 
     def _restore_clients(self, states: ClientStates) -> None:
@@ -140,8 +147,10 @@ class RunState:
 
 
 def _hash_data(setup: TrainingSetup) -> dict[str, str]:
-    """Checksums of data in memory; empty for clients on demand, which would have to be made for it."""
-    return setup.checksums if isinstance(setup.runner.data, ArrayData) else {}
+    """Checksums of the model's constants, and of data in memory; clients on demand would have to be made for it."""
+    constants = setup.problem.hash_constants()
+    data = setup.checksums if isinstance(setup.runner.data, ArrayData) else {}
+    return data | ({_CONSTANTS: constants} if constants is not None else {})
 
 
 def _hash_tensors(tensors: dict[str, Tensor]) -> str:

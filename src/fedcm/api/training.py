@@ -1,12 +1,13 @@
 """Train in memory, in five lines of Python: any `nn.Module`, any list of clients, any algorithm."""
 
 import copy
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack, final
 
-from torch import nn
+from torch import Tensor, nn
 
+from fedcm.api.arguments import AnyPath
 from fedcm.api.experiments import TrainingSettings
 from fedcm.api.in_memory import InMemoryTraining
 from fedcm.api.progress import show_progress
@@ -111,6 +112,9 @@ def train(
     augment: Sequence[Any] = (),
     collate: UserCollate | str | None = None,
     fresh: bool = False,
+    model_weights: Mapping[str, Tensor] | AnyPath | None = None,
+    weights_strict: bool = True,
+    trainable: str | Sequence[str] | None = None,
     evaluate_every: int = 10,
     stack: int = 1,
     seed: int = 0,
@@ -151,6 +155,11 @@ def train(
             `(batch, generator) → batch`.
         collate: Makes a batch of a list of examples; by default sequences of unequal lengths are padded.
         fresh: Read the items of torch datasets anew in every pass, for random transforms inside them.
+        model_weights: A state dict, or a safetensors file, to load into the model before the first round.
+        weights_strict: Whether `model_weights` must have exactly the names of the model's tensors. If not, names that
+            only one of them has are left out.
+        trainable: Shell patterns of the parameters to train, such as "head.*"; all others are frozen, and not sent.
+            By default those that require a gradient.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
@@ -193,6 +202,9 @@ def train(
         augment=augment,
         collate=collate,
         fresh=fresh,
+        model_weights=model_weights,
+        weights_strict=weights_strict,
+        trainable=trainable,
         evaluate_every=evaluate_every,
         stack=stack,
         seed=seed,

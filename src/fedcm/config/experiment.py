@@ -13,7 +13,7 @@ from fedcm.config.overrides import Table, apply_overrides, read_table, select_al
 from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import (
     IN_MEMORY,
-    MODEL_SETTINGS,
+    RESERVED_MODEL_KEYS,
     SECTIONS,
     DataSection,
     Experiment,
@@ -179,13 +179,21 @@ def _read_model(table: Any) -> ModelSection:
             f"the model {table['name']!r} is a Python object of the program that made this experiment; run or resume "
             "it there with fedcm.run or fedcm.resume"
         )
-    options = {key: value for key, value in table.items() if key not in MODEL_SETTINGS}
-    settings = {key: value for key, value in table.items() if key in MODEL_SETTINGS}
-    model = read_section(ModelSection, {**settings, "options": options}, "model")
+    reserved = {key: value for key, value in table.items() if key in RESERVED_MODEL_KEYS}
+    options = {key: value for key, value in table.items() if key not in RESERVED_MODEL_KEYS}
+    model = read_section(ModelSection, reserved | {"options": options}, "model")
     reject_unknown_model(model.name)  # now, rather than after the data have been read
     if model.loss is not None:
         find_loss(model.loss)
-    return model
+    return model.model_copy(update={"weights": make_weights_absolute(model.weights)})
+
+
+def make_weights_absolute(weights: str | None) -> str | None:
+    """Return the absolute path of a file of weights, so that the run can be resumed from another folder."""
+    try:
+        return None if weights is None else str(Path(weights).expanduser().absolute())
+    except (OSError, RuntimeError, ValueError):  # an unknown ~user; loading the weights reports it
+        return weights
 
 
 def _make_absolute(source: str) -> str:

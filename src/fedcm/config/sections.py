@@ -124,18 +124,21 @@ class CellSection(Section):
 
 
 class ModelSection(Section):
-    """The model and its options."""
+    """The model. Every field but `options` is a reserved key of `[model]`: no option of a model can have its name."""
 
-    name: str
+    name: str  # a bundled model, or package.module:factory
     loss: str | None = None  # a known name or package.module:function; by default it follows from the labels
-    options: dict[str, Any] = Field(default={})
+    weights: Annotated[str, Field(min_length=1)] | None = None  # a safetensors file with the initial weights
+    weights_strict: bool = True  # the file must have exactly the names of the model's tensors
+    train: Annotated[list[str], Field(min_length=1)] | None = None  # patterns of the parameters to train
+    options: dict[str, Any] = Field(default={})  # keyword arguments of the factory
 
     def to_table(self) -> dict[str, Any]:
-        """Return the table that describes this model: its options beside the settings of every model."""
-        return {**self.model_dump(exclude_none=True, exclude={"options"}), **self.options}
+        """Return the `[model]` table; reserved keys with their defaults are left out."""
+        return self.model_dump(exclude={"options"}, exclude_defaults=True) | self.options
 
 
-MODEL_SETTINGS = tuple(key for key in ModelSection.model_fields if key != "options")  # the other keys are options
+RESERVED_MODEL_KEYS = tuple(key for key in ModelSection.model_fields if key != "options")
 
 
 class Experiment(Section):

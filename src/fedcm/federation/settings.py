@@ -44,10 +44,17 @@ class SiteTrainingSection(Section):
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
 
 
+class KitModelSection(Section):
+    """`[model]` of `site.toml` and `server.toml`."""
+
+    weights: Annotated[str, Field(min_length=1)] | None = None  # the file of an experiment's initial weights
+
+
 class SiteSettings(Section):
     """`site.toml`."""
 
     data: SiteDataSection
+    model: KitModelSection = KitModelSection()
     limits: SiteLimits = SiteLimits()
     training: SiteTrainingSection = SiteTrainingSection()
 
@@ -68,6 +75,7 @@ class ServerSettings(Section):
     """`server.toml`."""
 
     test: ServerTestSection | None = None
+    model: KitModelSection = KitModelSection()
     limits: ServerLimits = ServerLimits()
 
 

@@ -37,6 +37,7 @@ class DataDescription(Section):
     classes: Annotated[int, Field(ge=1, le=10**6)] | None  # None for a regression
     sums: list[list[Annotated[int, Field(ge=0)]]] = Field(default=[])  # for bytes, per channel: count, Σx, Σx²
     versions: dict[str, str] = Field(default={})
+    weights: str | None = None  # sha256 of the site's file of initial weights
     structure: dict[str, Any] | None = None  # features and labels, if one of them is more than a tensor or a number
 
     @model_validator(mode="after")
@@ -63,7 +64,9 @@ class DataDescription(Section):
         return self
 
 
-def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -> dict[str, Any]:
+def describe_data(
+    data: Dataset, versions: dict[str, str], *, with_sums: bool, weights: str | None = None
+) -> dict[str, Any]:
     """Return the fields of a `DataDescription` as JSON values, ready to be sent."""
     train = data.train
     is_tensor = isinstance(train.features, Tensor)
@@ -75,6 +78,7 @@ def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -
         "classes": data.classes,
         "sums": sum_bytes(train.features) if with_sums and has_bytes else [],
         "versions": versions,
+        "weights": weights,
     }
     if train.is_simple and train.labels.dim() == 1:
         return fields
@@ -121,6 +125,7 @@ class Terms(Section):
     mean: list[float] | None = None
     std: list[float] | None = None
     structure: dict[str, Any] | None = None
+    weights: str | None = None  # sha256 of the file of initial weights, if there is one
 
     @property
     def normalisation(self) -> Normalisation | None:
@@ -129,9 +134,14 @@ class Terms(Section):
 
 
 def agree_on_terms(
-    descriptions: Mapping[str, DataDescription], settings: FederationSection
+    descriptions: Mapping[str, DataDescription], settings: FederationSection, weights: str | None = None
 ) -> tuple[Terms, dict[str, str]]:
     """Choose the terms that fit most sites.
+
+    Args:
+        descriptions: What the sites say about their examples.
+        settings: The experiment's settings.
+        weights: The sha256 of the server's file of initial weights, if there is one.
 
     Returns:
         The terms; and by site, why each of the others cannot take part.
@@ -154,7 +164,8 @@ def agree_on_terms(
             raise UserError("sites with bytes must report their sums, or set federation.mean and federation.std")
         common = _combine_normalisation([descriptions[name].sums for name in names])
         mean, std = list(common.mean), list(common.std)
-    terms = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std, structure=first.structure)
+    terms = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std, weights=weights)
+    terms = terms.model_copy(update={"structure": first.structure})
     reasons = {}
     for name, own in descriptions.items():
         try:
@@ -179,6 +190,10 @@ def reject_unfit_site(name: str, own: DataDescription, terms: Terms) -> None:
             )
     if own.classes is not None and terms.classes is not None and own.classes > terms.classes:
         raise UserError(f"the labels of {name} must be below {terms.classes}, the run's classes, got {own.classes - 1}")
+    if own.weights != terms.weights:
+        raise UserError(
+            f"the file of weights of {name} must be the server's, with the sha256 {terms.weights}, got {own.weights}"
+        )
 
 
 def _combine_normalisation(sums: Sequence[list[list[int]]]) -> Normalisation:

@@ -50,10 +50,10 @@ class LabelMixFinder:
         sizes = np.array([len(part) for part in parts])
         if compute_sha256(np.concatenate(parts).astype("<i8"), sizes.astype("<i8")) != checksum:
             return None
-        return _sample_label_mix(count_labels(parts, dataset.train.labels.numpy()), checksum)
+        return _sample_label_mix(count_labels(parts, dataset.train.labels.numpy()), sizes, checksum)
 
 
-def _sample_label_mix(counts: np.ndarray, checksum: str) -> LabelMix:
+def _sample_label_mix(counts: np.ndarray, sizes: np.ndarray, checksum: str) -> LabelMix:
     clients, classes = counts.shape
     most = max(1, min(_MAX_CLIENTS, _MAX_COUNTS // classes))
     return LabelMix(
@@ -61,5 +61,5 @@ def _sample_label_mix(counts: np.ndarray, checksum: str) -> LabelMix:
         clients=clients,
         classes=classes,
         shown=counts[:: math.ceil(clients / most)].tolist(),
-        spread={name: round(value, 4) for name, value in measure_label_mix(counts).items()},
+        spread={name: round(value, 4) for name, value in measure_label_mix(counts, sizes).items()},
     )

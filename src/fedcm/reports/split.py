@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from fedcm.config.sections import Experiment
 from fedcm.data import load_dataset
 from fedcm.data.partition import count_labels, measure_label_mix
@@ -34,5 +36,6 @@ def report_split(experiment: Experiment, figure: Path, data_dir: Path | None = N
         raise UserError("the labels must be classes to show their split, got the numbers of a regression")
     parts = draw_split(experiment.split, dataset, experiment.seed)
     counts = count_labels(parts, dataset.train.labels.numpy())
-    summary = measure_label_mix(counts) | {"unused_examples": dataset.train.size - sum(map(len, parts))}
+    sizes = np.array([len(part) for part in parts])
+    summary = measure_label_mix(counts, sizes) | {"unused_examples": dataset.train.size - int(sizes.sum())}
     return SplitReport(summary, draw_label_mix(counts, f"{experiment.name}: {dataset.name}", figure))

@@ -33,7 +33,7 @@ from fedcm.core.topology import Ring
 from fedcm.data import load_source
 from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.batches import LocalWork
-from fedcm.data.checksum import compute_sha256
+from fedcm.data.checksum import compute_file_sha256, compute_sha256
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
@@ -44,6 +44,8 @@ from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.models import build_model
+from fedcm.models.trainable import select_trainable
+from fedcm.models.weights import load_weights_file
 from fedcm.rng import Purpose, make_generator, make_torch_seed
 from fedcm.runs.autotune import compile_model, tune_engine
 from fedcm.runs.smoke_test import (
@@ -57,6 +59,7 @@ from fedcm.runs.timing import time_reading
 from fedcm.system.hardware import resolve_device
 from fedcm.system.imports import import_function
 
+WEIGHTS = "weights"  # the checksum of the file of initial weights
 BuildSetup = Callable[[Experiment, Path | None], "TrainingSetup"]
 
 
@@ -85,10 +88,12 @@ class TrainingSetup:
 
     @cached_property
     def checksums(self) -> dict[str, str]:
-        """Checksums of the data, of their split over clients, and of the graph, if there is one."""
+        """Checksums of the data, of their split over clients, and of the graph and the initial weights, if given."""
         checksums = self.runner.data.checksums()
         if self.plan.topology is not None:
             checksums |= {"topology": compute_sha256(self.plan.mixing)}
+        if self.experiment.model.weights is not None:
+            checksums |= {WEIGHTS: compute_file_sha256(Path(self.experiment.model.weights))}
         return checksums
 
     def init_server(self) -> Any:
@@ -119,7 +124,8 @@ def build(
         experiment: The experiment.
         data_dir: Folder of prepared datasets.
         data: Data to use instead of loading `experiment.data.source`.
-        model: A model to use, with its parameters, instead of building `experiment.model`.
+        model: A model to use, with its parameters, instead of building `experiment.model`. The initial weights and the
+            choice of trained parameters change it.
         loss: The loss; by default that of the experiment, else the model's own if the model takes labels by name, else
             cross-entropy, or squared error if the labels are floats.
         augment: Changes the batches of training; by default as the experiment says.
@@ -138,6 +144,10 @@ def build(
         seed = make_torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
         name, options = experiment.model.name, experiment.model.options
         model = build_model(name, data.input_shape, count_outputs(data, loss), options, seed)
+    if experiment.model.weights is not None:
+        load_weights_file(model, Path(experiment.model.weights), strict=experiment.model.weights_strict)
+    if experiment.model.train is not None:
+        select_trainable(model, experiment.model.train)
     reject_unequal_weights(experiment.algorithm, experiment.server)
     reject_server_lr(experiment.algorithm, experiment.server)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)

@@ -16,7 +16,7 @@ from fedcm.config.experiment import read_experiment, to_table
 from fedcm.config.overrides import read_table
 from fedcm.config.sections import IN_MEMORY, Experiment
 from fedcm.errors import UserError
-from fedcm.runs.build import TrainingSetup
+from fedcm.runs.build import WEIGHTS, TrainingSetup
 from fedcm.runs.folder import RunFolder
 from fedcm.system.callbacks import Notify
 from fedcm.system.formatting import flatten_table, slugify
@@ -24,7 +24,8 @@ from fedcm.system.hardware import describe_cpu
 
 _LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
 FREE_SETTINGS = ("rounds", "evaluation.targets", "checkpoints")  # a resume may change them: no finished round uses them
-_UNHASHED_SETTINGS = (*FREE_SETTINGS, "name", "cell")
+# data and weights are compared by their checksums
+_UNHASHED_SETTINGS = (*FREE_SETTINGS, "name", "cell", "model.weights")
 
 
 def make_default_name(experiment: Experiment) -> str:
@@ -75,7 +76,7 @@ def _select_hashed_settings(table: dict[str, Any]) -> dict[str, Any]:
     table = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
     for path in _UNHASHED_SETTINGS:
         section, _, key = path.rpartition(".")
-        del (table[section] if section else table)[key]
+        (table[section] if section else table).pop(key, None)
     reading = {key: value for key, value in table.pop("data").items() if key != "source" and value}
     if reading:  # a run that reads its data as earlier versions did keeps its hash
         table["data"] = reading
@@ -137,8 +138,13 @@ def _find_changed_settings(folder: RunFolder, experiment: Experiment) -> list[st
 
 
 def reject_changed_data(folder: RunFolder, setup: TrainingSetup) -> None:
-    """Raise a UserError if the data or the constants of the model are not those that the run began with."""
+    """Raise a UserError if the data, weights or constants of the model are not those that the run began with."""
     provenance = folder.read_provenance()
+    if setup.checksums.get(WEIGHTS) != provenance["data_sha256"].get(WEIGHTS):
+        raise UserError(
+            f"the run {folder.name!r} must be resumed with the file of weights (model.weights) that it began with, and "
+            "it has another checksum; restore the old file or start a new run"
+        )
     for part, digest in provenance["data_sha256"].items():
         if setup.checksums.get(part) != digest:
             raise UserError(

@@ -145,6 +145,8 @@ def _try_model(problem: Problem, sample: Examples) -> Any:
     try:
         with torch.enable_grad(), problem.autocast():
             return problem.call(problem.bind(problem.initial_params), sample)
+    except UserError:
+        raise  # a bundled model says itself what it needs
     except Exception as error:
         kind, hint = _describe_features(sample.features), ""
         if isinstance(sample.features, Tensor) and not sample.features.is_floating_point():

@@ -17,6 +17,7 @@ from fedcm.federation.kit import Kit
 from fedcm.federation.settings import SiteSettings, load_site_data, reject_forbidden
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.terms import DataDescription, agree_on_terms, describe_data
+from fedcm.federation.weights import use_own_weights
 from fedcm.runs.build import build
 
 
@@ -48,9 +49,8 @@ def check_experiment(kit: Kit, settings: SiteSettings, data: Dataset, path: Path
     """Check that the site's limits allow an experiment and that its model trains on the site's data."""
     reject_forbidden(read_table(path), settings.limits)  # first: reading an experiment imports the code that it names
     given = load_experiment_file(path).without_autotune()
-    experiment = given.model_copy(
-        update={"engine": given.engine.model_copy(update={"device": settings.training.device, "compile": "off"})}
-    )
+    engine = given.engine.model_copy(update={"device": settings.training.device, "compile": "off"})
+    experiment = use_own_weights(given.model_copy(update={"engine": engine}), kit.path, settings)
     yield make_success("limits", f"this site allows the experiment {experiment.name!r}")
     own = read_section(DataDescription, describe_data(data, {}, with_sums=experiment.federation.mean is None))
     terms, _ = agree_on_terms({kit.name: own}, experiment.federation)  # other sites may have more classes

@@ -32,6 +32,7 @@ from fedcm.federation.settings import load_site_data, load_site_settings, reject
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import Terms, describe_data
+from fedcm.federation.weights import hash_weights, use_own_weights
 from fedcm.runs.build import TrainingSetup, build
 from fedcm.runs.identity import read_versions
 from fedcm.system.error_messages import hide_paths
@@ -66,14 +67,15 @@ class SiteTrainer:
         reject_forbidden(table, settings.limits)
         given = read_experiment(table)
         engine = given.engine.model_copy(update={"device": settings.training.device})
-        self.experiment = given.model_copy(update={"engine": engine})
+        self.experiment = use_own_weights(given.model_copy(update={"engine": engine}), kit, settings)
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         torch.set_num_threads(settings.training.threads)
         self._setups: dict[str, TrainingSetup] = {}
 
     def describe(self) -> dict[str, Any]:
         """Return the fields of a `DataDescription` of the site's examples."""
-        return describe_data(self.data, read_versions(), with_sums=self.experiment.federation.mean is None)
+        with_sums, weights = self.experiment.federation.mean is None, hash_weights(self.experiment)
+        return describe_data(self.data, read_versions(), with_sums=with_sums, weights=weights)
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """Do the local steps of a round from the state that counted last, and return the reply.
