@@ -59,6 +59,15 @@ if TYPE_CHECKING:
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+    from fedcm.core.schedule_kinds import (
+        Constant,
+        Cosine,
+        ExponentialDecay,
+        FunctionSchedule,
+        Polynomial,
+        RateSchedule,
+        StepDecay,
+    )
     from fedcm.core.topology import Adjacency, Complete, ErdosRenyi, Exponential, Ring, Topology, Torus
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
@@ -118,6 +127,15 @@ _MODULES = {
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
     "fedcm.core.metrics": ("RoundMetrics",),
     "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
+    "fedcm.core.schedule_kinds": (
+        "Constant",
+        "Cosine",
+        "ExponentialDecay",
+        "FunctionSchedule",
+        "Polynomial",
+        "RateSchedule",
+        "StepDecay",
+    ),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
@@ -137,6 +155,8 @@ __all__ = [
     "Algorithm",
     "ClientsOnDemand",
     "Complete",
+    "Constant",
+    "Cosine",
     "Dataset",
     "Diverged",
     "ErdosRenyi",
@@ -145,6 +165,7 @@ __all__ = [
     "Examples",
     "Experiment",
     "Exponential",
+    "ExponentialDecay",
     "FedACG",
     "FedAc",
     "FedAdagrad",
@@ -170,6 +191,7 @@ __all__ = [
     "FedYogi",
     "FedcmWarning",
     "FixedSize",
+    "FunctionSchedule",
     "Gradient",
     "Independent",
     "LocalRun",
@@ -179,9 +201,11 @@ __all__ = [
     "MoFedSAM",
     "Nothing",
     "Participation",
+    "Polynomial",
     "PythonExperiment",
     "QGDSGDm",
     "RandomDataWarning",
+    "RateSchedule",
     "Ring",
     "Round",
     "RoundMetrics",
@@ -191,6 +215,7 @@ __all__ = [
     "SignSGD",
     "SlowMo",
     "Step",
+    "StepDecay",
     "Stopped",
     "Topology",
     "Torus",

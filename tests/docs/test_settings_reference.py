@@ -11,6 +11,7 @@ from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_section
 from fedcm.config.sections import SECTIONS, Experiment
 from fedcm.core.participation import PARTICIPATION
+from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError
@@ -48,7 +49,13 @@ def test_every_section_of_an_experiment_is_on_the_page() -> None:
 
 @pytest.mark.parametrize(
     ("section", "kinds"),
-    [("split", SPLITS), ("participation", PARTICIPATION), ("topology", TOPOLOGIES), ("algorithm", ALGORITHMS)],
+    [
+        ("split", SPLITS),
+        ("participation", PARTICIPATION),
+        ("topology", TOPOLOGIES),
+        ("algorithm", ALGORITHMS),
+        ("schedule", SCHEDULES),
+    ],
 )
 def test_every_choice_and_its_settings_are_on_the_page(section: str, kinds: dict[str, type]) -> None:
     choices = SCHEMA.read_choices()[section]

@@ -16,6 +16,7 @@ from engines import (
     lays_out_images,
     stacks_clients,
 )
+from local_training import make_schedule_rows
 from networks import NARROW, trains_the_architecture
 from records import (
     counts_the_rounds,
@@ -238,6 +239,9 @@ ROWS: dict[str, Row] = {
     "federation.classes": has_this_number_of_classes,
     "federation.mean": normalises_bytes([0.3], [0.7]),
     "federation.std": normalises_bytes([0.2], [0.5]),
+    **make_schedule_rows("client.schedule"),
+    **make_schedule_rows("client.step_schedule"),
+    **make_schedule_rows("server.schedule"),
 }
 
 
