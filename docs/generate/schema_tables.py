@@ -22,6 +22,7 @@ _CHECKED_BY_CODE = {
     "client.schedule": ("[schedule](#schedule)", ""),
     "client.step_schedule": ("[schedule](#schedule)", ""),
     "server.schedule": ("[schedule](#schedule)", ""),
+    "client.optimizer": ("[optimizer](#optimizer)", ""),
 }
 _DEFAULTS = {".name": "the file's name"}  # filled in when the file is read
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -66,6 +67,7 @@ class Schema:
             "participation": self._find_mapping("PARTICIPATION"),
             "topology": self._find_mapping("TOPOLOGIES"),
             "schedule": self._find_mapping("SCHEDULES"),
+            "optimizer": self._find_mapping("OPTIMIZERS"),
             "algorithm": {name: kind for group in self.read_groups().values() for name, kind in group.items()},
         }
         found = {}
@@ -96,7 +98,11 @@ class Schema:
                 parts += _write_table(sections[key])
                 continue
             for name, (summary, settings) in choices[key].items():
-                parts += ["", f"### `{'name' if key == 'algorithm' else 'kind'} = {json.dumps(name)}`", ""]
+                parts += [
+                    "",
+                    f"### `{'name' if key in ('algorithm', 'optimizer') else 'kind'} = {json.dumps(name)}`",
+                    "",
+                ]
                 parts += [f"{summary} [Equations](../algorithms/{name}.md)." if key == "algorithm" else summary, ""]
                 parts += _write_table(settings) if settings else ["No settings."]
         parts += ["", "## `[model]`", "", "`name` is a [bundled model](../models.md) or `package.module:factory`."]
@@ -218,9 +224,9 @@ class Schema:
 
 
 # Tables inside a section, and where the guide explains them.
-_INNER_TABLES = {"schedule": ("Schedule", "schedules")}
+_INNER_TABLES = {"schedule": ("Schedule", "schedules"), "optimizer": ("Optimizer", "local-optimisers")}
 _ORDER = ("data", "split", "participation", "topology", "algorithm")
-_ORDER += ("client", "server", "schedule", "evaluation", "checkpoints", "engine")
+_ORDER += ("client", "server", "schedule", "optimizer", "evaluation", "checkpoints", "engine")
 
 
 def _read_names(mapping: ast.Dict) -> dict[str, str]:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
     from fedcm.config.sections import Experiment
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
+    from fedcm.core.local.optimizers import SGD, Adam, AdamW, LocalOptimizer
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
     from fedcm.core.schedule_kinds import (
@@ -125,6 +126,7 @@ _MODULES = {
     "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
     "fedcm.config.sections": ("Experiment",),
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
+    "fedcm.core.local.optimizers": ("SGD", "Adam", "AdamW", "LocalOptimizer"),
     "fedcm.core.metrics": ("RoundMetrics",),
     "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
     "fedcm.core.schedule_kinds": (
@@ -148,8 +150,11 @@ __all__ = [
     "DSGD",
     "GHBM",
     "MFL",
+    "SGD",
     "VRLSGD",
     "AdaAlter",
+    "Adam",
+    "AdamW",
     "Adjacency",
     "Advice",
     "Algorithm",
@@ -194,6 +199,7 @@ __all__ = [
     "FunctionSchedule",
     "Gradient",
     "Independent",
+    "LocalOptimizer",
     "LocalRun",
     "MetricsTable",
     "Mime",

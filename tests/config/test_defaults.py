@@ -14,6 +14,7 @@ from made_digests import PAPER_BY_ALPHA
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.sections import SECTIONS
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.data.partition import SPLITS
@@ -179,6 +180,17 @@ PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
         "over": NO_HORIZON,
         "warmup": WARMUP,
     },
+    ("optimizer", "sgd"): {
+        "momentum": (0.0, "torch.optim.SGD"),
+        "dampening": (0.0, "torch.optim.SGD"),
+        "nesterov": (False, "torch.optim.SGD"),
+    },
+    ("optimizer", "adam"): {"betas": ((0.9, 0.999), "torch.optim.Adam"), "eps": (1e-8, "torch.optim.Adam")},
+    ("optimizer", "adamw"): {
+        "betas": ((0.9, 0.999), "torch.optim.AdamW"),
+        "eps": (1e-8, "torch.optim.AdamW"),
+        "weight_decay": (0.01, "torch.optim.AdamW"),
+    },
     ("schedule", "function"): {"over": NO_HORIZON, "warmup": WARMUP},
     ("model", "linear"): {},
     ("model", "mlp"): {"hidden": ((200, 200), "McMahan et al. 2017, section 3: 2NN, two hidden layers of 200 units")},
@@ -215,6 +227,7 @@ KINDS = {
         ("participation", PARTICIPATION),
         ("model", MODELS),
         ("schedule", SCHEDULES),
+        ("optimizer", OPTIMIZERS),
     )
     for name, kind in kinds.items()
 }
@@ -248,6 +261,7 @@ def test_the_documentation_states_the_default(which: tuple[str, str]) -> None:
             assert f"`{setting}`" in row
             continue
         shown = str(list(value)) if isinstance(value, tuple) else f'"{value}"' if isinstance(value, str) else str(value)
+        shown = shown.lower() if isinstance(value, bool) else shown
         assert f"`{setting}` ({shown}" in row, f"{setting} in {row}"
 
 

@@ -10,6 +10,7 @@ from schema_tables import Schema, Setting
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_section
 from fedcm.config.sections import SECTIONS, Experiment
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
@@ -55,6 +56,7 @@ def test_every_section_of_an_experiment_is_on_the_page() -> None:
         ("topology", TOPOLOGIES),
         ("algorithm", ALGORITHMS),
         ("schedule", SCHEDULES),
+        ("optimizer", OPTIMIZERS),
     ],
 )
 def test_every_choice_and_its_settings_are_on_the_page(section: str, kinds: dict[str, type]) -> None:

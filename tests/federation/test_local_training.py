@@ -21,6 +21,12 @@ def test_schedules_give_the_bits_of_the_simulation(algorithm: str, tmp_path: Pat
     assert_same_bits(make_experiment(algorithm, client=CLIENT | schedules, server=server), tmp_path)
 
 
+@pytest.mark.parametrize("algorithm", ["fedcm", "scaffold"])
+def test_an_optimiser_gives_the_bits_of_the_simulation(algorithm: str, tmp_path: Path) -> None:
+    client = CLIENT | {"lr": 0.01, "optimizer": {"name": "adamw", "betas": [0.8, 0.99]}}
+    assert_same_bits(make_experiment(algorithm, client=client), tmp_path)
+
+
 def assert_same_bits(chosen: Any, tmp_path: Path) -> None:
     run = run_all(InProcessChannel(write_kits(chosen, tmp_path), make_federated(chosen)), chosen)
     assert parameters(run) == simulate(chosen, tmp_path)

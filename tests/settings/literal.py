@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from reference import Batch, Shape, World
 from torch import Tensor, nn
+from torch_optimizers import TorchSteps
 from torch_schedules import list_torch_factors
 from transcriptions import TRANSCRIPTIONS
 
@@ -31,14 +32,16 @@ class LocalBatch(tuple[Tensor, Tensor]):
     """The minibatch of a local step, with the factor of the step."""
 
     factor: float
+    steps: TorchSteps
 
 
 class Softmax(World):
     """Softmax regression on the given features."""
 
     def gradient(self, theta: Tensor, batch: Batch) -> Tensor:
-        """Return the gradient times the factor of the step; so FedAvg's steps have this factor."""
-        return getattr(batch, "factor", 1.0) * super().gradient(theta, batch)
+        """Return what the optimiser moves by, times the factor of the step; so FedAvg's steps have this factor."""
+        gradient = super().gradient(theta, batch)
+        return batch.factor * batch.steps.move(theta, gradient, batch) if isinstance(batch, LocalBatch) else gradient
 
     def loss(self, theta: Tensor, batch: Batch) -> Tensor:
         features, labels = batch
@@ -106,8 +109,9 @@ def world_of(table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[
             picked += [order[first : first + batch] for first in range(0, size, batch)]
         factors = list_torch_factors(client["step_schedule"], steps) if "step_schedule" in client else [1.0] * steps
         batches = [LocalBatch((features[index], labels[index])) for index in picked[:steps]]
+        optimizer = TorchSteps(client.get("optimizer", {"name": "sgd"}))  # fresh in every round
         for made, factor in zip(batches, factors, strict=True):
-            made.factor = factor
+            made.factor, made.steps = factor, optimizer
         return batches
 
     def client_lr(round: int) -> float:

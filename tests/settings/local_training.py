@@ -1,4 +1,4 @@
-"""Rows of the schedules: the trajectory is the literal one with the factors that torch computes."""
+"""Rows of schedules and optimisers: the trajectory is the literal one, with factors and steps by torch."""
 
 from typing import Any
 
@@ -53,3 +53,31 @@ def make_schedule_rows(place: str) -> dict[str, Row]:
 
 def _set_whole_table(place: str, *tables: Any, **base: Any) -> Row:
     return lambda bench, setting: changes_the_trajectory(*tables, **base)(bench, place)
+
+
+def make_optimizer_rows() -> dict[str, Row]:
+    """Return the rows of `client.optimizer`. Adam moves by about 1 per unit of the rate, so the rate is small."""
+    base = {"client": {"epochs": 2, "batch_size": 4, "lr": 0.03}}
+    values: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+        "sgd": (None, None, {"momentum": 0.9}),
+        "sgd.momentum": (None, 0.9, {}),
+        "sgd.dampening": (None, 0.5, {"momentum": 0.9}),
+        "sgd.nesterov": (None, True, {"momentum": 0.9}),
+        "adam": (None, None, {}),
+        "adam.betas": (None, [0.5, 0.6], {}),
+        "adam.eps": (None, 0.1, {}),
+        "adamw": (None, None, {}),
+        "adamw.betas": (None, [0.5, 0.6], {}),
+        "adamw.eps": (None, 0.1, {}),
+        "adamw.weight_decay": (None, 0.5, {}),
+    }
+    rows: dict[str, Row] = {"client.optimizer": changes_the_trajectory(None, {"name": "adam"}, **base)}
+    for setting, (one, other, more) in values.items():
+        name, _, field = setting.partition(".")
+        tables: list[Any] = [
+            {"name": name, **more} | ({field: value} if field and value is not None else {}) for value in (one, other)
+        ]
+        rows[f"client.optimizer.{setting}"] = _set_whole_table(
+            "client.optimizer", tables[0], tables[1] if field else None, **base
+        )
+    return rows

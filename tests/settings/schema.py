@@ -12,6 +12,7 @@ from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.sections import SECTIONS, Experiment
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
@@ -29,6 +30,7 @@ INNER_CHOICES: dict[str, dict[str, Any]] = {
     "client.schedule": dict(SCHEDULES),
     "client.step_schedule": dict(SCHEDULES),
     "server.schedule": dict(SCHEDULES),
+    "client.optimizer": dict(OPTIMIZERS),
 }
 CHOSEN_BY = {"split": "kind", "participation": "kind", "topology": "kind", "model": "name", "algorithm": "name"}
 

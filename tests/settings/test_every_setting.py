@@ -16,7 +16,7 @@ from engines import (
     lays_out_images,
     stacks_clients,
 )
-from local_training import make_schedule_rows
+from local_training import make_optimizer_rows, make_schedule_rows
 from networks import NARROW, trains_the_architecture
 from records import (
     counts_the_rounds,
@@ -242,6 +242,7 @@ ROWS: dict[str, Row] = {
     **make_schedule_rows("client.schedule"),
     **make_schedule_rows("client.step_schedule"),
     **make_schedule_rows("server.schedule"),
+    **make_optimizer_rows(),
 }
 
 

@@ -13,7 +13,7 @@ from schema import put
 from torch import nn
 
 import fedcm
-from fedcm.config.choices import describe_schedule
+from fedcm.config.choices import describe_optimizer, describe_schedule
 
 CLIENTS = make_clients()
 USUAL: dict[str, Any] = {"rounds": 4, "participation": 3, "epochs": 2, "batch_size": 4, "lr": 0.3, "seed": 11}
@@ -30,9 +30,14 @@ SETTINGS = {  # keyword -> the setting of an experiment
     "step_schedule": "client.step_schedule",
     "server_lr": "server.lr",
     "server_lr_schedule": "server.schedule",
+    "optimizer": "client.optimizer",
     "weights": "server.weights",
     "seed": "seed",
     "stack": "engine.stack",
+}
+DESCRIBED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("lr_schedule", "step_schedule", "server_lr_schedule"), describe_schedule),
+    "optimizer": describe_optimizer,
 }
 
 
@@ -58,7 +63,7 @@ def assert_literal_trajectory(averages: bool = False, **keywords: Any) -> torch.
     table: dict[str, Any] = {"algorithm": own, "classes": CLASSES}
     for key, value in given.items():
         if key in SETTINGS:
-            put(table, SETTINGS[key], describe_schedule(value) if key.endswith("schedule") else value)
+            put(table, SETTINGS[key], DESCRIBED.get(key, lambda value: value)(value))
     cohorts = [line["clients"] for line in history]
     *_, last = literal.run_literally(table, CLIENTS, cohorts, start=flatten(model()).double())
     assert float((flatten(ended) - last["x"]).abs().max()) <= CLOSE
@@ -152,6 +157,7 @@ ROWS: dict[str, Callable[[str], None]] = {
     "lr_decay": changes_the_trajectory(None, 0.5),
     "lr_schedule": changes_the_trajectory(None, fedcm.Cosine(warmup=2)),
     "step_schedule": changes_the_trajectory(None, fedcm.Polynomial(final=0.3), averages=True),
+    "optimizer": changes_the_trajectory(None, fedcm.AdamW(weight_decay=0.1), lr=0.03),
     "server_lr": changes_the_trajectory(None, 0.4),
     "server_lr_schedule": changes_the_trajectory(None, fedcm.StepDecay(0.3, every=2)),
     "weight_decay": changes_the_trajectory(None, 0.5),

@@ -29,6 +29,7 @@ from fedcm.config.sections import (
     ServerSection,
 )
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss, find_loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
 from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
@@ -105,6 +106,7 @@ class TrainingSettings(TypedDict, total=False):
     lr_decay: float
     lr_schedule: RateSchedule | FactorFunction | None
     step_schedule: RateSchedule | FactorFunction | None
+    optimizer: LocalOptimizer | None
     server_lr: float
     server_lr_schedule: RateSchedule | FactorFunction | None
     weight_decay: float
@@ -121,10 +123,11 @@ class TrainingSettings(TypedDict, total=False):
 
 
 _OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate")  # settings that are not plain values
-_OBJECTS += ("lr_schedule", "step_schedule", "server_lr_schedule")
+_OBJECTS += ("lr_schedule", "step_schedule", "server_lr_schedule", "optimizer")
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
-_CLIENT_SETTINGS += ("step_schedule",)
+_CLIENT_SETTINGS += ("step_schedule", "optimizer")
 _ARGUMENTS = {"client.schedule": "lr_schedule", "client.step_schedule": "step_schedule"}  # of settings, for messages
+_ARGUMENTS |= {"client.optimizer": "optimizer"}
 _SERVER_ARGUMENTS = {"lr": "server_lr", "server.schedule": "server_lr_schedule"}
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, PlainSerializer
 
 from fedcm.config.schema import read_choice
+from fedcm.core.local.optimizers import OPTIMIZERS, LocalOptimizer
 from fedcm.core.schedule_kinds import SCHEDULES, FactorFunction, FunctionSchedule, RateSchedule
 from fedcm.errors import UserError
 
@@ -61,6 +62,28 @@ def describe_schedule(schedule: RateSchedule | None) -> dict[str, Any] | None:
     return table
 
 
+def read_optimizer(value: Any) -> LocalOptimizer | None:
+    """Return the optimiser that a table or an optimiser describes.
+
+    Raises:
+        UserError: If it describes none.
+    """
+    if value is None or isinstance(value, LocalOptimizer):
+        return value
+    if not isinstance(value, Mapping):
+        raise UserError(
+            'client.optimizer must be a table such as {name = "adam"}, or in Python an optimiser such as fedcm.Adam(), '
+            f"got {value!r}"
+        )
+    return read_choice(OPTIMIZERS, value, "name", "client.optimizer")
+
+
+def describe_optimizer(optimizer: LocalOptimizer | None) -> dict[str, Any] | None:
+    """Return the table of an optimiser."""
+    return None if optimizer is None else describe_choice(optimizer, OPTIMIZERS, "name")
+
+
+ClientOptimizer = Annotated[Any, BeforeValidator(read_optimizer), PlainSerializer(describe_optimizer)]
 ClientSchedule = Annotated[
     Any, BeforeValidator(partial(read_schedule, where="client.schedule")), PlainSerializer(describe_schedule)
 ]

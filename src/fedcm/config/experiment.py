@@ -9,7 +9,7 @@ import tomli_w
 
 from fedcm.algorithms import ALGORITHMS, GROUPS
 from fedcm.algorithms.registry import find_algorithm, get_algorithm_name
-from fedcm.config.choices import IN_MEMORY
+from fedcm.config.choices import IN_MEMORY, describe_choice
 from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
 from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import (
@@ -23,6 +23,8 @@ from fedcm.config.sections import (
 )
 from fedcm.core.algorithm import Algorithm, has_client_state, is_decentralised
 from fedcm.core.contract import find_violations
+from fedcm.core.contract.costs import measure_costs
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.losses import find_loss
 from fedcm.core.participation import PARTICIPATION, Everyone, FixedSize, Independent, Participation
 from fedcm.core.topology import TOPOLOGIES, Adjacency, Topology
@@ -91,6 +93,7 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     reject_unequal_weights(experiment.algorithm, experiment.server)
     reject_server_lr(experiment.algorithm, experiment.server)
     reject_step_schedule(experiment.algorithm, experiment.client)
+    reject_optimizer(experiment.algorithm, experiment.client)
     reject_absent_clients(experiment.algorithm, experiment.participation)
     _reject_rounded_reports(experiment)
     return experiment
@@ -274,6 +277,16 @@ def _reject_vanishing_rate(experiment: Experiment) -> None:
         raise UserError(
             f"client.lr must stay above {_LEAST_RATE:g} to the last round, but {client.lr} · {client.lr_decay}^{last} "
             "does not; raise client.lr_decay or take fewer rounds"
+        )
+
+
+def reject_optimizer(algorithm: Algorithm[Any, Any, Any, Any], client: ClientSection) -> None:
+    """Raise UserError if an algorithm mixes full gradients with the gradients of steps that an optimiser maps."""
+    if client.optimizer is not None and not client.optimizer.is_identity and measure_costs(algorithm).full_gradients:
+        name = describe_choice(client.optimizer, OPTIMIZERS, "name")["name"]
+        raise UserError(
+            f"{get_algorithm_name(algorithm)!r} with these settings compares the gradients of its steps with gradients "
+            f"over all data of a client, which client.optimizer does not change, so it needs plain sgd, got {name!r}"
         )
 
 

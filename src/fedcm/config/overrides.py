@@ -9,6 +9,7 @@ from typing import Any
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_toml
 from fedcm.config.toml_values import read_value, read_values, write_value
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
@@ -104,6 +105,9 @@ def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
     if not isinstance(section, dict) or section.get(keys[-1]) == value:
         return
     match keys:
+        case ["client", "optimizer", "name"]:
+            if isinstance(section.get("optimizer"), dict):
+                section["optimizer"] = _keep_known_fields(OPTIMIZERS, section["optimizer"], "name", value)
         case ["client" | "server", "schedule" | "step_schedule" as inner, "kind"]:
             if isinstance(section.get(inner), dict):
                 section[inner] = _keep_known_fields(SCHEDULES, section[inner], "kind", value)

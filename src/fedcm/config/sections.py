@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from fedcm.config.choices import ClientSchedule, ServerSchedule, StepSchedule
+from fedcm.config.choices import ClientOptimizer, ClientSchedule, ServerSchedule, StepSchedule
 from fedcm.config.schema import Section
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
@@ -39,6 +39,7 @@ class ClientSection(Section):
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     weight_decay_at: Literal["loss", "step"] = "loss"  # added to the client's gradient, or to the algorithm's direction
     clip: Rate | None = None  # largest norm of the client's gradient
+    optimizer: ClientOptimizer = None  # maps the client's gradient, before the algorithm sees it
 
     @model_validator(mode="after")
     def _check_steps_or_epochs(self) -> Self:

@@ -5,7 +5,7 @@ contract        checks that an algorithm follows the contract
 problem         a torch model and its loss as functions of one flat vector
 losses          the default losses, per batch and per example
 model_mode      training and eval mode of a model's modules
-local           the local SGD loop of one client, and of several clients at once; factors of the steps
+local           the local SGD loop of one client, and of several clients at once; optimisers and factors of the steps
 participation   which clients form the cohort of a round
 schedule        the learning rates of a round
 schedule_kinds  factors of a learning rate over rounds or local steps

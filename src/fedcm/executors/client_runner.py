@@ -12,6 +12,7 @@ import torch
 from fedcm.core.algorithm import Algorithm, Round, Vector
 from fedcm.core.contract.templates import MessageTemplates, make_templates
 from fedcm.core.exact_mean import ExactMean, OutOfRange
+from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.local.stacked import StackedProblem, StackResult, reject_unstackable, run_stacked_steps
 from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.local.steps import ClientResult, run_local_steps
@@ -49,6 +50,7 @@ class ClientRunner:
     augment: Augment | None = None  # changes every batch of training
     fresh: bool = False  # whether the examples are read anew in every pass
     step_factors: StepFactors | None = None  # factors of the local steps; all 1 by default
+    optimizer: LocalOptimizer | None = None  # maps the gradients of the minibatches; none by default
 
     def __post_init__(self) -> None:
         if self.stack > 1:
@@ -117,6 +119,7 @@ class ClientRunner:
             client_lr=round.client_lr,
             step_decay=self.step_decay,
             step_factors=self.step_factors,
+            optimizer=self.optimizer,
         )
 
     def run_client(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
@@ -134,6 +137,7 @@ class ClientRunner:
             client_lr=round.client_lr,
             step_decay=self.step_decay,
             step_factors=self.step_factors,
+            optimizer=self.optimizer,
         )
 
     def draw_batches(self, data: Examples, round: int, client: int) -> Iterator[Examples]:

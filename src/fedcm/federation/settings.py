@@ -153,8 +153,6 @@ def reject_forbidden(experiment: Mapping[str, Any], limits: SiteLimits) -> None:
 def reject_foreign_code(experiment: Mapping[str, Any], allowed: list[str], owner: str, file: str) -> None:
     """Raise UserError if an experiment names code that is neither bundled nor allowed by the operator.
 
-    Code is a model, an algorithm or the function of a schedule.
-
     Args:
         experiment: The experiment's table.
         allowed: `limits.code` of the operator's settings.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fedcm.config.experiment import (
     reject_absent_clients,
+    reject_optimizer,
     reject_server_lr,
     reject_step_schedule,
     reject_unequal_weights,
@@ -160,6 +161,7 @@ def build(
     client = experiment.client
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
     first = _check_user_code(experiment, problem, data, local_work, loss, augment)
+    reject_optimizer(experiment.algorithm, client)
     given = _restrict_engine(experiment, data, augment, collate)
     engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
@@ -179,6 +181,7 @@ def build(
         augment=augment,
         fresh=bool(experiment.data.fresh),
         step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
+        optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
     )
     reject_unusable_step_factors(runner, client.lr)
     if runner.fresh:

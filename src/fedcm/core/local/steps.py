@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from fedcm.core.algorithm import Algorithm, LocalRun, Step
+from fedcm.core.local.optimizers import LocalOptimizer, OptimizedGradient
 from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.problem import Problem
 from fedcm.data.dataset import Examples
@@ -39,6 +40,7 @@ def run_local_steps(
     client_lr: float,
     step_decay: float,
     step_factors: StepFactors | None = None,
+    optimizer: LocalOptimizer | None = None,
 ) -> ClientResult:
     """Take one local step for each minibatch and return the report and the new client state.
 
@@ -50,6 +52,7 @@ def run_local_steps(
         count: The number of minibatches.
         step_decay: λ_step, weight decay that is added to the direction.
         step_factors: The factors f_k; by default 1.
+        optimizer: Maps the gradients of the minibatches before the algorithm sees them; by default none.
     """
     losses = []
     factors = step_factors.get(count) if step_factors is not None else None
@@ -58,11 +61,17 @@ def run_local_steps(
         start, local = algorithm.start(sent, kept), algorithm.init_local(full_gradient, sent, kept)
         params, total = start.clone(), torch.zeros_like(start)
         steps = params.new_full((1,), count)
+        state = optimizer.init(start) if optimizer is not None else None
         for index, batch in enumerate(batches):
             gradient = problem.gradient(batch)
             rate = client_lr if factors is None else client_lr * factors[index]
             step = Step(index, steps, rate, problem.shapes)
-            direction, local = algorithm.step(gradient, params, sent, kept, local, step)
+            if optimizer is None:
+                direction, local = algorithm.step(gradient, params, sent, kept, local, step)
+            else:
+                optimized = OptimizedGradient(optimizer, gradient, state, index)
+                direction, local = algorithm.step(optimized, params, sent, kept, local, step)
+                state = optimized.state
             if step_decay:
                 direction = direction.add(params, alpha=step_decay)
             if factors is None:
