@@ -10,6 +10,7 @@ PAGES = (
     ("algorithms", ("fedcm.algorithms",)),
     ("data", ("fedcm.data",)),
     ("participation", ("fedcm.core.participation",)),
+    ("schedules", ("fedcm.core.schedule_kinds", "fedcm.core.local.optimizers")),
     ("errors", ("fedcm.errors", "fedcm.system.user_warnings")),
     ("training", ("fedcm.api.training",)),
     ("runs", ("fedcm",)),

@@ -17,7 +17,13 @@ from field_comments import read_field_texts
 
 _WORDS = {"int": "integer", "float": "number", "str": "string", "bool": "true or false", "Any": "any value"}
 # Types that the schema leaves to a function.
-_CHECKED_BY_CODE = {"engine.stack": ('`"auto"` or an integer', "1 to 4096")}
+_CHECKED_BY_CODE = {
+    "engine.stack": ('`"auto"` or an integer', "1 to 4096"),
+    "client.schedule": ("[schedule](#schedule)", ""),
+    "client.step_schedule": ("[schedule](#schedule)", ""),
+    "server.schedule": ("[schedule](#schedule)", ""),
+    "client.optimizer": ("[optimizer](#optimizer)", ""),
+}
 _DEFAULTS = {".name": "the file's name"}  # filled in when the file is read
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -64,6 +70,8 @@ class Schema:
             "split": self._find_mapping("SPLITS"),
             "participation": self._find_mapping("PARTICIPATION"),
             "topology": self._find_mapping("TOPOLOGIES"),
+            "schedule": self._find_mapping("SCHEDULES"),
+            "optimizer": self._find_mapping("OPTIMIZERS"),
             "algorithm": {name: kind for group in self.read_groups().values() for name, kind in group.items()},
         }
         found = {}
@@ -88,12 +96,17 @@ class Schema:
         keys = [key for key in _ORDER if key in sections or key in choices]
         keys += [key for key in (*sections, *choices) if key not in keys]
         for key in keys:
-            parts += ["", f"## `[{key}]`", "", f"[Explained in the guide](../experiments.md#{key}).", ""]
+            heading, anchor = _INNER_TABLES.get(key, (f"`[{key}]`", key))
+            parts += ["", f"## {heading}", "", f"[Explained in the guide](../experiments.md#{anchor}).", ""]
             if key in sections:
                 parts += _write_table(sections[key])
                 continue
             for name, (summary, settings) in choices[key].items():
-                parts += ["", f"### `{'name' if key == 'algorithm' else 'kind'} = {json.dumps(name)}`", ""]
+                parts += [
+                    "",
+                    f"### `{'name' if key in ('algorithm', 'optimizer') else 'kind'} = {json.dumps(name)}`",
+                    "",
+                ]
                 parts += [f"{summary} [Equations](../algorithms/{name}.md)." if key == "algorithm" else summary, ""]
                 parts += _write_table(settings) if settings else ["No settings."]
         parts += [
@@ -219,8 +232,10 @@ class Schema:
         return ast.parse("dict[str, Any]", mode="eval").body  # another section: a table with its own keys
 
 
+# Tables inside a section, and where the guide explains them.
+_INNER_TABLES = {"schedule": ("Schedule", "schedules"), "optimizer": ("Optimizer", "local-optimisers")}
 _ORDER = ("data", "split", "participation", "topology", "algorithm")
-_ORDER += ("client", "server", "evaluation", "checkpoints", "engine")
+_ORDER += ("client", "server", "schedule", "optimizer", "evaluation", "checkpoints", "engine")
 
 
 def _read_names(mapping: ast.Dict) -> dict[str, str]:

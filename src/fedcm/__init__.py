@@ -57,8 +57,18 @@ if TYPE_CHECKING:
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
     from fedcm.config.sections import Experiment
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
+    from fedcm.core.local.optimizers import SGD, Adam, AdamW, LocalOptimizer
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+    from fedcm.core.schedule_kinds import (
+        Constant,
+        Cosine,
+        ExponentialDecay,
+        FunctionSchedule,
+        Polynomial,
+        RateSchedule,
+        StepDecay,
+    )
     from fedcm.core.topology import Adjacency, Complete, ErdosRenyi, Exponential, Ring, Topology, Torus
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
@@ -116,8 +126,18 @@ _MODULES = {
     "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
     "fedcm.config.sections": ("Experiment",),
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
+    "fedcm.core.local.optimizers": ("SGD", "Adam", "AdamW", "LocalOptimizer"),
     "fedcm.core.metrics": ("RoundMetrics",),
     "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
+    "fedcm.core.schedule_kinds": (
+        "Constant",
+        "Cosine",
+        "ExponentialDecay",
+        "FunctionSchedule",
+        "Polynomial",
+        "RateSchedule",
+        "StepDecay",
+    ),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
@@ -130,13 +150,18 @@ __all__ = [
     "DSGD",
     "GHBM",
     "MFL",
+    "SGD",
     "VRLSGD",
     "AdaAlter",
+    "Adam",
+    "AdamW",
     "Adjacency",
     "Advice",
     "Algorithm",
     "ClientsOnDemand",
     "Complete",
+    "Constant",
+    "Cosine",
     "Dataset",
     "Diverged",
     "ErdosRenyi",
@@ -145,6 +170,7 @@ __all__ = [
     "Examples",
     "Experiment",
     "Exponential",
+    "ExponentialDecay",
     "FedACG",
     "FedAc",
     "FedAdagrad",
@@ -170,8 +196,10 @@ __all__ = [
     "FedYogi",
     "FedcmWarning",
     "FixedSize",
+    "FunctionSchedule",
     "Gradient",
     "Independent",
+    "LocalOptimizer",
     "LocalRun",
     "MetricsTable",
     "Mime",
@@ -179,9 +207,11 @@ __all__ = [
     "MoFedSAM",
     "Nothing",
     "Participation",
+    "Polynomial",
     "PythonExperiment",
     "QGDSGDm",
     "RandomDataWarning",
+    "RateSchedule",
     "Ring",
     "Round",
     "RoundMetrics",
@@ -191,6 +221,7 @@ __all__ = [
     "SignSGD",
     "SlowMo",
     "Step",
+    "StepDecay",
     "Stopped",
     "Topology",
     "Torus",

@@ -41,6 +41,7 @@ PAGES_WITH_PYTHON = {
     "README.md",
     "docs/experiments.md",
     "docs/get-started.md",
+    "docs/guides/local-training.md",
     "docs/guides/own-grid.md",
     "docs/index.md",
     "docs/new-algorithm.md",
@@ -112,6 +113,21 @@ def test_own_grid_runs_and_writes_a_report_as_written(tmp_path: Path) -> None:
 def test_links_between_files_exist_in_the_repository(document: str) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / document).read_text()):
         assert ((ROOT / document).parent / target).exists(), target
+
+
+def test_local_training_prints_what_the_guide_says(tmp_path: Path) -> None:
+    """Numbers may differ in the last digit on another kind of CPU."""
+    text = (ROOT / "docs/guides/local-training.md").read_text()
+    shown = re.findall(r"^```\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    codes = blocks("docs/guides/local-training.md", "python")
+    for code, expected in zip(codes, shown, strict=True):
+        (tmp_path / "example.py").write_text(code)
+        number = r"\d+\.\d+"
+        printed = run_python(tmp_path, "example.py")
+        assert re.sub(number, "#", printed) == re.sub(number, "#", expected)
+        assert [float(one) for one in re.findall(number, printed)] == pytest.approx(
+            [float(one) for one in re.findall(number, expected)], abs=2e-3
+        )
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])

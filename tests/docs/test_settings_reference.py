@@ -10,7 +10,9 @@ from schema_tables import Schema, Setting
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_section
 from fedcm.config.sections import RESERVED_MODEL_KEYS, SECTIONS, Experiment
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
+from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError
@@ -57,7 +59,14 @@ def test_every_reserved_key_of_a_model_has_a_complete_row() -> None:
 
 @pytest.mark.parametrize(
     ("section", "kinds"),
-    [("split", SPLITS), ("participation", PARTICIPATION), ("topology", TOPOLOGIES), ("algorithm", ALGORITHMS)],
+    [
+        ("split", SPLITS),
+        ("participation", PARTICIPATION),
+        ("topology", TOPOLOGIES),
+        ("algorithm", ALGORITHMS),
+        ("schedule", SCHEDULES),
+        ("optimizer", OPTIMIZERS),
+    ],
 )
 def test_every_choice_and_its_settings_are_on_the_page(section: str, kinds: dict[str, type]) -> None:
     choices = SCHEMA.read_choices()[section]

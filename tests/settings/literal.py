@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from reference import Batch, Shape, World
 from torch import Tensor, nn
+from torch_optimizers import TorchSteps
+from torch_schedules import list_torch_factors
 from transcriptions import TRANSCRIPTIONS
 
 SPLIT, INITIAL_PARAMS, COHORT, BATCHES = 1, 2, 3, 4
@@ -26,8 +28,20 @@ def generator(seed: int, purpose: int, round: int = 0, client: int = 0) -> np.ra
     return np.random.Generator(np.random.Philox(sequence(seed, purpose, round, client)))
 
 
+class LocalBatch(tuple[Tensor, Tensor]):
+    """The minibatch of a local step, with the factor of the step."""
+
+    factor: float
+    steps: TorchSteps
+
+
 class Softmax(World):
     """Softmax regression on the given features."""
+
+    def gradient(self, theta: Tensor, batch: Batch) -> Tensor:
+        """Return what the optimiser moves by, times the factor of the step; so FedAvg's steps have this factor."""
+        gradient = super().gradient(theta, batch)
+        return batch.factor * batch.steps.move(theta, gradient, batch) if isinstance(batch, LocalBatch) else gradient
 
     def loss(self, theta: Tensor, batch: Batch) -> Tensor:
         features, labels = batch
@@ -93,18 +107,34 @@ def world_of(table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[
         while len(picked) < steps:
             order = draw.permutation(size)
             picked += [order[first : first + batch] for first in range(0, size, batch)]
-        return [(features[index], labels[index]) for index in picked[:steps]]
+        factors = list_torch_factors(client["step_schedule"], steps) if "step_schedule" in client else [1.0] * steps
+        batches = [LocalBatch((features[index], labels[index])) for index in picked[:steps]]
+        optimizer = TorchSteps(client.get("optimizer", {"name": "sgd"}))  # fresh in every round
+        for made, factor in zip(batches, factors, strict=True):
+            made.factor, made.steps = factor, optimizer
+        return batches
 
-    return (Rounded if rounded else Softmax)(
+    def client_lr(round: int) -> float:
+        """Return η_l of a round, and set the server's rate of that round."""
+        rates = [
+            rate * (list_torch_factors(schedule, len(cohorts))[round] if schedule else 1.0)
+            for rate, schedule in ((client["lr"], client.get("schedule")), (own_server_lr, server.get("schedule")))
+        ]
+        world.server_lr = rates[1]
+        return rates[0] * client["lr_decay"] ** round
+
+    own_server_lr = server.get("lr", 1.0)
+    world = (Rounded if rounded else Softmax)(
         Shape(clients[0][0][0].numel(), 0, table["classes"]),
         len(clients),
         cohort=lambda round: cohorts[round],
         minibatches=minibatches,
         all_data=lambda number: clients[number],
-        client_lr=lambda round: client["lr"] * client["lr_decay"] ** round,
-        server_lr=server.get("lr", 1.0),
+        client_lr=client_lr,
+        server_lr=own_server_lr,
         weight_decay=client["weight_decay"] if in_loss else 0.0,
         step_decay=0.0 if in_loss else client["weight_decay"],
         clip=client.get("clip"),
         weight=(lambda number: sizes[number]) if server.get("weights") == "examples" else (lambda number: 1.0),
     )
+    return world

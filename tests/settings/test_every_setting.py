@@ -17,6 +17,7 @@ from engines import (
     stacks_clients,
 )
 from fine_tuning import loads_the_common_names, starts_from_the_file, trains_only_these_parameters
+from local_training import make_optimizer_rows, make_schedule_rows
 from networks import ATTENTIVE, NARROW, RECURRENT, trains_the_architecture
 from records import (
     counts_the_rounds,
@@ -254,6 +255,10 @@ ROWS: dict[str, Row] = {
     "federation.classes": has_this_number_of_classes,
     "federation.mean": normalises_bytes([0.3], [0.7]),
     "federation.std": normalises_bytes([0.2], [0.5]),
+    **make_schedule_rows("client.schedule"),
+    **make_schedule_rows("client.step_schedule"),
+    **make_schedule_rows("server.schedule"),
+    **make_optimizer_rows(),
 }
 
 

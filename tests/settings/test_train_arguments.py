@@ -16,6 +16,7 @@ from schema import put
 from torch import nn
 
 import fedcm
+from fedcm.config.choices import describe_optimizer, describe_schedule
 
 CLIENTS = make_clients()
 USUAL: dict[str, Any] = {"rounds": 4, "participation": 3, "epochs": 2, "batch_size": 4, "lr": 0.3, "seed": 11}
@@ -28,10 +29,18 @@ SETTINGS = {  # keyword -> the setting of an experiment
     "weight_decay": "client.weight_decay",
     "weight_decay_at": "client.weight_decay_at",
     "clip": "client.clip",
+    "lr_schedule": "client.schedule",
+    "step_schedule": "client.step_schedule",
     "server_lr": "server.lr",
+    "server_lr_schedule": "server.schedule",
+    "optimizer": "client.optimizer",
     "weights": "server.weights",
     "seed": "seed",
     "stack": "engine.stack",
+}
+DESCRIBED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("lr_schedule", "step_schedule", "server_lr_schedule"), describe_schedule),
+    "optimizer": describe_optimizer,
 }
 
 
@@ -49,14 +58,15 @@ def train_model(**keywords: Any) -> tuple[torch.Tensor, list[dict[str, Any]]]:
     return flatten(ended), history
 
 
-def assert_literal_trajectory(**keywords: Any) -> torch.Tensor:
-    """Train with keywords that are settings; None leaves a keyword out."""
+def assert_literal_trajectory(averages: bool = False, **keywords: Any) -> torch.Tensor:
+    """Train with keywords that are settings, by FedCM or FedAvg; None leaves a keyword out."""
     given = {key: value for key, value in (USUAL | keywords).items() if value is not None}
-    ended, history = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **given)
-    table: dict[str, Any] = {"algorithm": {"name": "fedcm", "alpha": 0.3}, "classes": CLASSES}
+    ended, history = fedcm.train(model(), CLIENTS, fedcm.FedAvg() if averages else fedcm.FedCM(0.3), **given)
+    own = {"name": "fedavg"} if averages else {"name": "fedcm", "alpha": 0.3}
+    table: dict[str, Any] = {"algorithm": own, "classes": CLASSES}
     for key, value in given.items():
         if key in SETTINGS:
-            put(table, SETTINGS[key], value)
+            put(table, SETTINGS[key], DESCRIBED.get(key, lambda value: value)(value))
     cohorts = [line["clients"] for line in history]
     *_, last = literal.run_literally(table, CLIENTS, cohorts, start=flatten(model()).double())
     assert float((flatten(ended) - last["x"]).abs().max()) <= CLOSE
@@ -197,7 +207,11 @@ ROWS: dict[str, Callable[[str], None]] = {
     "batch_size": changes_the_trajectory(None, 3),
     "lr": changes_the_trajectory(None, 0.4),
     "lr_decay": changes_the_trajectory(None, 0.5),
+    "lr_schedule": changes_the_trajectory(None, fedcm.Cosine(warmup=2)),
+    "step_schedule": changes_the_trajectory(None, fedcm.Polynomial(final=0.3), averages=True),
+    "optimizer": changes_the_trajectory(None, fedcm.AdamW(weight_decay=0.1), lr=0.03),
     "server_lr": changes_the_trajectory(None, 0.4),
+    "server_lr_schedule": changes_the_trajectory(None, fedcm.StepDecay(0.3, every=2)),
     "weight_decay": changes_the_trajectory(None, 0.5),
     "weight_decay_at": changes_the_trajectory(None, "step", weight_decay=0.4, clip=0.3),
     "clip": changes_the_trajectory(None, 0.2),

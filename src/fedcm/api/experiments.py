@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_path, to_python, to_words
 from fedcm.config.bundled import find_experiment
+from fedcm.config.choices import IN_MEMORY
 from fedcm.config.experiment import (
     load_experiment_file,
     make_weights_absolute,
@@ -23,7 +24,6 @@ from fedcm.config.experiment import (
 from fedcm.config.overrides import apply_overrides
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import (
-    IN_MEMORY,
     SECTIONS,
     CheckpointSection,
     ClientSection,
@@ -35,8 +35,10 @@ from fedcm.config.sections import (
     ServerSection,
 )
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss, find_loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
 from fedcm.core.topology import Topology
 from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.dataset import ClientsOnDemand
@@ -109,7 +111,11 @@ class TrainingSettings(TypedDict, total=False):
     batch_size: int
     lr: float
     lr_decay: float
+    lr_schedule: RateSchedule | FactorFunction | None
+    step_schedule: RateSchedule | FactorFunction | None
+    optimizer: LocalOptimizer | None
     server_lr: float
+    server_lr_schedule: RateSchedule | FactorFunction | None
     weight_decay: float
     weight_decay_at: Literal["loss", "step"]
     clip: float | None
@@ -128,7 +134,12 @@ class TrainingSettings(TypedDict, total=False):
 
 # settings that are not plain values
 _OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate", "model_weights", "trainable")
+_OBJECTS += ("lr_schedule", "step_schedule", "server_lr_schedule", "optimizer")
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
+_CLIENT_SETTINGS += ("step_schedule", "optimizer")
+_ARGUMENTS = {"client.schedule": "lr_schedule", "client.step_schedule": "step_schedule"}  # of settings, for messages
+_ARGUMENTS |= {"client.optimizer": "optimizer"}
+_SERVER_ARGUMENTS = {"lr": "server_lr", "server.schedule": "server_lr_schedule"}
 
 
 def make_experiment(
@@ -166,8 +177,9 @@ def make_experiment(
         if key not in TrainingSettings.__annotations__:
             raise UserError(f"there is no setting {key!r}; {suggest(key, TrainingSettings.__annotations__)}")
     given: dict[str, Any] = {key: value if key in _OBJECTS else to_python(value) for key, value in settings.items()}
-    local = {key: given[key] for key in _CLIENT_SETTINGS if key in given}
+    local = {key: given[key] for key in _CLIENT_SETTINGS if key in given} | {"schedule": given.get("lr_schedule")}
     server = {key: given[name] for key, name in (("lr", "server_lr"), ("weights", "weights")) if name in given}
+    server["schedule"] = given.get("server_lr_schedule")
     experiment = read_section(
         PythonExperiment,
         {
@@ -180,8 +192,8 @@ def make_experiment(
             "topology": _check_topology(given.get("topology"), algorithm),
             "model": _read_model(model, given),
             "algorithm": algorithm,
-            "client": _read_settings(ClientSection, local),
-            "server": _read_settings(ServerSection, server, {"lr": "server_lr"}),
+            "client": _read_settings(ClientSection, local, _ARGUMENTS),
+            "server": _read_settings(ServerSection, server, _SERVER_ARGUMENTS),
             "evaluation": _read_settings(
                 EvaluationSection, {"every": given.get("evaluate_every", 10)}, {"every": "evaluate_every"}
             ),

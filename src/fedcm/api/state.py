@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from fedcm.api.arguments import AnyPath, to_path
+from fedcm.config.sections import Experiment
 from fedcm.data.federated import ArrayData
 from fedcm.errors import UserError
 from fedcm.executors.client_states import ClientStates
@@ -74,6 +75,7 @@ class RunState:
         if server is None:
             raise UserError("resume_from must come from this algorithm and model, and its tensors have other shapes")
         if self.settings_sha256 != hash_settings(setup.experiment):
+            self._reject_other_horizon(setup.experiment)
             raise UserError("resume_from must come from a training with the same settings, and they differ")
         current = _hash_data(setup)
         if _CONSTANTS not in self.data_sha256:  # a state of an older version
@@ -84,6 +86,16 @@ class RunState:
                 "checksums differ"
             )
         return server
+
+    def _reject_other_horizon(self, experiment: Experiment) -> None:
+        """Raise a UserError if the settings differ only because a schedule depends on the number of rounds."""
+        ended = experiment.model_copy(update={"rounds": self.next_round})
+        if self.next_round and self.settings_sha256 == hash_settings(ended):
+            raise UserError(
+                f"resume_from comes from a training of {self.next_round} rounds, and a schedule of a learning rate "
+                "depends on this number; give the schedule of both trainings the same `over`, such as the number of "
+                "all rounds"
+            )
 
     def _restore_clients(self, states: ClientStates) -> None:
         """Store the client states.

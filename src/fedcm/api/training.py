@@ -13,10 +13,12 @@ from fedcm.api.in_memory import InMemoryTraining
 from fedcm.api.progress import show_progress
 from fedcm.api.state import RunState
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss
 from fedcm.core.metrics import Metrics
 from fedcm.core.participation import Participation
 from fedcm.core.round_loop import FinishedRound
+from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
 from fedcm.core.topology import Topology
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.structures.collate import UserCollate
@@ -103,7 +105,11 @@ def train(
     batch_size: int = 50,
     lr: float = 0.1,
     lr_decay: float = 1.0,
+    lr_schedule: RateSchedule | FactorFunction | None = None,
+    step_schedule: RateSchedule | FactorFunction | None = None,
+    optimizer: LocalOptimizer | None = None,
     server_lr: float = 1.0,
+    server_lr_schedule: RateSchedule | FactorFunction | None = None,
     weight_decay: float = 0.0,
     weight_decay_at: Literal["loss", "step"] = "loss",
     clip: float | None = None,
@@ -143,7 +149,13 @@ def train(
         batch_size: Examples per local step.
         lr: The clients' learning rate in round 0.
         lr_decay: The learning rate is multiplied by this after every round.
+        lr_schedule: Factors of the learning rate over the rounds, instead of `lr_decay`: a schedule such as
+            `fedcm.Cosine(warmup=5)`, or a function `(round, rounds) → factor`.
+        step_schedule: Factors of the learning rate over the local steps of a round, as for `lr_schedule`.
+        optimizer: Maps a client's gradients before the algorithm sees them, such as `fedcm.AdamW()`; plain SGD by
+            default. Its state is fresh in every round.
         server_lr: The server's learning rate; 1.0 is plain averaging.
+        server_lr_schedule: Factors of `server_lr` over the rounds, as for `lr_schedule`.
         weight_decay: Weight decay of the local steps.
         weight_decay_at: "loss" adds it to the client's gradient, "step" to the algorithm's direction.
         clip: The greatest norm of a client's own gradient.
@@ -193,7 +205,11 @@ def train(
         batch_size=batch_size,
         lr=lr,
         lr_decay=lr_decay,
+        lr_schedule=lr_schedule,
+        step_schedule=step_schedule,
+        optimizer=optimizer,
         server_lr=server_lr,
+        server_lr_schedule=server_lr_schedule,
         weight_decay=weight_decay,
         weight_decay_at=weight_decay_at,
         clip=clip,

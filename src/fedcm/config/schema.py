@@ -138,7 +138,8 @@ def _describe_problem(error: ValidationError, kind: Any, where: str) -> str:
         case "missing":
             return f"{path} must be given"
         case "value_error":
-            return f"{path}: {problem.get('ctx', {}).get('error')}"
+            reason = problem.get("ctx", {}).get("error")
+            return str(reason) if isinstance(reason, UserError) else f"{path}: {reason}"  # a UserError names the path
         case _:
             must = re.sub(r"^\w+ should", "must", problem["msg"])
             return f"{path} {must}, got {_shorten(problem['input'])}"

@@ -4,13 +4,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from fedcm.config.choices import ClientOptimizer, ClientSchedule, ServerSchedule, StepSchedule
 from fedcm.config.schema import Section
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Link = Literal["exact", "float16", "bfloat16"]  # vectors are sent unchanged, or rounded to 16 bits per number
-
-IN_MEMORY = "in-memory"  # names Python objects, which no file describes
 
 _WITHOUT_AUTOTUNE = {"stack": 1, "layout": "channels_last", "compile": "off"}
 
@@ -35,9 +34,12 @@ class ClientSection(Section):
     batch_size: Count = 50
     lr: Rate = 0.1  # η_l of round 0
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # η_l is multiplied by this after every round
+    schedule: ClientSchedule = None  # factors of η_l over the rounds, instead of lr_decay
+    step_schedule: StepSchedule = None  # factors of η_l over the local steps of a round
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     weight_decay_at: Literal["loss", "step"] = "loss"  # added to the client's gradient, or to the algorithm's direction
     clip: Rate | None = None  # largest norm of the client's gradient
+    optimizer: ClientOptimizer = None  # maps the client's gradient, before the algorithm sees it
 
     @model_validator(mode="after")
     def _check_steps_or_epochs(self) -> Self:
@@ -45,11 +47,18 @@ class ClientSection(Section):
             raise ValueError("steps and epochs exclude each other; give one of them")
         return self
 
+    @model_validator(mode="after")
+    def _check_decay_or_schedule(self) -> Self:
+        if self.schedule is not None and self.lr_decay != 1:
+            raise ValueError(f"lr_decay must be 1 if the rate has a schedule, got {self.lr_decay}; give one of them")
+        return self
+
 
 class ServerSection(Section):
     """The update of the server."""
 
     lr: Rate = 1.0  # 1.0 = plain averaging
+    schedule: ServerSchedule = None  # factors of lr over the rounds
     weights: Literal["clients", "examples"] = "clients"  # what has equal weight in the mean
 
 

@@ -19,6 +19,12 @@ class RoundResult(NamedTuple):
     loss: float  # mean local loss of these clients
     clients: np.ndarray  # the clients that reported, sorted
     extra_metrics: Mapping[str, Any] = MappingProxyType({})  # they override the loop's own
+    effective_steps: float | None = None  # mean Σ f_k of these clients; None if all factors are 1
+
+    @property
+    def update_steps(self) -> float:
+        """The mean of `LocalRun.steps` over these clients, for `Round.steps`."""
+        return self.steps if self.effective_steps is None else self.effective_steps
 
 
 class Executor(Protocol):

@@ -36,6 +36,7 @@ class RoundMetrics:
     test_loss: float | None = None  # None in rounds without an evaluation
     test_accuracy: float | None = None  # None as well if the labels are not classes
     seconds: float | None = None
+    server_lr: float | None = None  # None without a schedule of the server rate
     diagnosis: Mapping[str, Any] | None = None  # None in rounds without a diagnosis
 
     def override(self, values: Mapping[str, Any]) -> Self:
@@ -49,7 +50,10 @@ class RoundMetrics:
         line: Metrics = {"round": self.round, "cohort": self.cohort_size}
         if self.clients is not None:
             line["clients"] = self.clients
-        line |= {"steps": self.steps, "client_lr": self.client_lr, "loss": self.loss}
+        line |= {"steps": self.steps, "client_lr": self.client_lr}
+        if self.server_lr is not None:
+            line["server_lr"] = self.server_lr
+        line["loss"] = self.loss
         line |= self.norms
         line |= {"bytes_down": self.bytes_down, "bytes_up": self.bytes_up}
         line |= self.extra

@@ -87,7 +87,8 @@ def run_round(
     """Run one round and return the new server state and the metrics."""
     cohort = plan.participation.cohort(plan.population, plan.seed, index)
     client_lr = plan.schedule.client_lr_at(index)
-    round = Round(index, client_lr, plan.schedule.server_lr, len(cohort), plan.population, math.nan)
+    server_lr = plan.schedule.server_lr_at(index)
+    round = Round(index, client_lr, server_lr, len(cohort), plan.population, math.nan)
     before = server
     survey: tuple = ()
     if has_survey(algorithm) and len(cohort):
@@ -101,9 +102,11 @@ def run_round(
     else:
         result = executor.run_round(sent, cohort, round)
     if result.cohort_size:  # a round without reports changes nothing
-        known = replace(round, cohort_size=result.cohort_size, steps=result.steps)
+        known = replace(round, cohort_size=result.cohort_size, steps=result.update_steps)
         server = algorithm.update(server, result.mean, known)
     metrics = collect_metrics(round, sent, result, before, server)
+    if plan.schedule.server is not None:
+        metrics = replace(metrics, server_lr=server_lr)
     if survey:  # the parameters go down in the first exchange, the rest of the broadcast in the second
         metrics = replace(metrics, bytes_up=metrics.bytes_up + len(cohort) * count_bytes(survey))
     if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:

@@ -12,7 +12,9 @@ import torch
 from fedcm.core.algorithm import Algorithm, Round, Vector
 from fedcm.core.contract.templates import MessageTemplates, make_templates
 from fedcm.core.exact_mean import ExactMean, OutOfRange
+from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.local.stacked import StackedProblem, StackResult, reject_unstackable, run_stacked_steps
+from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.local.steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
 from fedcm.data.augmentation import Augment
@@ -47,6 +49,8 @@ class ClientRunner:
     stack: int = 1  # clients that train at once
     augment: Augment | None = None  # changes every batch of training
     fresh: bool = False  # whether the examples are read anew in every pass
+    step_factors: StepFactors | None = None  # factors of the local steps; all 1 by default
+    optimizer: LocalOptimizer | None = None  # maps the gradients of the minibatches; none by default
 
     def __post_init__(self) -> None:
         if self.stack > 1:
@@ -114,6 +118,8 @@ class ClientRunner:
             sizes=torch.from_numpy(sizes),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
+            step_factors=self.step_factors,
+            optimizer=self.optimizer,
         )
 
     def run_client(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
@@ -130,6 +136,8 @@ class ClientRunner:
             count=self.local_work.count_steps(data.size),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
+            step_factors=self.step_factors,
+            optimizer=self.optimizer,
         )
 
     def draw_batches(self, data: Examples, round: int, client: int) -> Iterator[Examples]:
@@ -187,6 +195,12 @@ class ClientRunner:
     def count_steps(self, cohort: np.ndarray) -> np.ndarray:
         """Return the number of local steps of each client."""
         return np.array([self.local_work.count_steps(int(size)) for size in self.data.sizes(cohort)], dtype=np.int64)
+
+    def sum_step_factors(self, counts: np.ndarray) -> np.ndarray:
+        """Return the effective number of steps Σ f_k of clients with these numbers of steps."""
+        if self.step_factors is None:
+            return counts
+        return np.array([self.step_factors.sum(int(count)) for count in counts])
 
 
 def _unstack(stack: tuple, clients: int) -> list[tuple]:

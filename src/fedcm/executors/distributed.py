@@ -65,7 +65,7 @@ class DistributedExecutor:
         if not len(cohort):
             return make_empty_result(cohort)
         self.states.commit(cohort, client_stats[:, 2].tolist())
-        return summarise_round(mean, weights, client_stats, cohort)
+        return summarise_round(self.runner, mean, weights, client_stats, cohort)
 
     def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
         """Run the local steps and the gossip of all nodes; see `GossipExecutor`. Every process gets the same result.
@@ -82,9 +82,9 @@ class DistributedExecutor:
         client_stats = self._share(cohort, round, stacks, table, run)
         for bits in table.bits:
             self.group.sum_(bits)
-        result = summarise_round(table.mean, weights, client_stats, cohort)
+        result = summarise_round(self.runner, table.mean, weights, client_stats, cohort)
         self.states.prepare(cohort, round.index)
-        after, centre = replace(round, steps=result.steps), result.mean.params
+        after, centre = replace(round, steps=result.update_steps), result.mean.params
 
         def mix(positions: list[int]) -> np.ndarray:
             clients = cohort[positions].tolist()

@@ -49,16 +49,16 @@ class LocalExecutor:
         self.states.prepare(cohort, round.index)
         client_stats = self._run_stacks(sent, cohort, round, self.states, mean, weights)
         self.states.commit(cohort, client_stats[:, 2].tolist())
-        return summarise_round(mean, weights, client_stats, cohort)
+        return summarise_round(self.runner, mean, weights, client_stats, cohort)
 
     def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
         """Run the local steps and the gossip of all nodes; see `GossipExecutor`."""
         table, pending = ReportTable(self.runner.make_mean(len(cohort)), len(cohort)), PendingStates(self.states)
         weights = np.ones(len(cohort))
         client_stats = self._run_stacks(sent, cohort, round, pending, table, weights)
-        result = summarise_round(table.mean, weights, client_stats, cohort)
+        result = summarise_round(self.runner, table.mean, weights, client_stats, cohort)
         self.states.prepare(cohort, round.index)
-        round, centre = replace(round, steps=result.steps), result.mean.params
+        round, centre = replace(round, steps=result.update_steps), result.mean.params
         mixed = mix_nodes(self.runner, cohort.tolist(), table, mixing, pending, self.states, round, centre)
         self.states.commit(cohort, mixed[:, 2].tolist())
         return add_gossip_metrics(result, mixed, mixing)
@@ -125,16 +125,20 @@ def make_empty_result(cohort: np.ndarray) -> RoundResult:
 
 
 def summarise_round(
-    mean: ExactMean[Any], weights: np.ndarray, client_stats: np.ndarray, cohort: np.ndarray
+    runner: ClientRunner, mean: ExactMean[Any], weights: np.ndarray, client_stats: np.ndarray, cohort: np.ndarray
 ) -> RoundResult:
     """Return the result of a round.
 
     Args:
+        runner: Has the factors of the local steps.
         mean: The mean to which all reports have been added.
         weights: The weight of each client.
         client_stats: The rows of `ClientRunner.run_stack`, in the order of the cohort.
         cohort: The clients that reported.
     """
     total = math.fsum(weights)
-    steps, loss = (math.fsum(weights * column) / total for column in client_stats.T[:2])
-    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort)
+    counts, losses = client_stats.T[:2]
+    steps, effective_steps, loss = (
+        math.fsum(weights * column) / total for column in (counts, runner.sum_step_factors(counts), losses)
+    )
+    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort, effective_steps=effective_steps)

@@ -34,7 +34,7 @@ class SiteLimits(Section):
     max_examples: Count | None = None  # use at most this many examples
     min_examples: Count = 1  # do not take part with fewer examples
     experiments: list[str] = Field(default=["*"])  # patterns of the names of allowed experiments
-    code: list[str] = Field(default=[])  # allowed models and algorithms that are not bundled: "package.module:name"
+    code: list[str] = Field(default=[])  # allowed code that is not bundled, as "package.module:name"
 
 
 class SiteTrainingSection(Section):
@@ -68,7 +68,7 @@ class ServerTestSection(Section):
 class ServerLimits(Section):
     """`[limits]` of `server.toml`."""
 
-    code: list[str] = Field(default=[])  # allowed models and algorithms that are not bundled: "package.module:name"
+    code: list[str] = Field(default=[])  # allowed code that is not bundled, as "package.module:name"
 
 
 class ServerSettings(Section):
@@ -159,7 +159,7 @@ def reject_forbidden(experiment: Mapping[str, Any], limits: SiteLimits) -> None:
 
 
 def reject_foreign_code(experiment: Mapping[str, Any], allowed: list[str], owner: str, file: str) -> None:
-    """Raise UserError if an experiment names a model or algorithm that is neither bundled nor allowed by the operator.
+    """Raise UserError if an experiment names code that is neither bundled nor allowed by the operator.
 
     Args:
         experiment: The experiment's table.

@@ -11,10 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedcm.config.experiment import reject_absent_clients, reject_server_lr, reject_unequal_weights
+from fedcm.config.experiment import (
+    reject_absent_clients,
+    reject_optimizer,
+    reject_server_lr,
+    reject_step_schedule,
+    reject_unequal_weights,
+    reject_unusable_rates,
+)
 from fedcm.config.sections import EngineSection, Experiment
 from fedcm.core.algorithm import Algorithm, is_decentralised
 from fedcm.core.local.stacked import reject_batch_dependent_model
+from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.losses import (
     Loss,
     binary_cross_entropy,
@@ -52,6 +60,7 @@ from fedcm.runs.smoke_test import (
     reject_failing_algorithm,
     reject_lone_examples,
     reject_unusable_cohorts,
+    reject_unusable_step_factors,
     smoke_test,
     smoke_test_augment,
 )
@@ -150,6 +159,8 @@ def build(
         select_trainable(model, experiment.model.train)
     reject_unequal_weights(experiment.algorithm, experiment.server)
     reject_server_lr(experiment.algorithm, experiment.server)
+    reject_step_schedule(experiment.algorithm, experiment.client)
+    reject_unusable_rates(experiment)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
     if augment is None and experiment.data.augment:
         augment = make_augment(experiment.data.augment)
@@ -160,6 +171,7 @@ def build(
     client = experiment.client
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
     first = _check_user_code(experiment, problem, data, local_work, loss, augment)
+    reject_optimizer(experiment.algorithm, client)
     given = _restrict_engine(experiment, data, augment, collate)
     engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
@@ -178,7 +190,10 @@ def build(
         stack=engine.stack,
         augment=augment,
         fresh=bool(experiment.data.fresh),
+        step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
+        optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
     )
+    reject_unusable_step_factors(runner, client.lr)
     if runner.fresh:
         timings |= time_reading(runner)
     tuned = experiment.model_copy(update={"engine": engine})
@@ -302,7 +317,8 @@ def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
             f"participation must be at most {data.population} clients, the whole population, got "
             f"{participation.clients}"
         )
-    schedule = Schedule(experiment.client.lr, experiment.client.lr_decay, experiment.server.lr)
+    client, server = experiment.client, experiment.server
+    schedule = Schedule(client.lr, client.lr_decay, server.lr, client.schedule, server.schedule, experiment.rounds)
     every = experiment.evaluation.every
     topology = experiment.topology or (Ring() if is_decentralised(experiment.algorithm) else None)
     plan = TrainingPlan(experiment.rounds, data.population, participation, schedule, experiment.seed, every, topology)

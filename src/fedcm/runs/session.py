@@ -265,7 +265,8 @@ class Session:
 
     def _diagnose(self, finished: FinishedRound) -> Metrics | None:
         plan, index = self.setup.plan, finished.index + 1
-        round = Round(index, plan.schedule.client_lr_at(index), plan.schedule.server_lr, 0, plan.population, math.nan)
+        client_lr, server_lr = plan.schedule.client_lr_at(index), plan.schedule.server_lr_at(index)
+        round = Round(index, client_lr, server_lr, 0, plan.population, math.nan)
         try:
             return diagnose(self.setup.runner, self.states, finished.server, round, stop_requested=self._stop_requested)
         except Stopped:  # the next round stops; this one is finished

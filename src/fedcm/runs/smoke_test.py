@@ -22,10 +22,12 @@ from fedcm.data.federated import FederatedData
 from fedcm.data.structures.collate import reject_failing_collate
 from fedcm.data.structures.tree import iterate_leaves
 from fedcm.errors import UserError
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.system.error_messages import describe_error, describe_failure
 from fedcm.system.formatting import format_count
 
 _CHECKED_CLIENTS = 10_000  # clients whose sizes are read at most
+_LEAST_RATE = 1e-12  # as for the rates of rounds
 
 
 def smoke_test(problem: Problem, data: Examples, classes: int | None) -> None:
@@ -94,6 +96,19 @@ def reject_unusable_cohorts(participation: Participation, population: int, seed:
             f"the participation {name} must return an array of client indices from 0 to {population - 1}, sorted, "
             f"each once, got {str(drawn)[:80]}"
         )
+
+
+def reject_unusable_step_factors(runner: ClientRunner, client_lr: float) -> None:
+    """Try the factors of the local steps on the numbers of steps that clients take."""
+    if runner.step_factors is None:
+        return
+    for count in np.unique(runner.count_steps(np.arange(min(runner.data.population, _CHECKED_CLIENTS)))).tolist():
+        least = min(runner.step_factors.get(count))
+        if client_lr * least < _LEAST_RATE:
+            raise UserError(
+                f"client.lr times the factors of client.step_schedule must stay above {_LEAST_RATE:g}, but it is "
+                f"{client_lr * least:g} for a client with {format_count(count, 'local step')}; change one of them"
+            )
 
 
 def _is_increasing(cohort: np.ndarray, population: int) -> bool:

@@ -95,7 +95,8 @@ class SiteTrainer:
             if vector.shape != (problem.size,):
                 raise UserError(f"vectors must have {problem.size} numbers, the model's parameters, got {vector.shape}")
         states = SiteStates(self._get_state_folder(run), runner.algorithm.init_client(problem.initial_params))
-        context = Round(round, plan.schedule.client_lr_at(round), plan.schedule.server_lr, 0, self.population, math.nan)
+        client_lr, server_lr = plan.schedule.client_lr_at(round), plan.schedule.server_lr_at(round)
+        context = Round(round, client_lr, server_lr, 0, self.population, math.nan)
         client_state = states.load_state_after(counted)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
         states.save(round, done.client_state)
