@@ -57,10 +57,13 @@ if TYPE_CHECKING:
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
     from fedcm.config.sections import Experiment
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
+    from fedcm.core.conditions.availability import Availability, DayNight, Trace
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
     from fedcm.core.topology import Adjacency, Complete, ErdosRenyi, Exponential, Ring, Topology, Torus
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
+    from fedcm.data.work.amounts import FileWork, UniformWork
+    from fedcm.data.work.stragglers import Stragglers
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
     from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, RandomDataWarning
 
@@ -116,10 +119,13 @@ _MODULES = {
     "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
     "fedcm.config.sections": ("Experiment",),
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
+    "fedcm.core.conditions.availability": ("Availability", "DayNight", "Trace"),
     "fedcm.core.metrics": ("RoundMetrics",),
     "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
+    "fedcm.data.work.amounts": ("FileWork", "UniformWork"),
+    "fedcm.data.work.stragglers": ("Stragglers",),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
     "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "RandomDataWarning"),
 }
@@ -135,9 +141,11 @@ __all__ = [
     "Adjacency",
     "Advice",
     "Algorithm",
+    "Availability",
     "ClientsOnDemand",
     "Complete",
     "Dataset",
+    "DayNight",
     "Diverged",
     "ErdosRenyi",
     "EvalModeWarning",
@@ -169,6 +177,7 @@ __all__ = [
     "FedSplit",
     "FedYogi",
     "FedcmWarning",
+    "FileWork",
     "FixedSize",
     "Gradient",
     "Independent",
@@ -192,11 +201,14 @@ __all__ = [
     "SlowMo",
     "Step",
     "Stopped",
+    "Stragglers",
     "Topology",
     "Torus",
+    "Trace",
     "TrainingFailed",
     "TrainingResult",
     "TrainingRound",
+    "UniformWork",
     "UserError",
     "Vector",
     "WriteFailed",

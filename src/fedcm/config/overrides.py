@@ -9,9 +9,11 @@ from typing import Any
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_toml
 from fedcm.config.toml_values import read_value, read_values, write_value
+from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
+from fedcm.data.work.amounts import WORK
 from fedcm.errors import UserError, suggest
 
 Table = dict[str, Any]
@@ -66,10 +68,19 @@ def set_value(table: Table, keys: list[str], value: Any) -> None:
 def merge_table(table: Table, changes: Mapping[str, Any], parents: tuple[str, ...] = ()) -> None:
     """Put a table of settings into the table, in place; `kind` and `name` first, because the others depend on them."""
     for key in sorted(changes, key=lambda key: key not in ("kind", "name")):
-        if isinstance(changes[key], Mapping):
+        path = [*parents, key]
+        if isinstance(changes[key], Mapping) and not _is_number(table, path):
             merge_table(table, changes[key], (*parents, key))
         else:
-            set_value(table, [*parents, key], changes[key])
+            set_value(table, path, copy.deepcopy(changes[key]))
+
+
+def _is_number(table: Table, path: list[str]) -> bool:
+    """Return whether the table has a number at a path, such as `client.steps`, that may also be a table."""
+    value: Any = table
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return isinstance(value, int | float)
 
 
 def select_algorithm(table: Table, name: str | None = None) -> Table:
@@ -98,23 +109,34 @@ def select_algorithm(table: Table, name: str | None = None) -> Table:
 
 
 def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
-    """Remove the settings that a new kind of split, participation, topology or model does not have."""
+    """Remove the settings that a new kind of split, participation, work, … or another model does not have."""
     section = table.get(keys[0])
     if not isinstance(section, dict) or section.get(keys[-1]) == value:
         return
     match keys:
-        case ["split" | "participation" | "topology" as where, "kind"]:
-            kinds = {"split": SPLITS, "participation": PARTICIPATION, "topology": TOPOLOGIES}[where]
-            chosen = kinds.get(value) if isinstance(value, str) else None
-            if chosen is not None:
-                known = {field.name for field in dataclasses.fields(chosen)}  # pyright: ignore[reportArgumentType]
-                table[where] = {key: setting for key, setting in section.items() if key in known}
+        case [where, "kind"] if where in _KINDS:
+            _keep_known_settings(table, where, _KINDS[where], value)
         case ["model", "name"]:
             table["model"] = {}
-        case ["client", "steps"]:
-            section.pop("epochs", None)
-        case ["client", "epochs"]:
-            section.pop("steps", None)
+        case ["client", "steps" | "epochs" as unit, *rest]:
+            section.pop("epochs" if unit == "steps" else "steps", None)
+            if rest == ["kind"] and isinstance(section.get(unit), dict):
+                _keep_known_settings(section, unit, WORK, value)
+
+
+_KINDS: dict[str, Mapping[str, type]] = {
+    "split": SPLITS,
+    "participation": PARTICIPATION,
+    "topology": TOPOLOGIES,
+    "availability": AVAILABILITY,
+}
+
+
+def _keep_known_settings(table: Table, where: str, kinds: Mapping[str, type], kind: Any) -> None:
+    chosen = kinds.get(kind) if isinstance(kind, str) else None
+    if chosen is not None:
+        known = {field.name for field in dataclasses.fields(chosen)}
+        table[where] = {key: setting for key, setting in table[where].items() if key in known}
 
 
 def _parse_override(override: str) -> tuple[list[str], Any]:

@@ -2,12 +2,14 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WrapValidator, field_serializer, model_validator
 
+from fedcm.config.conditions import describe_work, read_work
 from fedcm.config.schema import Section
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Work = Annotated[Count, WrapValidator(read_work)]  # or a table, which becomes an object such as `UniformWork`
 Link = Literal["exact", "float16", "bfloat16"]  # vectors are sent unchanged, or rounded to 16 bits per number
 
 IN_MEMORY = "in-memory"  # names Python objects, which no file describes
@@ -30,8 +32,8 @@ class DataSection(Section):
 class ClientSection(Section):
     """The local work of a client."""
 
-    epochs: Count | None = None  # passes over the client's data per round; 1 by default
-    steps: Count | None = None  # local steps per round, instead of epochs
+    epochs: Work | None = None  # passes over the client's data per round; 1 by default
+    steps: Work | None = None  # local steps per round, instead of epochs
     batch_size: Count = 50
     lr: Rate = 0.1  # η_l of round 0
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # η_l is multiplied by this after every round
@@ -44,6 +46,10 @@ class ClientSection(Section):
         if self.steps is not None and self.epochs is not None:
             raise ValueError("steps and epochs exclude each other; give one of them")
         return self
+
+    @field_serializer("epochs", "steps")
+    def _write_work(self, work: Any) -> Any:
+        return describe_work(work)
 
 
 class ServerSection(Section):
@@ -139,7 +145,7 @@ MODEL_SETTINGS = tuple(key for key in ModelSection.model_fields if key != "optio
 
 
 class Experiment(Section):
-    """One run, as `fedcm run` runs it. `split`, `participation`, `topology`, `algorithm` hold the chosen dataclass."""
+    """One run, as `fedcm run` runs it. Fields of type `Any` hold the chosen dataclass."""
 
     name: Annotated[str, Field(pattern=r"^\w[\w .+=-]*$", max_length=100)]  # also part of file names
     rounds: Count
@@ -148,6 +154,8 @@ class Experiment(Section):
     split: Any
     participation: Any
     topology: Any = None  # the graph of a decentralised algorithm
+    availability: Any = None  # when clients can take part; None: always
+    stragglers: Any = None  # how fast clients are, and the deadline; None: the server waits for every client
     model: ModelSection
     algorithm: Any
     client: ClientSection = ClientSection()

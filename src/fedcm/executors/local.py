@@ -137,4 +137,6 @@ def summarise_round(
     """
     total = math.fsum(weights)
     steps, loss = (math.fsum(weights * column) / total for column in client_stats.T[:2])
-    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort)
+    least, most = int(client_stats[:, 0].min()), int(client_stats[:, 0].max())
+    unequal = {"steps_least": least, "steps_most": most} if least < most else {}
+    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort, unequal)
