@@ -18,6 +18,7 @@ from field_comments import read_field_texts
 _WORDS = {"int": "integer", "float": "number", "str": "string", "bool": "true or false", "Any": "any value"}
 # Types that the schema leaves to a function.
 _CHECKED_BY_CODE = {"engine.stack": ('`"auto"` or an integer', "1 to 4096")}
+_CHECKED_BY_CODE |= dict.fromkeys(("client.epochs", "client.steps"), ("integer or table", "≥ 1, ≤ 10⁹"))
 _DEFAULTS = {".name": "the file's name"}  # filled in when the file is read
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -50,6 +51,7 @@ class Schema:
         found = {"": self._read_settings("Experiment", "", only=("name", "rounds", "seed"))}
         for section, name in self._find_mapping("SECTIONS").items():
             found[section] = self._read_settings(name, section)
+        found["stragglers"] = self._read_settings("Stragglers", "stragglers")
         found["grid"] = self._read_settings("ExperimentGrid", "grid")
         found["grid.exceptions"] = self._read_settings("GridException", "grid.exceptions")
         return found
@@ -60,6 +62,7 @@ class Schema:
             "split": self._find_mapping("SPLITS"),
             "participation": self._find_mapping("PARTICIPATION"),
             "topology": self._find_mapping("TOPOLOGIES"),
+            "availability": self._find_mapping("AVAILABILITY"),
             "algorithm": {name: kind for group in self.read_groups().values() for name, kind in group.items()},
         }
         found = {}
@@ -144,9 +147,9 @@ class Schema:
             kind, limits = self._describe_type(field.annotation, module)
             default, more = _describe_default(field.value)
             path = f"{section}.{key}"
-            if kind == "any value" and path in _CHECKED_BY_CODE:
-                kind, more = _CHECKED_BY_CODE[path]
             limits = ", ".join(part for part in (limits, more) if part)
+            if path in _CHECKED_BY_CODE:
+                kind, limits = _CHECKED_BY_CODE[path]
             row = self._find_row(section, key)
             if default == "none" and len(row) == 3 and row[1]:
                 default = row[1]  # what happens without the key
@@ -210,7 +213,7 @@ class Schema:
         return ast.parse("dict[str, Any]", mode="eval").body  # another section: a table with its own keys
 
 
-_ORDER = ("data", "split", "participation", "topology", "algorithm")
+_ORDER = ("data", "split", "participation", "topology", "availability", "stragglers", "algorithm")
 _ORDER += ("client", "server", "evaluation", "checkpoints", "engine")
 
 
