@@ -24,6 +24,7 @@ _CHECKED_BY_CODE = {
     "server.schedule": ("[schedule](#schedule)", ""),
     "client.optimizer": ("[optimizer](#optimizer)", ""),
 }
+_CHECKED_BY_CODE |= dict.fromkeys(("client.epochs", "client.steps"), ("integer or table", "≥ 1, ≤ 10⁹"))
 _DEFAULTS = {".name": "the file's name"}  # filled in when the file is read
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -56,6 +57,7 @@ class Schema:
         found = {"": self._read_settings("Experiment", "", only=("name", "rounds", "seed"))}
         for section, name in self._find_mapping("SECTIONS").items():
             found[section] = self._read_settings(name, section)
+        found["stragglers"] = self._read_settings("Stragglers", "stragglers")
         found["grid"] = self._read_settings("ExperimentGrid", "grid")
         found["grid.exceptions"] = self._read_settings("GridException", "grid.exceptions")
         return found
@@ -72,6 +74,7 @@ class Schema:
             "topology": self._find_mapping("TOPOLOGIES"),
             "schedule": self._find_mapping("SCHEDULES"),
             "optimizer": self._find_mapping("OPTIMIZERS"),
+            "availability": self._find_mapping("AVAILABILITY"),
             "algorithm": {name: kind for group in self.read_groups().values() for name, kind in group.items()},
         }
         found = {}
@@ -166,9 +169,9 @@ class Schema:
             kind, limits = self._describe_type(field.annotation, module)
             default, more = _describe_default(field.value)
             path = f"{section}.{key}"
-            if kind == "any value" and path in _CHECKED_BY_CODE:
-                kind, more = _CHECKED_BY_CODE[path]
             limits = ", ".join(part for part in (limits, more) if part)
+            if path in _CHECKED_BY_CODE:
+                kind, limits = _CHECKED_BY_CODE[path]
             row = self._find_row(section, key)
             if default == "none" and len(row) == 3 and row[1]:
                 default = row[1]  # what happens without the key
@@ -234,7 +237,7 @@ class Schema:
 
 # Tables inside a section, and where the guide explains them.
 _INNER_TABLES = {"schedule": ("Schedule", "schedules"), "optimizer": ("Optimizer", "local-optimisers")}
-_ORDER = ("data", "split", "participation", "topology", "algorithm")
+_ORDER = ("data", "split", "participation", "topology", "availability", "stragglers", "algorithm")
 _ORDER += ("client", "server", "schedule", "optimizer", "evaluation", "checkpoints", "engine")
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
     from fedcm.config.sections import Experiment
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
+    from fedcm.core.conditions.availability import Availability, DayNight, Trace
     from fedcm.core.local.optimizers import SGD, Adam, AdamW, LocalOptimizer
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
     )
     from fedcm.core.topology import Adjacency, Complete, ErdosRenyi, Exponential, Ring, Topology, Torus
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
+    from fedcm.data.work.amounts import FileWork, UniformWork
+    from fedcm.data.work.stragglers import Stragglers
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
     from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, RandomDataWarning
 
@@ -127,6 +130,7 @@ _MODULES = {
     "fedcm.config.sections": ("Experiment",),
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
     "fedcm.core.local.optimizers": ("SGD", "Adam", "AdamW", "LocalOptimizer"),
+    "fedcm.core.conditions.availability": ("Availability", "DayNight", "Trace"),
     "fedcm.core.metrics": ("RoundMetrics",),
     "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
     "fedcm.core.schedule_kinds": (
@@ -140,6 +144,8 @@ _MODULES = {
     ),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
+    "fedcm.data.work.amounts": ("FileWork", "UniformWork"),
+    "fedcm.data.work.stragglers": ("Stragglers",),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
     "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "RandomDataWarning"),
 }
@@ -158,11 +164,13 @@ __all__ = [
     "Adjacency",
     "Advice",
     "Algorithm",
+    "Availability",
     "ClientsOnDemand",
     "Complete",
     "Constant",
     "Cosine",
     "Dataset",
+    "DayNight",
     "Diverged",
     "ErdosRenyi",
     "EvalModeWarning",
@@ -195,6 +203,7 @@ __all__ = [
     "FedSplit",
     "FedYogi",
     "FedcmWarning",
+    "FileWork",
     "FixedSize",
     "FunctionSchedule",
     "Gradient",
@@ -223,11 +232,14 @@ __all__ = [
     "Step",
     "StepDecay",
     "Stopped",
+    "Stragglers",
     "Topology",
     "Torus",
+    "Trace",
     "TrainingFailed",
     "TrainingResult",
     "TrainingRound",
+    "UniformWork",
     "UserError",
     "Vector",
     "WriteFailed",

@@ -27,6 +27,9 @@ class Purpose(IntEnum):
     TOPOLOGY = 11  # random graphs of decentralised training
     AUGMENTATION = 13  # of a batch, in every local step
     FRESH_ITEMS = 19  # random transforms inside a torch dataset that is read anew in every pass
+    WORK = 14  # how many steps or epochs a client does in a round
+    SPEED = 15  # how fast a client is; 0 in place of the round: in all rounds, t + 1: in round t
+    AVAILABILITY = 16  # when a client can take part
 
 
 def make_generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:

@@ -18,6 +18,7 @@ from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.data.partition import SPLITS
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.models import MODELS
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
@@ -277,6 +278,24 @@ def test_the_documentation_states_the_default(which: tuple[str, str]) -> None:
         shown = str(list(value)) if isinstance(value, tuple) else f'"{value}"' if isinstance(value, str) else str(value)
         shown = shown.lower() if isinstance(value, bool) else shown
         assert f"`{setting}` ({shown}" in row, f"{setting} in {row}"
+
+
+# settings whose default is that the simulation has no such effect, with the reason
+WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
+    "seconds_per_step": (1.0, "our choice: deadlines are then numbers of steps"),
+    "spread": (0.0, "our choice: all clients are equally fast"),
+    "jitter": (0.0, "our choice: a client is equally fast in all rounds"),
+    "file": (None, "no paper: speeds are drawn"),
+    "policy": ("drop", "Bonawitz et al. 2019, section 2.2: reports after the deadline are ignored"),
+}
+
+
+def test_defaults_of_stragglers_are_documented() -> None:
+    assert list_defaults(Stragglers) == {name: value for name, (value, _) in WITHOUT_EFFECT.items()}
+    chapter = (DOCUMENTS / "experiments.md").read_text().split("## `[stragglers]`")[1].split("\n## ")[0]
+    for name, (value, _) in WITHOUT_EFFECT.items():
+        shown = "none" if value is None else f'`"{value}"`' if isinstance(value, str) else str(value)
+        assert f"| `{name}` | {shown} |" in chapter
 
 
 # settings without a default: what docs/experiments.md says about them

@@ -17,6 +17,7 @@ from fedcm.algorithms import ALGORITHMS
 from fedcm.config.experiment import load_experiment_file
 from fedcm.config.overrides import read_table
 from fedcm.config.sections import SECTIONS
+from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
@@ -36,12 +37,13 @@ def run_python(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-# Pages with Python code; a test below, or tests/docs/test_notebook.py, runs the code of each.
+# Pages with Python code; a test in this folder runs the code of each.
 PAGES_WITH_PYTHON = {
     "README.md",
     "docs/experiments.md",
     "docs/get-started.md",
     "docs/guides/local-training.md",
+    "docs/guides/heterogeneity.md",
     "docs/guides/own-grid.md",
     "docs/index.md",
     "docs/new-algorithm.md",
@@ -176,7 +178,7 @@ def test_every_setting_of_an_experiment_is_documented() -> None:
         chapter = text.split(f"## `[{section}]`")[1].split("\n## ")[0]
         for setting in kind.model_fields:
             assert f"`{setting}`" in chapter, f"{section}.{setting}"
-    for kinds in (SPLITS, PARTICIPATION, TOPOLOGIES, ALGORITHMS):
+    for kinds in (SPLITS, PARTICIPATION, TOPOLOGIES, AVAILABILITY, ALGORITHMS):
         for name, chosen in kinds.items():
             row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
             for field in dataclasses.fields(chosen):  # pyright: ignore[reportArgumentType]

@@ -4,7 +4,9 @@ The draws are part of every published result, so they are repeated here: one Phi
 round, client). The cohorts are read from the run's metrics, which have rows of their own.
 """
 
+import csv
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from torch_optimizers import TorchSteps
 from torch_schedules import list_torch_factors
 from transcriptions import TRANSCRIPTIONS
 
-SPLIT, INITIAL_PARAMS, COHORT, BATCHES = 1, 2, 3, 4
+SPLIT, INITIAL_PARAMS, COHORT, BATCHES, WORK, SPEED, AVAILABILITY = 1, 2, 3, 4, 14, 15, 16
 
 CLIENT = {"epochs": 1, "batch_size": 50, "lr": 0.1, "lr_decay": 1.0, "weight_decay": 0.0, "weight_decay_at": "loss"}
 
@@ -92,6 +94,35 @@ def run_literally(
     return TRANSCRIPTIONS[name](world, start, len(cohorts), settings)
 
 
+def count_steps(table: dict[str, Any], round: int, number: int, size: int) -> int:
+    """Return the steps of a client without a deadline."""
+    client = CLIENT | table.get("client", {})
+    unit = "steps" if "steps" in client else "epochs"
+    amount = client[unit]
+    if isinstance(amount, dict) and amount["kind"] == "uniform":
+        drawn_in = 0 if amount.get("per") == "client" else round
+        draw = generator(table.get("seed", 0), WORK, drawn_in, number)
+        amount = int(draw.integers(amount["low"], amount["high"] + 1))
+    elif isinstance(amount, dict):
+        with Path(amount["path"]).open() as file:
+            rows = list(csv.DictReader(file))
+        own = {row.get("round") or None: int(row[unit]) for row in rows if int(row["client"]) == number}
+        amount = own.get(str(round), own.get(None, amount.get("default")))
+    return amount if unit == "steps" else amount * -(-size // client["batch_size"])
+
+
+def step_seconds(table: dict[str, Any], round: int, number: int) -> float:
+    """Return the simulated seconds of a client's step: log-normal factors with median 1."""
+    given, seed = table["stragglers"], table.get("seed", 0)
+    usual, seconds = given.get("seconds_per_step", 1.0), {}
+    if "file" in given:
+        with Path(given["file"]).open() as file:
+            seconds = {int(row["client"]): float(row["seconds_per_step"]) for row in csv.DictReader(file)}
+    own = generator(seed, SPEED, 0, number).standard_normal() * given.get("spread", 0.0)
+    now = generator(seed, SPEED, round + 1, number).standard_normal() * given.get("jitter", 0.0)
+    return float(seconds.get(number, usual) * np.exp(own) * np.exp(now))
+
+
 def world_of(table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[list[int]]) -> World:
     client, server, seed = CLIENT | table.get("client", {}), table.get("server", {}), table.get("seed", 0)
     clients = [(features.double(), labels) for features, labels in clients]
@@ -102,7 +133,10 @@ def world_of(table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[
     def minibatches(round: int, number: int) -> list[Batch]:
         features, labels = clients[number]
         draw, size, batch = generator(seed, BATCHES, round, number), sizes[number], client["batch_size"]
-        steps = client.get("steps") or client["epochs"] * -(-size // batch)
+        steps = count_steps(table, round, number, size)
+        if "stragglers" in table and table["stragglers"].get("policy") == "partial":
+            own = step_seconds(table, round, number)
+            steps = max(k for k in range(1, steps + 1) if k * own <= table["stragglers"]["deadline"])
         picked: list[np.ndarray] = []
         while len(picked) < steps:
             order = draw.permutation(size)

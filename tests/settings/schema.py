@@ -13,17 +13,21 @@ from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.sections import RESERVED_MODEL_KEYS, SECTIONS, Experiment
+from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
+from fedcm.data.work.amounts import WORK
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.models import MODELS
 
 CHOICES: dict[str, dict[str, Any]] = {
     "split": dict(SPLITS),
     "participation": dict(PARTICIPATION),
     "topology": dict(TOPOLOGIES),
+    "availability": dict(AVAILABILITY),
     "model": dict(MODELS),
     "algorithm": dict(ALGORITHMS),
 }
@@ -33,11 +37,14 @@ INNER_CHOICES: dict[str, dict[str, Any]] = {
     "server.schedule": dict(SCHEDULES),
     "client.optimizer": dict(OPTIMIZERS),
 }
-CHOSEN_BY = {"split": "kind", "participation": "kind", "topology": "kind", "model": "name", "algorithm": "name"}
+CHOSEN_BY = dict.fromkeys(CHOICES, "kind") | {"model": "name", "algorithm": "name"}
 
 
 def list_settings() -> list[str]:
-    names = [name for name in Experiment.model_fields if name not in (*SECTIONS, *CHOICES)]
+    names = [name for name in Experiment.model_fields if name not in (*SECTIONS, *CHOICES, "stragglers")]
+    names += [f"stragglers.{name}" for name, _ in _fields(Stragglers)]
+    for unit in ("epochs", "steps"):
+        names += [f"client.{unit}.{kind}.{name}" for kind, own in WORK.items() for name, _ in _fields(own)]
     names += [f"{section}.{field}" for section, kind in SECTIONS.items() for field in kind.model_fields]
     for where, kinds in (CHOICES | INNER_CHOICES).items():
         names += [f"model.{key}" for key in RESERVED_MODEL_KEYS if key != "name"] if where == "model" else []

@@ -9,6 +9,18 @@ from typing import Any
 
 import pytest
 from bench import Bench
+from conditions import (
+    has_a_deadline,
+    has_time_zones,
+    has_unequal_speeds,
+    keeps_or_drops_slow_clients,
+    reads_the_speeds,
+    reads_the_trace,
+    reads_the_work,
+    repeats_the_trace,
+    sleeps_for_a_share_of_the_day,
+    takes_unequal_work,
+)
 from engines import (
     compiles_the_model,
     computes_in_this_precision,
@@ -85,6 +97,28 @@ ROWS: dict[str, Row] = {
     "data.source": reads_the_source,
     "client.epochs": changes_the_trajectory(None, 3),
     "client.steps": changes_the_trajectory(None, 5, client={"batch_size": 4, "lr": 0.3}),
+    **{
+        f"client.{unit}.{setting}": row
+        for unit in ("epochs", "steps")
+        for setting, row in {
+            "uniform.low": takes_unequal_work({"low": 4}),
+            "uniform.high": takes_unequal_work({"high": 2}),
+            "uniform.per": takes_unequal_work({"per": "client"}),
+            "file.path": reads_the_work,
+            "file.default": reads_the_work,
+        }.items()
+    },
+    "availability.trace.file": reads_the_trace,
+    "availability.trace.period": repeats_the_trace,
+    "availability.day-night.period": sleeps_for_a_share_of_the_day(period=3),
+    "availability.day-night.share": sleeps_for_a_share_of_the_day(share=0.25),
+    "availability.day-night.zones": has_time_zones,
+    "stragglers.deadline": has_a_deadline,
+    "stragglers.seconds_per_step": has_unequal_speeds(0.5),
+    "stragglers.spread": has_unequal_speeds(1.5),
+    "stragglers.jitter": has_unequal_speeds(1.5),
+    "stragglers.file": reads_the_speeds,
+    "stragglers.policy": keeps_or_drops_slow_clients,
     "client.batch_size": changes_the_trajectory(None, 3),
     "client.lr": changes_the_trajectory(None, 0.4),
     "client.lr_decay": changes_the_trajectory(None, 0.5),

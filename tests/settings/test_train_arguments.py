@@ -54,7 +54,8 @@ def flatten(given: nn.Module) -> torch.Tensor:
 
 
 def train_model(**keywords: Any) -> tuple[torch.Tensor, list[dict[str, Any]]]:
-    ended, history = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **USUAL | keywords)
+    given = {key: value for key, value in (USUAL | keywords).items() if value is not None}
+    ended, history = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **given)
     return flatten(ended), history
 
 
@@ -104,6 +105,41 @@ def chooses_the_graph(keyword: str) -> None:
         for graph in (None, fedcm.Ring(), fedcm.Complete())
     )
     assert default == ring > 0.01 > 1e-5 > complete
+
+
+def waits_for_available_clients(keyword: str) -> None:
+    history = train_model(availability=fedcm.DayNight(period=4, share=0.5), participation=1.0, rounds=8)[1]
+    phases = literal.generator(USUAL["seed"], literal.AVAILABILITY).random(len(SIZES))
+    expected = [np.flatnonzero((round / 4 + phases) % 1 < 0.5).tolist() for round in range(8)]
+    assert [line["clients"] for line in history] == expected
+    assert [line["available"] for line in history] == list(map(len, expected))
+
+
+def drops_slow_clients(keyword: str) -> None:
+    table = {"seed": USUAL["seed"], "stragglers": {"deadline": 4.0, "spread": 1.0}}
+    table["client"] = {"epochs": 2, "batch_size": 4}
+    slow = fedcm.Stragglers(deadline=4.0, spread=1.0)
+    for line in train_model(stragglers=slow, participation=1.0)[1]:
+        round = line["round"]
+        seconds = [
+            literal.step_seconds(table, round, number) * literal.count_steps(table, round, number, size)
+            for number, size in enumerate(SIZES)
+        ]
+        assert line["clients"] == [number for number, own in enumerate(seconds) if own <= 4]
+        assert 0 < line["missed"] == len(SIZES) - line["cohort"]
+        assert line["simulated_seconds"] == 4
+
+
+def takes_a_number_a_draw_or_a_function(keyword: str) -> None:
+    """A draw of a single number, and a function that returns it, are that number bit for bit."""
+    others = {"epochs": None} if keyword == "steps" else {}
+    expected = assert_literal_trajectory(**others | {keyword: 3})
+    apart = assert_literal_trajectory(**others | {keyword: 1})
+    assert float((expected - apart).abs().max()) >= APART
+    for same in (fedcm.UniformWork(3, 3), fedcm.UniformWork(3, 3, per="client"), lambda round, client: 3):
+        assert torch.equal(train_model(**others | {keyword: same})[0], expected)
+    lines = train_model(**others | {keyword: lambda round, client: 1 + round + client}, batch_size=20)[1]
+    assert [line["steps_most"] for line in lines] == [1 + line["round"] + max(line["clients"]) for line in lines]
 
 
 def is_evaluated_on(keyword: str) -> None:
@@ -202,8 +238,10 @@ ROWS: dict[str, Callable[[str], None]] = {
     "test": is_evaluated_on,
     "participation": accepts_a_number_a_probability_or_everyone,
     "topology": chooses_the_graph,
-    "epochs": changes_the_trajectory(None, 3),
-    "steps": changes_the_trajectory(None, 5, epochs=None),
+    "availability": waits_for_available_clients,
+    "stragglers": drops_slow_clients,
+    "epochs": takes_a_number_a_draw_or_a_function,
+    "steps": takes_a_number_a_draw_or_a_function,
     "batch_size": changes_the_trajectory(None, 3),
     "lr": changes_the_trajectory(None, 0.4),
     "lr_decay": changes_the_trajectory(None, 0.5),

@@ -58,11 +58,9 @@ def profile_experiment(setup: TrainingSetup, alpha: float | None) -> ExperimentP
         alpha: The experiment's own α; None if its algorithm is not FedCM.
     """
     plan, client, runner = setup.plan, setup.experiment.client, setup.runner
-    sizes = [
-        len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(min(plan.rounds, 500))
-    ]
+    sizes = [len(plan.draw_cohort(index).reporting) for index in range(min(plan.rounds, 500))]
     non_empty = [size for size in sizes if size]
-    steps = runner.count_steps(np.arange(min(plan.population, 10_000)))
+    steps = runner.count_steps(np.arange(min(plan.population, 10_000)), round=0)
     return ExperimentProfile(
         rounds=plan.rounds,
         population=plan.population,
@@ -146,7 +144,7 @@ def probe(
 
 def _reject_empty(setup: TrainingSetup, rounds: int) -> None:
     plan = setup.plan
-    if not any(len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(rounds)):
+    if not any(len(plan.draw_cohort(index).reporting) for index in range(rounds)):
         raise UserError(
             f"a probe needs clients, but the cohorts of the first {rounds} rounds are empty; try more rounds, or raise "
             "participation.probability"

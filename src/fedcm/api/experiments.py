@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_path, to_python, to_words
 from fedcm.config.bundled import find_experiment
 from fedcm.config.choices import IN_MEMORY
+from fedcm.config.conditions import make_path_absolute
 from fedcm.config.experiment import (
     load_experiment_file,
     make_weights_absolute,
@@ -35,6 +36,7 @@ from fedcm.config.sections import (
     ServerSection,
 )
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.conditions.availability import Availability
 from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss, find_loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
@@ -47,6 +49,8 @@ from fedcm.data.on_demand import OnDemandData
 from fedcm.data.partition import Natural, split_by_owner
 from fedcm.data.structures.collate import Collate, UserCollate, make_collate
 from fedcm.data.user_data import convert_clients_to_dataset
+from fedcm.data.work.amounts import WorkAmount
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import UserError, suggest
 from fedcm.models.weights import load_weights
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
@@ -100,14 +104,19 @@ def load_experiment(path: AnyPath, overrides: Overrides = ()) -> Experiment:
     return load_experiment_file(find_experiment(path), format_overrides(overrides))
 
 
+Work = int | WorkAmount | Callable[[int, int], int]  # a number, or one for each client and round
+
+
 class TrainingSettings(TypedDict, total=False):
     """The settings of a training; `fedcm.train` describes them."""
 
     test: Any | None
     participation: float | int | Participation
     topology: Topology | None
-    epochs: int | None
-    steps: int | None
+    availability: Availability | None
+    stragglers: Stragglers | None
+    epochs: Work | None
+    steps: Work | None
     batch_size: int
     lr: float
     lr_decay: float
@@ -134,7 +143,7 @@ class TrainingSettings(TypedDict, total=False):
 
 # settings that are not plain values
 _OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate", "model_weights", "trainable")
-_OBJECTS += ("lr_schedule", "step_schedule", "server_lr_schedule", "optimizer")
+_OBJECTS += ("lr_schedule", "step_schedule", "server_lr_schedule", "optimizer", "availability", "stragglers")
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
 _CLIENT_SETTINGS += ("step_schedule", "optimizer")
 _ARGUMENTS = {"client.schedule": "lr_schedule", "client.step_schedule": "step_schedule"}  # of settings, for messages
@@ -191,6 +200,8 @@ def make_experiment(
             "participation": _read_participation(given.get("participation", 1.0)),
             "topology": _check_topology(given.get("topology"), algorithm),
             "model": _read_model(model, given),
+            "availability": _check_availability(given.get("availability")),
+            "stragglers": _check_stragglers(given.get("stragglers")),
             "algorithm": algorithm,
             "client": _read_settings(ClientSection, local, _ARGUMENTS),
             "server": _read_settings(ServerSection, server, _SERVER_ARGUMENTS),
@@ -358,6 +369,23 @@ def _check_topology(topology: Topology | None, algorithm: Algorithm[Any, Any, An
     if topology is not None:
         reject_topology_with_server(algorithm)
     return topology
+
+
+def _check_availability(availability: Availability | None) -> Availability | None:
+    if availability is not None and (isinstance(availability, type) or not isinstance(availability, Availability)):
+        raise UserError(
+            "availability must be an availability such as fedcm.DayNight(period=24, share=0.5), got "
+            f"{describe_value(availability)}"
+        )
+    return make_path_absolute(availability)
+
+
+def _check_stragglers(stragglers: Stragglers | None) -> Stragglers | None:
+    if stragglers is not None and not isinstance(stragglers, Stragglers):
+        raise UserError(
+            f"stragglers must be speeds such as fedcm.Stragglers(deadline=10.0), got {describe_value(stragglers)}"
+        )
+    return make_path_absolute(stragglers)
 
 
 def _read_participation(value: float | int | Participation) -> Participation:

@@ -8,11 +8,12 @@ from typing import Any, Literal, Unpack, final
 from torch import Tensor, nn
 
 from fedcm.api.arguments import AnyPath
-from fedcm.api.experiments import TrainingSettings
+from fedcm.api.experiments import TrainingSettings, Work
 from fedcm.api.in_memory import InMemoryTraining
 from fedcm.api.progress import show_progress
 from fedcm.api.state import RunState
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.conditions.availability import Availability
 from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss
 from fedcm.core.metrics import Metrics
@@ -22,6 +23,7 @@ from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
 from fedcm.core.topology import Topology
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.structures.collate import UserCollate
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import Stopped, UserError
 from fedcm.system.signals import StopSignals
 
@@ -100,8 +102,10 @@ def train(
     test: Any | None = None,
     participation: float | int | Participation = 1.0,
     topology: Topology | None = None,
-    epochs: int | None = None,
-    steps: int | None = None,
+    availability: Availability | None = None,
+    stragglers: Stragglers | None = None,
+    epochs: Work | None = None,
+    steps: Work | None = None,
     batch_size: int = 50,
     lr: float = 0.1,
     lr_decay: float = 1.0,
@@ -144,8 +148,11 @@ def train(
         participation: A probability (each client independently, 1.0 = every client), a number of clients per round,
             or a `Participation`.
         topology: The graph of a decentralised algorithm, such as `fedcm.Ring()`, its default.
-        epochs: Passes over a client's data per round; 1 by default.
-        steps: Local steps per round, instead of epochs.
+        availability: When clients can take part, such as `fedcm.DayNight(period=24, share=0.5)`; by default always.
+        stragglers: How fast clients are, and the deadline of a round: `fedcm.Stragglers(deadline=10.0, spread=0.5)`.
+        epochs: Passes over a client's data per round; 1 by default. A number, unequal work such as
+            `fedcm.UniformWork(1, 10)`, or a function of (round, client).
+        steps: Local steps per round, instead of epochs, in the same forms.
         batch_size: Examples per local step.
         lr: The clients' learning rate in round 0.
         lr_decay: The learning rate is multiplied by this after every round.
@@ -200,6 +207,8 @@ def train(
         test=test,
         participation=participation,
         topology=topology,
+        availability=availability,
+        stragglers=stragglers,
         epochs=epochs,
         steps=steps,
         batch_size=batch_size,

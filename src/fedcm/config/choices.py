@@ -16,9 +16,13 @@ IN_MEMORY = "in-memory"  # names Python objects, which no file describes
 
 
 def describe_choice(chosen: Any, kinds: Mapping[str, type], key: str = "kind") -> dict[str, Any]:
-    """Return the table of a chosen dataclass; fields that are None or an empty list are left out."""
+    """Return the table of a chosen dataclass; fields that are None or an empty list are left out.
+
+    An object that no file can describe, such as a user's own participation, is described by the name of its class.
+    """
     name = next((name for name, kind in kinds.items() if kind is type(chosen)), None)
-    fields = {field.name: getattr(chosen, field.name) for field in dataclasses.fields(chosen)}
+    own = dataclasses.fields(chosen) if dataclasses.is_dataclass(chosen) else ()
+    fields = {field.name: getattr(chosen, field.name) for field in own}
     lists = {field: list(value) if isinstance(value, tuple) else value for field, value in fields.items()}
     given = {field: value for field, value in lists.items() if value is not None and value != []}
     return {key: name or f"{IN_MEMORY}:{type(chosen).__name__}", **given}

@@ -10,6 +10,12 @@ import tomli_w
 from fedcm.algorithms import ALGORITHMS, GROUPS
 from fedcm.algorithms.registry import find_algorithm, get_algorithm_name
 from fedcm.config.choices import IN_MEMORY, describe_choice
+from fedcm.config.conditions import (
+    describe_fields,
+    read_availability,
+    read_stragglers,
+    reject_conditions,
+)
 from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
 from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import (
@@ -22,6 +28,7 @@ from fedcm.config.sections import (
     ServerSection,
 )
 from fedcm.core.algorithm import Algorithm, has_client_state, is_decentralised
+from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.contract import find_violations
 from fedcm.core.contract.costs import measure_costs
 from fedcm.core.local.optimizers import OPTIMIZERS
@@ -36,7 +43,7 @@ from fedcm.models import reject_unknown_model
 
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _GREATEST_RATE = 1e6
-_CHOICES = ("split", "participation", "topology", "model", "algorithm")
+_CHOICES = ("split", "participation", "topology", "availability", "stragglers", "model", "algorithm")
 _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
 
 
@@ -87,6 +94,8 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     fields["algorithm"] = read_algorithm(table.get("algorithm"))
     _reject_broken_contract(fields["algorithm"])
     fields["topology"] = _read_topology(table.get("topology"), fields["algorithm"])
+    fields["availability"] = read_availability(table.get("availability"))
+    fields["stragglers"] = read_stragglers(table.get("stragglers"))
     experiment = read_section(Experiment, fields)
     _reject_vanishing_rate(experiment)
     reject_unusable_rates(experiment)
@@ -95,6 +104,7 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     reject_step_schedule(experiment.algorithm, experiment.client)
     reject_optimizer(experiment.algorithm, experiment.client)
     reject_absent_clients(experiment.algorithm, experiment.participation)
+    reject_conditions(experiment.algorithm, experiment.availability, experiment.stragglers)
     _reject_rounded_reports(experiment)
     return experiment
 
@@ -104,19 +114,16 @@ def to_table(experiment: Experiment) -> Table:
     table: Table = {"name": experiment.name, "rounds": experiment.rounds, "seed": experiment.seed}
     table |= {key: getattr(experiment, key).model_dump(exclude_none=True) for key in SECTIONS}
     for key, kinds in (("split", SPLITS), ("participation", PARTICIPATION)):
-        table[key] = _describe_choice(getattr(experiment, key), kinds)
-    if experiment.topology is not None:
-        table["topology"] = _describe_choice(experiment.topology, TOPOLOGIES)
+        table[key] = describe_choice(getattr(experiment, key), kinds, IN_MEMORY)
+    for key, kinds in (("topology", TOPOLOGIES), ("availability", AVAILABILITY)):
+        if getattr(experiment, key) is not None:
+            table[key] = describe_choice(getattr(experiment, key), kinds, IN_MEMORY)
+    if experiment.stragglers is not None:
+        table["stragglers"] = describe_fields(experiment.stragglers)
     table["model"] = experiment.model.to_table()
     settings = {key: value for key, value in dataclasses.asdict(experiment.algorithm).items() if value is not None}
     table["algorithm"] = {"name": get_algorithm_name(experiment.algorithm), **settings}
     return table
-
-
-def _describe_choice(chosen: Any, kinds: Mapping[str, type]) -> Table:
-    kind = next((name for name, kind in kinds.items() if kind is type(chosen)), None)
-    fields = dataclasses.asdict(chosen) if dataclasses.is_dataclass(type(chosen)) else {}
-    return {"kind": kind or f"{IN_MEMORY}:{type(chosen).__name__}", **fields}
 
 
 def to_toml(experiment: Experiment) -> str:

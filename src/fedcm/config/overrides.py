@@ -9,11 +9,13 @@ from typing import Any
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_toml
 from fedcm.config.toml_values import read_value, read_values, write_value
+from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
+from fedcm.data.work.amounts import WORK
 from fedcm.errors import UserError, suggest
 
 Table = dict[str, Any]
@@ -68,10 +70,19 @@ def set_value(table: Table, keys: list[str], value: Any) -> None:
 def merge_table(table: Table, changes: Mapping[str, Any], parents: tuple[str, ...] = ()) -> None:
     """Put a table of settings into the table, in place; `kind` and `name` first, because the others depend on them."""
     for key in sorted(changes, key=lambda key: key not in ("kind", "name")):
-        if isinstance(changes[key], Mapping):
+        path = [*parents, key]
+        if isinstance(changes[key], Mapping) and not _is_number(table, path):
             merge_table(table, changes[key], (*parents, key))
         else:
-            set_value(table, [*parents, key], changes[key])
+            set_value(table, path, copy.deepcopy(changes[key]))
+
+
+def _is_number(table: Table, path: list[str]) -> bool:
+    """Return whether the table has a number at a path, such as `client.steps`, that may also be a table."""
+    value: Any = table
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return isinstance(value, int | float)
 
 
 def select_algorithm(table: Table, name: str | None = None) -> Table:
@@ -111,15 +122,22 @@ def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
         case ["client" | "server", "schedule" | "step_schedule" as inner, "kind"]:
             if isinstance(section.get(inner), dict):
                 section[inner] = _keep_known_fields(SCHEDULES, section[inner], "kind", value)
-        case ["split" | "participation" | "topology" as where, "kind"]:
-            kinds = {"split": SPLITS, "participation": PARTICIPATION, "topology": TOPOLOGIES}[where]
-            table[where] = _keep_known_fields(kinds, section, "kind", value)
+        case [where, "kind"] if where in _KINDS:
+            table[where] = _keep_known_fields(_KINDS[where], section, "kind", value)
         case ["model", "name"]:
             table["model"] = {}
-        case ["client", "steps"]:
-            section.pop("epochs", None)
-        case ["client", "epochs"]:
-            section.pop("steps", None)
+        case ["client", "steps" | "epochs" as unit, *rest]:
+            section.pop("epochs" if unit == "steps" else "steps", None)
+            if rest == ["kind"] and isinstance(section.get(unit), dict):
+                section[unit] = _keep_known_fields(WORK, section[unit], "kind", value)
+
+
+_KINDS: dict[str, Mapping[str, type]] = {
+    "split": SPLITS,
+    "participation": PARTICIPATION,
+    "topology": TOPOLOGIES,
+    "availability": AVAILABILITY,
+}
 
 
 def _keep_known_fields(kinds: Mapping[str, Any], table: Table, key: str, name: Any) -> Table:

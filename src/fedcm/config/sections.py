@@ -2,13 +2,15 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WrapValidator, field_serializer, model_validator
 
 from fedcm.config.choices import ClientOptimizer, ClientSchedule, ServerSchedule, StepSchedule
+from fedcm.config.conditions import describe_work, read_work
 from fedcm.config.schema import Section
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Work = Annotated[Count, WrapValidator(read_work)]  # or a table, which becomes an object such as `UniformWork`
 Link = Literal["exact", "float16", "bfloat16"]  # vectors are sent unchanged, or rounded to 16 bits per number
 
 _WITHOUT_AUTOTUNE = {"stack": 1, "layout": "channels_last", "compile": "off"}
@@ -29,8 +31,8 @@ class DataSection(Section):
 class ClientSection(Section):
     """The local work of a client."""
 
-    epochs: Count | None = None  # passes over the client's data per round; 1 by default
-    steps: Count | None = None  # local steps per round, instead of epochs
+    epochs: Work | None = None  # passes over the client's data per round; 1 by default
+    steps: Work | None = None  # local steps per round, instead of epochs
     batch_size: Count = 50
     lr: Rate = 0.1  # η_l of round 0
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # η_l is multiplied by this after every round
@@ -52,6 +54,10 @@ class ClientSection(Section):
         if self.schedule is not None and self.lr_decay != 1:
             raise ValueError(f"lr_decay must be 1 if the rate has a schedule, got {self.lr_decay}; give one of them")
         return self
+
+    @field_serializer("epochs", "steps")
+    def _write_work(self, work: Any) -> Any:
+        return describe_work(work)
 
 
 class ServerSection(Section):
@@ -151,7 +157,7 @@ RESERVED_MODEL_KEYS = tuple(key for key in ModelSection.model_fields if key != "
 
 
 class Experiment(Section):
-    """One run, as `fedcm run` runs it. `split`, `participation`, `topology`, `algorithm` hold the chosen dataclass."""
+    """One run, as `fedcm run` runs it. Fields of type `Any` hold the chosen dataclass."""
 
     name: Annotated[str, Field(pattern=r"^\w[\w .+=-]*$", max_length=100)]  # also part of file names
     rounds: Count
@@ -160,6 +166,8 @@ class Experiment(Section):
     split: Any
     participation: Any
     topology: Any = None  # the graph of a decentralised algorithm
+    availability: Any = None  # when clients can take part; None: always
+    stragglers: Any = None  # how fast clients are, and the deadline; None: the server waits for every client
     model: ModelSection
     algorithm: Any
     client: ClientSection = ClientSection()

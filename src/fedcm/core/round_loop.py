@@ -5,16 +5,18 @@ It is a generator: the caller gets every finished round, and decides what to wri
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm, Round, has_survey, is_decentralised
+from fedcm.core.conditions.availability import Availability, draw_available_cohort, list_available
+from fedcm.core.conditions.deadline import SimulatedDeadline
 from fedcm.core.executor import Executor, GossipExecutor, RoundResult, SurveyExecutor
 from fedcm.core.metrics import RoundMetrics
 from fedcm.core.participation import Participation
@@ -25,6 +27,14 @@ from fedcm.system.error_messages import add_note
 from fedcm.system.hardware import use_one_thread
 
 _MAX_LISTED_CLIENTS = 1000  # the clients of a larger cohort are not recorded, because they follow from the seed
+
+
+class RoundCohort(NamedTuple):
+    """Who takes part in a round."""
+
+    asked: np.ndarray  # the clients that receive the broadcast, sorted
+    reporting: np.ndarray  # those of them that report, sorted
+    metrics: Mapping[str, Any]  # of the conditions, for metrics.jsonl
 
 
 @final
@@ -39,6 +49,8 @@ class TrainingPlan:
     seed: int = 0
     evaluate_every: int = 10  # rounds; the last round is always evaluated
     topology: Topology | None = None  # the graph of a decentralised algorithm
+    availability: Availability | None = None  # None: all clients, always
+    deadline: SimulatedDeadline | None = None  # None: the server waits for every client
 
     @cached_property
     def mixing(self) -> np.ndarray:
@@ -50,6 +62,21 @@ class TrainingPlan:
         for name in ("rounds", "population", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    def draw_cohort(self, round: int) -> RoundCohort:
+        """Draw the cohort of a round; a pure function of (seed, round)."""
+        metrics: dict[str, Any] = {}
+        if self.availability is None:
+            asked = self.participation.cohort(self.population, self.seed, round)
+        else:
+            available = list_available(self.availability, self.population, self.seed, round)
+            asked = draw_available_cohort(self.participation, available, self.population, self.seed, round)
+            metrics["available"] = len(available)
+        if self.deadline is None:
+            return RoundCohort(asked, asked, metrics)
+        reporting, seconds = self.deadline.admit(asked, round)
+        metrics |= {"missed": len(asked) - len(reporting), "simulated_seconds": seconds}
+        return RoundCohort(asked, reporting, metrics)
 
 
 @final
@@ -85,7 +112,7 @@ def run_round(
     algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, index: int
 ) -> tuple[Any, RoundMetrics]:
     """Run one round and return the new server state and the metrics."""
-    cohort = plan.participation.cohort(plan.population, plan.seed, index)
+    asked, cohort, conditions = plan.draw_cohort(index)
     client_lr = plan.schedule.client_lr_at(index)
     server_lr = plan.schedule.server_lr_at(index)
     round = Round(index, client_lr, server_lr, len(cohort), plan.population, math.nan)
@@ -107,6 +134,8 @@ def run_round(
     metrics = collect_metrics(round, sent, result, before, server)
     if plan.schedule.server is not None:
         metrics = replace(metrics, server_lr=server_lr)
+    if conditions:  # the broadcast goes down to everyone who was asked
+        metrics = replace(metrics, bytes_down=len(asked) * count_bytes(sent)).override(conditions)
     if survey:  # the parameters go down in the first exchange, the rest of the broadcast in the second
         metrics = replace(metrics, bytes_up=metrics.bytes_up + len(cohort) * count_bytes(survey))
     if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:

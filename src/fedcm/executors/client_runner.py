@@ -133,7 +133,7 @@ class ClientRunner:
             kept,
             data=data,
             batches=self.draw_batches(data, round.index, client),
-            count=self.local_work.count_steps(data.size),
+            count=self.local_work.count_steps(data.size, self.seed, round.index, client),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
             step_factors=self.step_factors,
@@ -192,9 +192,11 @@ class ClientRunner:
         sizes = self.data.sizes(cohort)
         return sizes / 2.0 ** math.ceil(math.log2(max(int(sizes.max()), 2)))
 
-    def count_steps(self, cohort: np.ndarray) -> np.ndarray:
-        """Return the number of local steps of each client."""
-        return np.array([self.local_work.count_steps(int(size)) for size in self.data.sizes(cohort)], dtype=np.int64)
+    def count_steps(self, cohort: np.ndarray, round: int) -> np.ndarray:
+        """Return the number of local steps of each client in a round."""
+        sizes = zip(cohort.tolist(), self.data.sizes(cohort).tolist(), strict=True)
+        counts = [self.local_work.count_steps(size, self.seed, round, client) for client, size in sizes]
+        return np.array(counts, dtype=np.int64)
 
     def sum_step_factors(self, counts: np.ndarray) -> np.ndarray:
         """Return the effective number of steps Σ f_k of clients with these numbers of steps."""

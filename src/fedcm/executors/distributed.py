@@ -128,7 +128,7 @@ class DistributedExecutor:
             The rows of the whole cohort.
         """
         client_stats = torch.zeros((len(cohort), 3), dtype=torch.float64)
-        steps = self.runner.count_steps(cohort)
+        steps = self.runner.count_steps(cohort, round.index)
         own_stacks = divide_work([steps[stack].sum() for stack in stacks], self.group.size)[self.group.rank]
         status, message, client = WorkerStatus.OK, "", -1
         try:

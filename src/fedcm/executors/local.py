@@ -141,4 +141,6 @@ def summarise_round(
     steps, effective_steps, loss = (
         math.fsum(weights * column) / total for column in (counts, runner.sum_step_factors(counts), losses)
     )
-    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort, effective_steps=effective_steps)
+    least, most = int(counts.min()), int(counts.max())
+    unequal = {"steps_least": least, "steps_most": most} if least < most else {}
+    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort, unequal, effective_steps=effective_steps)

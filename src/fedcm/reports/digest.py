@@ -25,6 +25,10 @@ from fedcm.system.files import write_text
 
 Count = Annotated[int, Field(ge=0)]
 
+# columns of a curve that only some runs have; they are empty, and not in the file, for all others
+SYSTEM_COLUMNS = ("simulated_seconds", "available", "missed", "steps", "steps_least", "steps_most")
+_OPTIONAL_COLUMNS = ("consensus_distance", *SYSTEM_COLUMNS)
+
 
 class Curve(Section):
     """One column per quantity and one entry per evaluated round, or some of the rounds if none was evaluated."""
@@ -36,24 +40,27 @@ class Curve(Section):
     bytes_down: list[Count] = Field(default=[])  # since the start
     bytes_up: list[Count] = Field(default=[])
     seconds: list[float] = Field(default=[])
-    consensus_distance: list[float | None] = Field(default=[])  # empty, and not in the file, if there is a server
+    consensus_distance: list[float | None] = Field(default=[])  # without a server only
+    simulated_seconds: list[float | None] = Field(default=[])  # since the start
+    available: list[float | None] = Field(default=[])  # clients per round, mean since the previous entry
+    missed: list[float | None] = Field(default=[])  # reports per round that missed the deadline, mean as above
+    steps: list[float | None] = Field(default=[])  # mean local steps of a client, mean as above
+    steps_least: list[float | None] = Field(default=[])  # fewest steps of a client since the previous entry
+    steps_most: list[float | None] = Field(default=[])  # most steps
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "Curve":
         columns = {name: getattr(self, name) for name in Curve.model_fields}
-        if not self.consensus_distance:
-            del columns["consensus_distance"]
-        if len(set(map(len, columns.values()))) > 1:
+        lengths = {len(column) for name, column in columns.items() if column or name not in _OPTIONAL_COLUMNS}
+        if len(lengths) > 1:
             raise ValueError("the columns of a curve must be equally long")
         return self
 
     @model_serializer(mode="wrap")
-    def _leave_out_empty_distances(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keep the digests of runs with a server as small as they were."""
+    def _leave_out_empty_columns(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keep the digests of runs without these columns as small as they were."""
         table = serialize(self)
-        if not self.consensus_distance:
-            table.pop("consensus_distance", None)
-        return table
+        return {name: column for name, column in table.items() if column or name not in _OPTIONAL_COLUMNS}
 
 
 class ParticipationCounts(Section):

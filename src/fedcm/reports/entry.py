@@ -12,7 +12,7 @@ from fedcm.reports.metric import ACCURACY, Metric, describe_divergence
 MEASURES = {"mean_last": "mean of the last rounds", "last": "last round", "best": "best round"}
 MAIN = "mean_last"
 _SCORED = ("test_accuracy", "test_loss", "train_loss", "consensus_distance")  # curves with a mean and a deviation
-_COUNTED = ("bytes_down", "bytes_up", "seconds")  # x axes, with a mean only
+_COUNTED = ("bytes_down", "bytes_up", "seconds", "simulated_seconds")  # x axes, with a mean only
 
 
 class TargetCost(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 from fedcm.config.schema import read_choice
 from fedcm.core.participation import PARTICIPATION, Everyone
 from fedcm.errors import UserError
-from fedcm.reports.digest import Curve, Diagnoses, Digest, LabelMix, OtherCell, ParticipationCounts
+from fedcm.reports.digest import SYSTEM_COLUMNS, Curve, Diagnoses, Digest, LabelMix, OtherCell, ParticipationCounts
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import read_current_summary, summarise
 from fedcm.sweeps.cells import read_cells
@@ -60,12 +60,13 @@ def extract_curve(lines: Lines) -> Curve:
     evaluated = [k for k, line in enumerate(lines) if line.get("test_loss") is not None or _has_accuracy(line)]
     kept = evaluated or range(0, len(lines), max(1, math.ceil(len(lines) / _MAX_UNEVALUATED)))
     columns: dict[str, list[Any]] = {name: [] for name in Curve.model_fields}
-    down, up, seconds, first = 0, 0, 0.0, 0
+    down, up, seconds, simulated, first = 0, 0, 0.0, 0.0, 0
     for k in kept:
         between = lines[first : k + 1]
         first = k + 1
         down, up = down + sum(x["bytes_down"] for x in between), up + sum(x["bytes_up"] for x in between)
         seconds += math.fsum(x["seconds"] for x in between)
+        simulated += math.fsum(x.get("simulated_seconds") or 0.0 for x in between)
         losses = [x["loss"] for x in between if x["loss"] is not None]
         entry = {
             "round": lines[k]["round"] + 1,
@@ -76,12 +77,33 @@ def extract_curve(lines: Lines) -> Curve:
             "bytes_up": up,
             "seconds": round(seconds, 3),
             "consensus_distance": _round_to_six_digits(_keep_finite(lines[k].get("consensus_distance"))),
+            **_describe_system(between, simulated),
         }
         for name, value in entry.items():
             columns[name].append(value)
-    if all(value is None for value in columns["consensus_distance"]):
-        del columns["consensus_distance"]
+    for name in ("consensus_distance", *SYSTEM_COLUMNS):
+        if all(value is None for value in columns[name]):
+            del columns[name]
     return Curve(**columns)
+
+
+def _describe_system(between: Lines, simulated: float) -> dict[str, float | None]:
+    """Return the columns about availability, deadlines and unequal work of some rounds; None where a run has none."""
+    trained = [line for line in between if line["cohort"]]
+    unequal = [line for line in trained if "steps_least" in line]
+    timed = any("simulated_seconds" in line for line in between)
+    return {
+        "simulated_seconds": round(simulated, 3) if timed else None,
+        "available": _average([line["available"] for line in between if "available" in line]),
+        "missed": _average([line["missed"] for line in between]) if timed else None,
+        "steps": _average([line["steps"] for line in trained]) if unequal else None,
+        "steps_least": min(line.get("steps_least", line["steps"]) for line in trained) if unequal else None,
+        "steps_most": max(line.get("steps_most", line["steps"]) for line in trained) if unequal else None,
+    }
+
+
+def _average(values: list[float]) -> float | None:
+    return _round_to_six_digits(math.fsum(values) / len(values)) if values else None
 
 
 def extract_diagnoses(lines: Lines) -> Diagnoses:
@@ -125,11 +147,14 @@ def make_cohort_redraw(table: Mapping[str, Any]) -> RedrawCohort:
     """Return a function that draws the cohorts of an experiment's run again, from its seed.
 
     `metrics.jsonl` does not list the clients of large cohorts. If the data define the clients, the experiment does not
-    contain their number, and only a cohort of all clients is known.
+    contain their number, and only a cohort of all clients is known. With an availability or a deadline, cohorts also
+    depend on files and on the sizes of clients, and are not drawn again.
     """
     population = table.get("split", {}).get("clients")
 
     def redraw(line: Mapping[str, Any]) -> list[int] | None:
+        if "availability" in table or "stragglers" in table:
+            return None
         chosen = read_choice(PARTICIPATION, table.get("participation", {"kind": "everyone"}), "kind", "participation")
         clients = line["cohort"] if isinstance(chosen, Everyone) else population
         if clients is None:

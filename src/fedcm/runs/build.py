@@ -1,7 +1,7 @@
 """Build the objects that train from an experiment. Input that cannot work is rejected here, before a folder exists."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedcm.config.conditions import list_condition_files, reject_conditions
 from fedcm.config.experiment import (
     reject_absent_clients,
     reject_optimizer,
@@ -21,6 +22,8 @@ from fedcm.config.experiment import (
 )
 from fedcm.config.sections import EngineSection, Experiment
 from fedcm.core.algorithm import Algorithm, is_decentralised
+from fedcm.core.conditions.availability import list_available
+from fedcm.core.conditions.deadline import SimulatedDeadline
 from fedcm.core.local.stacked import reject_batch_dependent_model
 from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.losses import (
@@ -48,6 +51,7 @@ from fedcm.data.on_demand import OnDemandData
 from fedcm.data.partition import IID, Natural, Parts, Split, split_by_owner
 from fedcm.data.structures.collate import Collate, make_collate, pad_examples
 from fedcm.data.structures.tree import list_leaves
+from fedcm.data.work.amounts import FileWork
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
@@ -97,8 +101,10 @@ class TrainingSetup:
 
     @cached_property
     def checksums(self) -> dict[str, str]:
-        """Checksums of the data, of their split over clients, and of the graph and the initial weights, if given."""
+        """Checksums of the data, their split over clients, and of graph, initial weights and conditions, if given."""
+        experiment, client = self.experiment, self.experiment.client
         checksums = self.runner.data.checksums()
+        checksums |= list_condition_files(client.epochs, client.steps, experiment.availability, experiment.stragglers)
         if self.plan.topology is not None:
             checksums |= {"topology": compute_sha256(self.plan.mixing)}
         if self.experiment.model.weights is not None:
@@ -162,19 +168,22 @@ def build(
     reject_step_schedule(experiment.algorithm, experiment.client)
     reject_unusable_rates(experiment)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
+    reject_conditions(experiment.algorithm, experiment.availability, experiment.stragglers)
     if augment is None and experiment.data.augment:
         augment = make_augment(experiment.data.augment)
     if collate is None and experiment.data.collate is not None:
         collate = make_collate(import_function(experiment.data.collate, "data.collate"))
     problem = _build_problem(experiment, model, loss, collate, data)
-    plan = _build_plan(experiment, data)
     client = experiment.client
-    local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
+    local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps, experiment.stragglers)
+    plan = _build_plan(experiment, data, local_work)
     first = _check_user_code(experiment, problem, data, local_work, loss, augment)
     reject_optimizer(experiment.algorithm, client)
     given = _restrict_engine(experiment, data, augment, collate)
     engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
+    if plan.deadline is not None:
+        plan = replace(plan, deadline=replace(plan.deadline, data=data))  # so that the data as given can be freed
     if engine.stack > 1:
         reject_batch_dependent_model(problem, first)
     if engine.compile == "on":
@@ -310,7 +319,7 @@ def _choose_loss(model: nn.Module, data: FederatedData) -> Loss:
     return cross_entropy if data.classes is not None else squared_error
 
 
-def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
+def _build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWork) -> TrainingPlan:
     participation = experiment.participation
     if isinstance(participation, FixedSize) and participation.clients > data.population:
         raise UserError(
@@ -321,10 +330,35 @@ def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
     schedule = Schedule(client.lr, client.lr_decay, server.lr, client.schedule, server.schedule, experiment.rounds)
     every = experiment.evaluation.every
     topology = experiment.topology or (Ring() if is_decentralised(experiment.algorithm) else None)
-    plan = TrainingPlan(experiment.rounds, data.population, participation, schedule, experiment.seed, every, topology)
+    deadline = SimulatedDeadline(local_work, data, experiment.seed) if experiment.stragglers is not None else None
+    plan = TrainingPlan(
+        experiment.rounds,
+        data.population,
+        participation,
+        schedule,
+        experiment.seed,
+        every,
+        topology,
+        experiment.availability,
+        deadline,
+    )
     if topology is not None:
         _ = plan.mixing  # now, so that a graph that does not fit is rejected before the run begins
+    _check_conditions(plan, local_work)
     return plan
+
+
+def _check_conditions(plan: TrainingPlan, local_work: LocalWork) -> None:
+    """Read the files of the conditions and draw round 0 once, so that what fails is rejected before the run begins."""
+    for unit, amount in (("epochs", local_work.epochs), ("steps", local_work.steps)):
+        if isinstance(amount, FileWork):
+            amount.check(unit, plan.population, plan.rounds)
+        elif amount is not None and not isinstance(amount, int):
+            amount.draw_amount(plan.seed, 0, 0)
+    if local_work.stragglers is not None:
+        local_work.stragglers.check(plan.population)
+    if plan.availability is not None:
+        list_available(plan.availability, plan.population, plan.seed, 0)
 
 
 def _check_user_code(

@@ -152,7 +152,7 @@ def reject_lone_examples(problem: Problem, first: Examples, data: FederatedData,
 
 def _has_batch_of_one(sizes: np.ndarray, local_work: LocalWork) -> np.ndarray:
     in_a_pass = -(-sizes // local_work.batch_size)
-    steps = np.array([local_work.count_steps(int(size)) for size in sizes])
+    steps = np.array([local_work.count_most_steps(int(size)) for size in sizes])
     return (sizes - (in_a_pass - 1) * local_work.batch_size == 1) & (steps >= in_a_pass) | (local_work.batch_size == 1)
 
 

@@ -50,6 +50,18 @@ def summarise(metrics: Sequence[dict[str, Any]], targets: Sequence[float]) -> di
         "bytes_down": sum(line["bytes_down"] for line in metrics),
         "bytes_up": sum(line["bytes_up"] for line in metrics),
         "seconds": round(math.fsum(line["seconds"] for line in metrics), 3),
+        **_sum_conditions(metrics),
+    }
+
+
+def _sum_conditions(metrics: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the reports that missed the deadline and the simulated time; empty without simulated stragglers."""
+    timed = [line for line in metrics if line.get("simulated_seconds") is not None]
+    if not timed:
+        return {}
+    return {
+        "missed_reports": sum(line["missed"] for line in timed),
+        "simulated_seconds": round(math.fsum(line["simulated_seconds"] for line in timed), 3),
     }
 
 

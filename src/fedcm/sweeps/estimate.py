@@ -93,5 +93,5 @@ def _estimate_round(setup: TrainingSetup, speed: _Speed) -> float:
 
 def _count_steps_per_round(setup: TrainingSetup) -> float:
     runner, plan = setup.runner, setup.plan
-    cohorts = [plan.participation.cohort(plan.population, plan.seed, round) for round in range(_ROUNDS)]
-    return float(np.mean([runner.count_steps(cohort).sum() if len(cohort) else 0 for cohort in cohorts]))
+    cohorts = enumerate(plan.draw_cohort(round).reporting for round in range(_ROUNDS))
+    return float(np.mean([runner.count_steps(cohort, round).sum() if len(cohort) else 0 for round, cohort in cohorts]))

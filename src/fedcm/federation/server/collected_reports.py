@@ -21,7 +21,7 @@ class CollectedReports:
         """Expect reports of the cohort."""
         self.expected = expected
         self._runner = runner
-        self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort).tolist(), strict=True))
+        self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort, expected.round).tolist(), strict=True))
         self.weights = dict(zip(cohort.tolist(), runner.compute_weights(cohort).tolist(), strict=True))
         self.mean: ExactMean[Any] = runner.make_mean(len(cohort))
         self.client_stats: dict[int, tuple[float, float, float]] = {}

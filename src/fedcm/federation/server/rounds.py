@@ -144,7 +144,7 @@ class FederationExecutor:
         result = collected.make_result()
         # sites hear of this with the next round, which begins only after this one is saved
         self.counted |= {self.record.sites[client]: round.index for client in collected.clients}
-        return result._replace(extra_metrics=metrics)
+        return result._replace(extra_metrics={**result.extra_metrics, **metrics})
 
     def _get_client(self, site: str) -> int:
         return self.record.sites.index(site)

@@ -27,6 +27,7 @@ from fedcm.config.schema import read_section
 from fedcm.core.algorithm import Round, get_message_types
 from fedcm.errors import UserError
 from fedcm.federation.compression import count_array_bytes, pack_report, unpack_broadcast
+from fedcm.federation.experiment import reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
 from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden
 from fedcm.federation.site.data import make_single_site_data
@@ -66,6 +67,7 @@ class SiteTrainer:
         table = tomllib.loads(experiment)
         reject_forbidden(table, settings.limits)
         given = read_experiment(table)
+        reject_simulated_conditions(given)
         engine = given.engine.model_copy(update={"device": settings.training.device})
         self.experiment = use_own_weights(given.model_copy(update={"engine": engine}), kit, settings)
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))

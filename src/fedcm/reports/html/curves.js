@@ -1,6 +1,6 @@
 // The curves, their legend, and their numbers as a table.
 const addValues = (a, b) => a.map((value, k) => value + b[k]);
-const getX = (curve, name) => (name === "bytes" ? addValues(curve.bytes_down, curve.bytes_up) : curve[name]);
+const getX = (curve, name) => (name === "bytes" ? addValues(curve.bytes_down, curve.bytes_up) : curve[name] ?? []);
 
 function smooth(values, window) {
   return values.map((value, k) => {

@@ -72,6 +72,9 @@ const hasValues = (cell, name) => cell.rows.some((row) => row.mean[name].some((v
 for (const option of [...form.elements.y.options]) {
   if (!data.cells.some((cell) => hasValues(cell, option.value))) option.remove();
 }
+for (const option of [...form.elements.x.options].filter((one) => one.value === "simulated_seconds")) {
+  if (!data.cells.some((cell) => hasValues(cell, option.value))) option.remove();
+}
 function selectMetric() {
   const cell = data.cells[Number(cells.value)];
   if (!cell || (state.choseY && hasValues(cell, form.elements.y.value))) return;

@@ -38,6 +38,7 @@ def render_page(document: Document, stamp: str | None = None) -> str:
         curves_state="" if any(cell["rows"] for cell in data["cells"]) else "hidden",
         diagnosis=_render_pictures("diagnosis", "Drift, noise and momentum", data["diagnosis"], _render_diagnosis),
         agreement=_render_pictures("agreement", "Agreement of the nodes", data["agreement"], _render_diagnosis),
+        system=_render_pictures("system", "System", data["system"], _render_diagnosis),
         costs=sections.render_costs(document) or "",
         participation=_render_pictures("participation", "Participation", data["participation"], _render_times),
         mixes=_render_pictures("mixes", "Label mix of the clients", data["mixes"], _render_counts),
@@ -99,7 +100,7 @@ def _render_diagnosis(picture: dict[str, Any]) -> Html:
     rounds = sorted({round for line in picture["lines"] for round in line["round"]})
     by_run = [dict(zip(line["round"], line["value"], strict=True)) for line in picture["lines"]]
     rows: list[list[object]] = [[round, *(_format_value(values.get(round)) for values in by_run)] for round in rounds]
-    head: list[object] = ["round", *(line["name"] for line in picture["lines"])]
+    head: list[object] = [picture.get("x", "round"), *(line["name"] for line in picture["lines"])]
     return make_table(f"{picture['title']} ({picture['caption']})", head, rows)
 
 

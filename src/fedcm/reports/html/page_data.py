@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from fedcm.reports.digest import Digest, ParticipationCounts
+from fedcm.reports.digest import SYSTEM_COLUMNS, Digest, ParticipationCounts
 from fedcm.reports.document import Document
 from fedcm.reports.entry import Entry, average_curves
 from fedcm.reports.figures.method_groups import METHOD_GROUPS, OTHER_METHODS, get_method_group
 from fedcm.reports.groups import Group, describe_split
 from fedcm.reports.html.diagnosis_plots import list_agreement_plots, list_diagnosis_plots
+from fedcm.reports.html.system_plots import list_system_plots
 from fedcm.system.formatting import format_count
 
 
@@ -38,6 +39,7 @@ def make_page_data(document: Document) -> dict[str, Any]:
             for cell in group.cells
         ],
         "agreement": list_agreement_plots(document),
+        "system": list_system_plots(document),
         "method_groups": [*METHOD_GROUPS, OTHER_METHODS],
         "diagnosis": list_diagnosis_plots(document),
         "participation": list_participations(document),
@@ -98,7 +100,7 @@ def _list_hidden_labels(group: Group, cell: str) -> list[str]:
 
 def _make_curves(entry: Entry) -> dict[str, Any]:
     average = average_curves([run.curve for run in entry.runs])
-    own = {"consensus_distance"}  # drawn in a picture of its own
+    own = {"consensus_distance", *SYSTEM_COLUMNS} - {"simulated_seconds"}  # drawn in pictures of their own
     runs = entry.runs if len(entry.runs) > 1 else ()
     return {
         "round": average.round,

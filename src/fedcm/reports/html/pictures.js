@@ -1,4 +1,4 @@
-// Diagnoses, the agreement of nodes, participation and label mixes.
+// Diagnoses, the agreement of nodes, the system's conditions, participation and label mixes.
 const computeShares = (picture) => picture.shown.map((row) => {
   const total = row.reduce((sum, count) => sum + count, 0) || 1;
   return row.map((count) => (100 * count) / total);
@@ -17,7 +17,7 @@ const PICTURES = {
       hovertemplate: `%{y:${picture.percent ? ".2f" : ".3~g"}}<extra>${escapeText(line.name)}</extra>`,
     })),
     { hovermode: "x unified", showlegend: Boolean(picture.legend), legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11 } },
-      xaxis: makeSmallAxis("round"),
+      xaxis: makeSmallAxis(picture.x || "round"),
       yaxis: makeSmallAxis("", picture.log
         ? makeLogAxis("", picture.lines.flatMap((line) => line.value)) : { ticksuffix: picture.percent ? " %" : "" }) },
   ],
@@ -41,6 +41,7 @@ const PICTURES = {
   },
 };
 PICTURES.agreement = PICTURES.diagnosis;
+PICTURES.system = PICTURES.diagnosis;
 function makeSmallAxis(title, extra = {}) {
   return { ...makeAxis("round"), title: { text: title, standoff: 6 }, ...extra };
 }

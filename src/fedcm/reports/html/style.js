@@ -58,7 +58,7 @@ function drawSwatches() {
 }
 
 const TITLES = {
-  round: "round", bytes: "bytes down and up", bytes_up: "bytes up", seconds: "seconds",
+  round: "round", bytes: "bytes down and up", bytes_up: "bytes up", seconds: "seconds", simulated_seconds: "simulated seconds",
   test_accuracy: "test accuracy", test_loss: "test loss", train_loss: "training loss",
 };
 const isBytes = (name) => name === "bytes" || name === "bytes_up";
