@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+    from fedcm.core.stopping import Stop
     from fedcm.core.topology import Adjacency, Complete, ErdosRenyi, Exponential, Ring, Topology, Torus
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
@@ -118,6 +119,7 @@ _MODULES = {
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
     "fedcm.core.metrics": ("RoundMetrics",),
     "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
+    "fedcm.core.stopping": ("Stop",),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
@@ -191,6 +193,7 @@ __all__ = [
     "SignSGD",
     "SlowMo",
     "Step",
+    "Stop",
     "Stopped",
     "Topology",
     "Torus",

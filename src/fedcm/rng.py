@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     RESAMPLING = 9  # bootstrap of measured replicates, for a confidence interval
     DIAGNOSIS = 10  # which clients a diagnosis examines
     TOPOLOGY = 11  # random graphs of decentralised training
+    VALIDATION = 12  # which training examples are held back for validation
     AUGMENTATION = 13  # of a batch, in every local step
     FRESH_ITEMS = 19  # random transforms inside a torch dataset that is read anew in every pass
 

@@ -188,13 +188,13 @@ def _run_trial(task: _ProbeTask, alpha: float, rate: float, initial_loss: float)
 
 
 class _ExecutorWithoutTest:
-    """An executor that skips the evaluation on the test data."""
+    """An executor that skips the evaluation."""
 
     def __init__(self, executor: LocalExecutor) -> None:
         self.run_round = executor.run_round
 
-    def evaluate(self, params: Vector) -> Score | None:
-        return None
+    def evaluate(self, params: Vector) -> dict[str, Score]:
+        return {}
 
 
 def _run_rounds(task: _ProbeTask, alpha: float, rate: float) -> Iterator[Any]:

@@ -1,8 +1,8 @@
 """Train in memory, in five lines of Python: any `nn.Module`, any list of clients, any algorithm."""
 
 import copy
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack, final
 
 from torch import Tensor, nn
@@ -14,9 +14,10 @@ from fedcm.api.progress import show_progress
 from fedcm.api.state import RunState
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.losses import Loss
-from fedcm.core.metrics import Metrics
+from fedcm.core.metrics import Metrics, describe_score
 from fedcm.core.participation import Participation
 from fedcm.core.round_loop import FinishedRound
+from fedcm.core.stopping import Stop
 from fedcm.core.topology import Topology
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.structures.collate import UserCollate
@@ -34,12 +35,30 @@ class TrainingResult:
         history: One dict per round: loss, cohort, steps, norms, bytes; test_accuracy in evaluated rounds.
         state: The state after the last round; `resume_from` continues from it.
         stopped: Whether Ctrl-C ended the training early.
+        stopped_early: Whether the rule `stop` ended the training.
+        best_round: The round with the best result on the validation data; None without such data.
     """
 
     model: nn.Module
     history: list[Metrics]
     state: RunState
     stopped: bool = False
+    stopped_early: bool = False
+    best_round: int | None = None
+    _best_model: nn.Module | None = field(default=None, repr=False)
+
+    @property
+    def best_model(self) -> nn.Module:
+        """The model after `best_round`.
+
+        Raises:
+            UserError: If there were no validation data, or no evaluation.
+        """
+        if self._best_model is None:
+            raise UserError(
+                "there is a best model only if validation data were evaluated; give validation=0.1, for example"
+            )
+        return self._best_model
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.model, self.history))
@@ -83,9 +102,9 @@ class TrainingRound:
             self._state = self._training.capture_state()
 
     def __repr__(self) -> str:
-        loss, accuracy = self.metrics["loss"], self.metrics.get("test_accuracy")
+        loss, score = self.metrics["loss"], describe_score(self.metrics)
         words = [f"round {self.index}", "empty" if loss is None else f"loss {loss:.4g}"]
-        words += [] if accuracy is None else [f"accuracy {accuracy:.2%}"]
+        words += [] if score is None else [score]
         return f"<TrainingRound: {', '.join(words)}>"
 
 
@@ -96,6 +115,7 @@ def train(
     *,
     rounds: int,
     test: Any | None = None,
+    validation: Any | None = None,
     participation: float | int | Participation = 1.0,
     topology: Topology | None = None,
     epochs: int | None = None,
@@ -116,6 +136,8 @@ def train(
     weights_strict: bool = True,
     trainable: str | Sequence[str] | None = None,
     evaluate_every: int = 10,
+    metrics: Sequence[str | Mapping[str, Any] | Callable[..., Any]] | None = None,
+    stop: Stop | None = None,
     stack: int = 1,
     seed: int = 0,
     workers: int = 1,
@@ -135,6 +157,8 @@ def train(
         algorithm: The algorithm, such as `fedcm.FedCM(alpha=0.1)`.
         rounds: How many rounds to run.
         test: Held-out examples, in the form of one client.
+        validation: Validation data, for choices such as when to stop: a share of every client's examples, which is held
+            back, such as 0.1, or other examples in the form of one client.
         participation: A probability (each client independently, 1.0 = every client), a number of clients per round,
             or a `Participation`.
         topology: The graph of a decentralised algorithm, such as `fedcm.Ring()`, its default.
@@ -161,6 +185,10 @@ def train(
         trainable: Shell patterns of the parameters to train, such as "head.*"; all others are frozen, and not sent.
             By default those that require a gradient.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
+        metrics: What is evaluated besides the loss, such as `["accuracy", "f1", my_function]`: names, dicts with a name
+            and options, or functions of all outputs and labels that return a number. The first is the headline. By
+            default the accuracy, if the labels are classes.
+        stop: When the training ends early, such as `fedcm.Stop(patience=5)`, by its validation data.
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
         workers: Processes that share each round.
@@ -186,6 +214,7 @@ def train(
     """
     settings = TrainingSettings(
         test=test,
+        validation=validation,
         participation=participation,
         topology=topology,
         epochs=epochs,
@@ -206,6 +235,8 @@ def train(
         weights_strict=weights_strict,
         trainable=trainable,
         evaluate_every=evaluate_every,
+        metrics=metrics,
+        stop=stop,
         stack=stack,
         seed=seed,
     )
@@ -222,7 +253,17 @@ def train(
         except Stopped:
             stopped = True
         trained = copy.deepcopy(training.setup.problem.bind(training.server.params))
-        return TrainingResult(trained, history, training.capture_state(), stopped)
+        best = training.find_best()
+        stopped_early = training.finished is not None and training.finished.stop is not None
+        return TrainingResult(
+            trained,
+            history,
+            training.capture_state(),
+            stopped,
+            stopped_early=stopped_early,
+            best_round=None if best is None else best.round,
+            _best_model=None if best is None else best.model,
+        )
 
 
 def rounds(

@@ -28,8 +28,8 @@ class Executor(Protocol):
         """Run the local steps of the cohort and store the new client states: all of them, or on an error none."""
         ...
 
-    def evaluate(self, params: Vector) -> Score | None:
-        """Evaluate parameters on the test data; None if there are none."""
+    def evaluate(self, params: Vector) -> Mapping[str, Score]:
+        """Evaluate parameters on the test data and the validation data: by set, without those that are empty."""
         ...
 
 

@@ -5,7 +5,7 @@ It is a generator: the caller gets every finished round, and decides what to wri
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -19,6 +19,7 @@ from fedcm.core.executor import Executor, GossipExecutor, RoundResult, SurveyExe
 from fedcm.core.metrics import RoundMetrics
 from fedcm.core.participation import Participation
 from fedcm.core.schedule import Schedule
+from fedcm.core.stopping import Line, StopReason, StopRule, StopWatch
 from fedcm.core.topology import Topology, compute_mixing_matrix
 from fedcm.errors import Diverged
 from fedcm.system.error_messages import add_note
@@ -39,6 +40,7 @@ class TrainingPlan:
     seed: int = 0
     evaluate_every: int = 10  # rounds; the last round is always evaluated
     topology: Topology | None = None  # the graph of a decentralised algorithm
+    stop: StopRule | None = None  # when the run ends early
 
     @cached_property
     def mixing(self) -> np.ndarray:
@@ -60,17 +62,34 @@ class FinishedRound:
     index: int
     server: Any  # the algorithm's server state after the round
     metrics: RoundMetrics
+    stop: StopReason | None = None  # why the run ends early after this round
 
 
 def run_rounds(
-    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, first: int = 0
+    algorithm: Algorithm[Any, Any, Any, Any],
+    executor: Executor,
+    plan: TrainingPlan,
+    server: Any,
+    first: int = 0,
+    before: Iterable[Line] = (),
 ) -> Iterator[FinishedRound]:
-    """Run the rounds from `first` to the last one, starting from a server state.
+    """Run the rounds from `first` to the last one, or until the plan's rule ends the run early.
+
+    Args:
+        algorithm: The algorithm.
+        executor: Runs the clients.
+        plan: The plan.
+        server: The server state before round `first`.
+        first: The first round.
+        before: The metrics of the rounds before it, for the plan's rule.
 
     Yields:
         Each round when it is finished.
     """
+    watch = StopWatch(plan.stop, before) if plan.stop is not None else None
     for index in range(first, plan.rounds):
+        if watch is not None and watch.reason is not None:
+            return
         started = time.perf_counter()
         try:
             with use_one_thread():
@@ -78,7 +97,8 @@ def run_rounds(
         except Exception as error:
             add_note(error, f"round {index} failed")
             raise
-        yield FinishedRound(index, server, replace(metrics, seconds=_measure_seconds(started)))
+        metrics = replace(metrics, seconds=_measure_seconds(started))
+        yield FinishedRound(index, server, metrics, watch.add(metrics.to_dict()) if watch is not None else None)
 
 
 def run_round(
@@ -141,17 +161,16 @@ def collect_metrics(round: Round, sent: Any, result: RoundResult, before: Any, a
 
 
 def add_evaluation(metrics: RoundMetrics, executor: Executor, params: Tensor) -> RoundMetrics:
-    """Return the metrics with the result on the test data, if there are any.
+    """Return the metrics with the results on the test data and the validation data, if there are any.
 
     Raises:
-        Diverged: If the test loss is not finite.
+        Diverged: If a loss is not finite.
     """
-    score = executor.evaluate(params)
-    if score is None:
-        return metrics
-    if not math.isfinite(score.loss):
-        raise Diverged(f"the loss on the test data became {score.loss} in round {metrics.round}")
-    return replace(metrics, test_loss=score.loss, test_accuracy=score.accuracy)
+    scores = executor.evaluate(params)
+    for which, score in scores.items():
+        if not math.isfinite(score.loss):
+            raise Diverged(f"the loss on the {which} data became {score.loss} in round {metrics.round}")
+    return replace(metrics, evaluations={which: score.to_dict() for which, score in scores.items()})
 
 
 def compute_norm(vector: Tensor) -> float:

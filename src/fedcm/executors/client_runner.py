@@ -15,6 +15,7 @@ from fedcm.core.exact_mean import ExactMean, OutOfRange
 from fedcm.core.local.stacked import StackedProblem, StackResult, reject_unstackable, run_stacked_steps
 from fedcm.core.local.steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
+from fedcm.core.scoring.metric_set import DEFAULT_METRICS, MetricSet
 from fedcm.data.augmentation import Augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
@@ -47,6 +48,7 @@ class ClientRunner:
     stack: int = 1  # clients that train at once
     augment: Augment | None = None  # changes every batch of training
     fresh: bool = False  # whether the examples are read anew in every pass
+    metrics: MetricSet = DEFAULT_METRICS  # of evaluations
 
     def __post_init__(self) -> None:
         if self.stack > 1:

@@ -27,6 +27,11 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
         raise UserError(
             f"{name!r} needs two exchanges in every round, but a federation has one; simulate it with `fedcm run`"
         )
+    if experiment.data.validation is not None:
+        raise UserError(
+            f"data.validation cannot be a share ({experiment.data.validation}) of data that stay at the sites; name "
+            'the server\'s own validation data in its server.toml: [validation] source = "validation.npz"'
+        )
     if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})

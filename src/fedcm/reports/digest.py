@@ -19,7 +19,7 @@ from pydantic import (
 
 from fedcm.config.schema import Section
 from fedcm.errors import UserError
-from fedcm.reports.metric import find_divergence_round
+from fedcm.reports.metric import Metric, find_divergence_round, find_headline, read_scores, read_validation_scores
 from fedcm.runs.summary import bring_up_to_date, is_up_to_date
 from fedcm.system.files import write_text
 
@@ -37,10 +37,11 @@ class Curve(Section):
     bytes_up: list[Count] = Field(default=[])
     seconds: list[float] = Field(default=[])
     consensus_distance: list[float | None] = Field(default=[])  # empty, and not in the file, if there is a server
+    scores: dict[str, list[float | None]] = Field(default={})  # other columns of evaluations, such as test_f1
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "Curve":
-        columns = {name: getattr(self, name) for name in Curve.model_fields}
+        columns = {name: getattr(self, name) for name in Curve.model_fields if name != "scores"} | self.scores
         if not self.consensus_distance:
             del columns["consensus_distance"]
         if len(set(map(len, columns.values()))) > 1:
@@ -48,12 +49,22 @@ class Curve(Section):
         return self
 
     @model_serializer(mode="wrap")
-    def _leave_out_empty_distances(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keep the digests of runs with a server as small as they were."""
+    def _leave_out_empty_columns(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keep digests small."""
         table = serialize(self)
-        if not self.consensus_distance:
-            table.pop("consensus_distance", None)
+        for name in ("consensus_distance", "scores"):
+            if not getattr(self, name):
+                table.pop(name, None)
         return table
+
+    def get_column(self, name: str) -> list[float | None]:
+        """Return a column of evaluations or losses; empty if the curve does not have it."""
+        return getattr(self, name) if name in Curve.model_fields else self.scores.get(name, [])
+
+    def flatten(self) -> dict[str, Any]:
+        """Return all columns by name, without an inner table."""
+        table = self.model_dump(exclude={"scores"})
+        return table | self.scores
 
 
 class ParticipationCounts(Section):
@@ -141,10 +152,18 @@ class Digest(Section):
             raise ValueError("experiment.cell.labels must be strings")
         if not (self.published is None or _is_number(self.published)):
             raise ValueError("experiment.cell.published must be a number")
+        for key in ("metrics", "validation"):
+            for name, values in self._get_summary_table(key).items():
+                if not _is_complete(values):
+                    raise ValueError(f"summary.{key}.{name} must have last, mean_last, mean_last_rounds and best")
         for key in ("accuracy", "test_losses"):
             if isinstance(self.summary.get(key), dict) and not _is_complete(self._current_summary[key]):
                 raise ValueError(f"summary.{key} must have last, mean_last, mean_last_rounds and best")
         return self
+
+    def _get_summary_table(self, key: str) -> dict[str, Any]:
+        table = self.summary.get(key)
+        return table if isinstance(table, dict) else {}
 
     def _get_table(self, key: str) -> dict[str, Any]:
         table = self.experiment.get(key)
@@ -189,7 +208,7 @@ class Digest(Section):
         return bring_up_to_date(self.summary, self._list_points("test_accuracy"), self._list_points("test_loss"))
 
     def _list_points(self, column: str) -> list[tuple[int, float]]:
-        pairs = zip(self.curve.round, getattr(self.curve, column), strict=True)
+        pairs = zip(self.curve.round, self.curve.get_column(column), strict=True)
         return [(done - 1, value) for done, value in pairs if value is not None]
 
     @property
@@ -197,6 +216,19 @@ class Digest(Section):
         """The summary of the accuracy; None if the run was not evaluated or its labels are not classes."""
         accuracy = self._current_summary.get("accuracy")
         return accuracy if isinstance(accuracy, dict) else None
+
+    @property
+    def headline(self) -> Metric | None:
+        """The headline metric; None if the run was not evaluated, or has only a loss."""
+        return find_headline(self._current_summary)
+
+    def read_scores(self, metric: Metric) -> dict[str, float] | None:
+        """Return the summary of a metric on the test data; None if the run does not have it."""
+        return read_scores(self._current_summary, metric)
+
+    def read_validation_scores(self, metric: Metric) -> dict[str, float] | None:
+        """Return the summary of a metric on the validation data; None if there are none."""
+        return read_validation_scores(self.summary, metric)
 
     def place_in_cell(self, cell: dict[str, Any]) -> "Digest":
         """Return the same run as if it had been made for this cell only."""

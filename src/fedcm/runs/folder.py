@@ -7,6 +7,7 @@ checkpoints/       the newest states
 clients/           the client states, if the algorithm has any
 summary.json       written when the run ends
 model.safetensors  the trained model, by parameter name
+best.safetensors   the model of the best round on validation data, if there are any
 """
 
 import errno
@@ -57,6 +58,7 @@ class RunFolder:
         self.client_states = path / "clients" / "states.bin"
         self.summary = path / "summary.json"
         self.model = path / "model.safetensors"
+        self.best = path / "best.safetensors"
         self._lock: int | None = None
 
     @classmethod
@@ -186,7 +188,7 @@ class RunFolder:
 
     def clear_leftovers(self) -> None:
         """Remove the temporary files of a process that was killed."""
-        for kind in (".metrics.*", ".summary.*", ".model.*", ".worker-*"):
+        for kind in (".metrics.*", ".summary.*", ".model.*", ".best.*", ".worker-*"):
             for leftover in self.path.glob(kind):
                 leftover.unlink()
 
@@ -220,6 +222,21 @@ class RunFolder:
         """Write model.safetensors."""
         with atomic_write(self.model) as temporary:
             save_tensors(tensors, temporary)
+
+    def write_best_model(self, tensors: dict[str, Any], round: int) -> None:
+        """Write best.safetensors; its metadata name the round."""
+        with atomic_write(self.best) as temporary:
+            save_tensors(tensors, temporary, {"round": str(round)})
+
+    def read_best_round(self) -> int | None:
+        """Return the round of best.safetensors; None if there is none, or it cannot be read."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.best, "pt") as file:
+                return int(file.metadata()["round"])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+            return None
 
     def read_device(self) -> str:
         """Return where the run computes: "cpu" or "cuda"; "cpu" if its experiment does not say it."""
