@@ -57,6 +57,91 @@ def _first(trained: Trained, target: float) -> int | None:
     return reached[0] if reached else None
 
 
+def holds_back_validation_data(bench: Bench, setting: str) -> None:
+    """The clients train on the rest, and the result is the literal loss and accuracy on what is held back."""
+    source = bench.whole_file("whole")
+    for share, count in ((None, 0), (0.1, 24), (0.5, 120)):
+        table = bench.table(data={"source": source}, split={"kind": "iid", "clients": 5})
+        put(table, setting, share)
+        trained = bench.train(table)
+        assert sum(len(x) for x, _ in trained.clients) == 240 - count
+        line = trained.lines[-1]
+        if share is None:
+            assert "validation_loss" not in line
+            continue
+        data = trained.run.setup.runner.data
+        assert data.validation_size == count
+        x, y = data.validation_slice(0, count)
+        rows = {tuple(row) for client, _ in trained.clients for row in client.tolist()}
+        assert not rows & {tuple(row) for row in x.tolist()}, "no client trains on what is held back"
+        outputs = logits(trained.params.double(), x.double(), CLASSES)
+        assert abs(line["validation_loss"] - float(cross_entropy(outputs, y))) <= 1e-5
+        assert line["validation_accuracy"] == float((outputs.argmax(1) == y).double().mean())
+        assert trained.summary["validation"]["accuracy"]["last"] == line["validation_accuracy"]
+
+
+def evaluates_these_metrics(bench: Bench, setting: str) -> None:
+    """Recall averaged over classes, and labels among the two highest outputs; the targets are of the first metric."""
+    x, y = bench.tested
+    table = bench.table(rounds=6, evaluation={"every": 1, "targets": [0.3, 0.99]})
+    put(table, setting, ["recall", "top2", {"name": "recall", "average": "micro", "label": "hits"}])
+    trained = bench.train(table)
+    recalls = []
+    for line, server in zip(trained.lines, trained.servers, strict=True):
+        outputs = logits(server.params.double(), x.double(), CLASSES)
+        right = outputs.argmax(1) == y
+        recalls.append(float(sum(right[y == k].double().mean() for k in y.unique()) / len(y.unique())))
+        assert abs(line["test_recall"] - recalls[-1]) <= 1e-6
+        assert abs(line["test_hits"] - float(right.double().mean())) <= 1e-6
+        others = (outputs > outputs.gather(1, y[:, None])).sum(1)
+        assert line["test_top2"] == float((others < 2).double().mean())
+        assert "test_accuracy" not in line
+    assert list(trained.summary["metrics"]) == ["recall", "top2", "hits"]
+    assert abs(trained.summary["metrics"]["recall"]["best"] - max(recalls)) <= 1e-6
+    first = next(k for k, value in enumerate(recalls, start=1) if value >= 0.3)
+    assert trained.summary["rounds_to_accuracy"] == {"0.3": first, "0.99": None}
+
+
+def ends_by(*values: Any, **more: Any) -> Any:
+    """Compare the number of rounds with a literal loop over the metrics of the run that does not end early."""
+
+    def row(bench: Bench, setting: str) -> None:
+        usual: dict[str, Any] = {"rounds": 30, "evaluation": {"every": 1}, "client": {"epochs": 1, "lr": 0.3}}
+        data = {"source": bench.source, "validation": 0.3}
+        lines = bench.train(bench.table(**usual, data=data)).lines
+        lengths = []
+        for value in values:
+            table = bench.table(**usual, data=data, stop=dict(more))
+            put(table, setting, value)
+            trained = bench.train(table)
+            lengths.append(len(trained.lines))
+            assert lengths[-1] == _count_rounds(lines, table["stop"])
+            assert ("stopped_early" in trained.summary) == (lengths[-1] < 30)
+            assert trained.summary["outcome"] == "finished"
+            assert (trained.folder / "model.safetensors").is_file()
+        assert len(set(lengths)) == len(values), "the setting has an effect"
+
+    return row
+
+
+def _count_rounds(lines: list[dict[str, Any]], stop: dict[str, Any]) -> int:
+    """Count the rounds of a run with this rule, by comparing every value with all before it."""
+    column, delta = stop.get("metric", "validation_accuracy"), stop.get("min_delta", 0.0)
+    sign = -1 if column.endswith("loss") else 1
+    gains: list[float] = [sign * line[column] for line in lines]
+    best, since = gains[0], 0
+    for k, gain in enumerate(gains):
+        if "target" in stop and gain >= sign * stop["target"]:
+            return k + 1
+        if k and gain > best + delta:
+            best, since = gain, 0
+        elif k:
+            since += 1
+        if since >= stop.get("patience", 999):
+            return k + 1
+    return len(lines)
+
+
 def saves_checkpoints_when_due(bench: Bench, setting: str) -> None:
     """Checkpoints are written when due and after the last round."""
     for every, due in ((None, [10, 11]), (4, [4, 8, 11]), (3, [3, 6, 9, 11])):

@@ -16,6 +16,7 @@ from schema import put
 from torch import nn
 
 import fedcm
+from fedcm.rng import Purpose, make_generator
 
 CLIENTS = make_clients()
 USUAL: dict[str, Any] = {"rounds": 4, "participation": 3, "epochs": 2, "batch_size": 4, "lr": 0.3, "seed": 11}
@@ -105,6 +106,46 @@ def is_evaluated_on(keyword: str) -> None:
     assert "test_loss" not in train_model()[1][-1]
 
 
+def is_held_back(keyword: str) -> None:
+    """A share of every client, drawn as one permutation per client, or given examples."""
+    generator = make_generator(USUAL["seed"], Purpose.VALIDATION)
+    held, kept = [], []
+    for x, y in CLIENTS:
+        count = len(x) // 4
+        index = np.sort(generator.permutation(len(x))[:count])
+        held.append((x[index], y[index]))
+        rest = np.setdiff1d(np.arange(len(x)), index)
+        kept.append((x[rest], y[rest]))
+    x, y = (torch.cat(parts) for parts in zip(*held, strict=True))
+    ended, history = train_model(validation=0.25)
+    same, given = fedcm.train(model(), kept, fedcm.FedCM(0.3), **USUAL, validation=(x, y))
+    assert torch.equal(ended, flatten(same))
+    outputs = literal.logits(ended.double(), x.double(), CLASSES)
+    for line in (history[-1], given[-1]):
+        assert line["validation_loss"] == pytest.approx(literal.cross_entropy(outputs, y).item(), rel=1e-5)
+        assert line["validation_accuracy"] == (outputs.argmax(1) == y).double().mean().item()
+    assert "validation_loss" not in train_model()[1][-1]
+
+
+def are_evaluated(keyword: str) -> None:
+    def share(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        return (outputs.argmax(1) == labels).double().mean().item()
+
+    line = train_model(test=CLIENTS[1], metrics=[share, "accuracy"])[1][-1]
+    assert line["test_share"] == line["test_accuracy"]
+    assert list(line).index("test_share") < list(line).index("test_accuracy")
+
+
+def ends_early(keyword: str) -> None:
+    """The first round in which the literal rule holds, and the bits of the shorter training."""
+    usual = {"rounds": 40, "validation": 0.3, "evaluate_every": 1, "lr": 0.5}
+    scores = [line["validation_accuracy"] for line in train_model(**usual)[1]]
+    last = next(k for k in range(3, 40) if max(scores[k - 2 : k + 1]) <= max(scores[: k - 2]))
+    ended, history = train_model(**usual, stop=fedcm.Stop(patience=3))
+    assert len(history) == last + 1 < 40
+    assert torch.equal(ended, train_model(**usual | {"rounds": last + 1})[0])
+
+
 def is_evaluated_when_due(keyword: str) -> None:
     for every, due in ((None, [9, 10]), (4, [3, 7, 10])):
         given = {} if every is None else {"evaluate_every": every}
@@ -190,6 +231,9 @@ def calls_the_model_once_for_several_clients(keyword: str) -> None:
 ROWS: dict[str, Callable[[str], None]] = {
     "rounds": counts_the_rounds,
     "test": is_evaluated_on,
+    "validation": is_held_back,
+    "metrics": are_evaluated,
+    "stop": ends_early,
     "participation": accepts_a_number_a_probability_or_everyone,
     "topology": chooses_the_graph,
     "epochs": changes_the_trajectory(None, 3),
