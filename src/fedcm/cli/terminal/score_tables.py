@@ -66,7 +66,7 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
     reached = "; to x%: rounds until it was reached" if targets else ""
     direction = "" if metric.higher_is_better else " (lower is better)"
     title = metric.name if metric.is_share else f"{metric.title}{direction}"
-    print(f"{title}: last, mean and best of the evaluations; {meaning}{reached}{_describe_bold(validated)}")
+    print(f"{title}: last, mean and best of the evaluations; {meaning}{reached}{_describe_validation(validated)}")
 
 
 def print_cells(tasks: Sequence[SweepTask]) -> None:
@@ -118,11 +118,11 @@ def print_cells(tasks: Sequence[SweepTask]) -> None:
         )
     print_table(table)
     about = f"{describe_metrics(scores.values())}; mean ± standard deviation over seeds; {meaning}; last; best"
-    print(about + _describe_bold(validated))
+    print(about + _describe_validation(validated))
 
 
-def _describe_bold(validated: Sequence[str]) -> str:
-    return "; validation: the mean on validation data, by which the best row is chosen" if validated else ""
+def _describe_validation(validated: Sequence[str]) -> str:
+    return "; validation: the mean on validation data; the best of them is bold" if validated else ""
 
 
 def _format_bytes_down(summary: Mapping[str, Any]) -> str:
