@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from fedcm.core.topology import Adjacency, Complete, ErdosRenyi, Exponential, Ring, Topology, Torus
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
-    from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, RandomDataWarning
+    from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, FewExamplesWarning, RandomDataWarning
 
 __version__ = "0.1.0"
 
@@ -123,7 +123,7 @@ _MODULES = {
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
-    "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "RandomDataWarning"),
+    "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "FewExamplesWarning", "RandomDataWarning"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _OLD_NAMES = {"Refused": "UserError", "Trained": "TrainingResult", "WorkerFailed": "TrainingFailed"}
@@ -171,6 +171,7 @@ __all__ = [
     "FedSplit",
     "FedYogi",
     "FedcmWarning",
+    "FewExamplesWarning",
     "FixedSize",
     "Gradient",
     "Independent",

@@ -27,6 +27,8 @@ class Purpose(IntEnum):
     TOPOLOGY = 11  # random graphs of decentralised training
     VALIDATION = 12  # which training examples are held back for validation
     AUGMENTATION = 13  # of a batch, in every local step
+    CLIENT_TEST = 17  # which examples of a client are its own test data
+    PERSONALISATION = 18  # the minibatches of a client's own steps before its evaluation
     FRESH_ITEMS = 19  # random transforms inside a torch dataset that is read anew in every pass
 
 

@@ -1,13 +1,18 @@
 """Rows of settings that change what a run records, and not its trajectory."""
 
+import json
+import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from bench import CLASSES, Bench, Trained, assert_literal_trajectory
 from literal import cross_entropy, logits
 from schema import put
 
+import fedcm
 from fedcm.reports.extraction import make_digest
+from fedcm.rng import Purpose, make_generator
 from fedcm.runs.folder import RunFolder
 
 
@@ -100,6 +105,56 @@ def evaluates_these_metrics(bench: Bench, setting: str) -> None:
     assert abs(trained.summary["metrics"]["recall"]["best"] - max(recalls)) <= 1e-6
     first = next(k for k, value in enumerate(recalls, start=1) if value >= 0.3)
     assert trained.summary["rounds_to_accuracy"] == {"0.3": first, "0.99": None}
+
+
+def evaluates_clients(bench: Bench, setting: str) -> None:
+    """The accuracy of the model on what each client holds out, by its own permutation, weighs every client equally."""
+    table = bench.table(evaluation={"every": 2})
+    assert "clients_accuracy_mean" not in bench.train(table).lines[-1]
+    put(table, setting, 0.4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fedcm.FewExamplesWarning)
+        trained = bench.train(table)
+    values, kept = [], []
+    for client, (x, y) in enumerate(bench.clients):
+        held = make_generator(11, Purpose.CLIENT_TEST, client=client).permutation(len(x))[: int(0.4 * len(x))]
+        rest = np.setdiff1d(np.arange(len(x)), held)
+        kept.append((x[rest], y[rest]))
+        outputs = logits(trained.params.double(), x[held].double(), CLASSES)
+        values.append(float((outputs.argmax(1) == y[held]).double().mean()))
+    line, results = trained.lines[-1], json.loads((trained.folder / "client_results.json").read_text())
+    assert results["values"] == values
+    assert line["clients_accuracy_mean"] == np.mean(values)
+    assert line["clients_accuracy_std"] == np.std(values)
+    assert line["clients_accuracy_p10"] == np.quantile(values, 0.1)
+    assert line["clients_accuracy_worst"] == min(values)
+    assert_literal_trajectory(trained, kept)
+
+
+def personalises(bench: Bench, setting: str) -> None:
+    """The accuracy of each client after a literal loop of SGD steps over its own training data."""
+    for epochs in (1, 3):
+        table = bench.table(evaluation={"every": 4, "clients": 0.4})
+        put(table, setting, epochs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fedcm.FewExamplesWarning)
+            trained = bench.train(table)
+        values = []
+        for client, (x, y) in enumerate(bench.clients):
+            held = make_generator(11, Purpose.CLIENT_TEST, client=client).permutation(len(x))[: int(0.4 * len(x))]
+            rest = np.setdiff1d(np.arange(len(x)), held)
+            params, order = trained.params.double(), make_generator(11, Purpose.PERSONALISATION, 3, client)
+            for _ in range(epochs):
+                for batch in np.split(rest[order.permutation(len(rest))], range(4, len(rest), 4)):
+                    params = params.detach().requires_grad_()
+                    loss = cross_entropy(logits(params, x[batch].double(), CLASSES), y[batch])
+                    params = params - 0.3 * torch.autograd.grad(loss, params)[0]
+            outputs = logits(params.detach(), x[held].double(), CLASSES)
+            values.append(float((outputs.argmax(1) == y[held]).double().mean()))
+        results = json.loads((trained.folder / "client_results.json").read_text())
+        assert results["personal"] == values
+        assert trained.lines[-1]["personal_accuracy_mean"] == np.mean(values)
+        assert results["personal"] != results["values"]
 
 
 def ends_by(*values: Any, **more: Any) -> Any:

@@ -146,6 +146,25 @@ def ends_early(keyword: str) -> None:
     assert torch.equal(ended, train_model(**usual | {"rounds": last + 1})[0])
 
 
+def are_clients_tested(keyword: str) -> None:
+    """On a share of each client's examples, or on given examples; a client without is left out."""
+    tests = [None if k == 2 else client for k, client in enumerate(make_clients(seed=1))]
+    result = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **USUAL, client_tests=tests)
+    with torch.no_grad():
+        expected = [(result.model(x).argmax(1) == y).double().mean().item() for x, y in filter(None, tests)]
+    assert result.client_results is not None
+    assert (result.client_results["clients"], result.client_results["values"]) == ([0, 1, 3, 4, 5], expected)
+    assert torch.equal(flatten(result.model), train_model()[0]), "given examples do not change the training"
+    assert not torch.equal(train_model(client_tests=0.4)[0], train_model()[0]), "a share is not trained on"
+
+
+def are_personal(keyword: str) -> None:
+    """Steps at a tiny rate change nothing, so the results are those of the global model."""
+    one, other = (train_model(client_tests=CLIENTS, personalise=2, lr=lr)[1][-1] for lr in (1e-7, 0.3))
+    assert one["personal_accuracy_mean"] == one["clients_accuracy_mean"]
+    assert other["personal_accuracy_mean"] > other["clients_accuracy_mean"], "they are tested on what they train on"
+
+
 def is_evaluated_when_due(keyword: str) -> None:
     for every, due in ((None, [9, 10]), (4, [3, 7, 10])):
         given = {} if every is None else {"evaluate_every": every}
@@ -234,6 +253,8 @@ ROWS: dict[str, Callable[[str], None]] = {
     "validation": is_held_back,
     "metrics": are_evaluated,
     "stop": ends_early,
+    "client_tests": are_clients_tested,
+    "personalise": are_personal,
     "participation": accepts_a_number_a_probability_or_everyone,
     "topology": chooses_the_graph,
     "epochs": changes_the_trajectory(None, 3),

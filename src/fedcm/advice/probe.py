@@ -201,6 +201,7 @@ def _run_rounds(task: _ProbeTask, alpha: float, rate: float) -> Iterator[Any]:
     """Yield the server state after each round of a trial."""
     runner = _with_alpha(task.setup.runner, alpha)
     plan = replace(task.setup.plan, schedule=_make_schedule(task.setup, rate), rounds=task.rounds)
+    plan = replace(plan, stop=None, evaluates_clients=False)
     server = runner.algorithm.init_server(task.setup.problem.initial_params)
     executor = LocalExecutor(runner, stop_requested=task.stop_requested)
     for done in run_rounds(runner.algorithm, _ExecutorWithoutTest(executor), plan, server):

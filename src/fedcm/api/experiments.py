@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypedDict, Unpack, cast
 
+import numpy as np
 from pydantic import PrivateAttr
 from torch import Tensor, nn
 
@@ -42,12 +43,15 @@ from fedcm.core.participation import Everyone, FixedSize, Independent, Participa
 from fedcm.core.scoring.whole import MetricFunction
 from fedcm.core.stopping import Stop
 from fedcm.core.topology import Topology
+from fedcm.data.array_conversion import check_compatible
 from fedcm.data.augmentation import Augment, make_augment
+from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import ClientsOnDemand
-from fedcm.data.federated import FederatedData
+from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.partition import Natural
+from fedcm.data.sources.arrays import join_clients
 from fedcm.data.structures.collate import Collate, UserCollate, make_collate
-from fedcm.data.user_data import convert_clients_to_dataset
+from fedcm.data.user_data import convert_clients_to_dataset, convert_to_examples
 from fedcm.errors import UserError, suggest
 from fedcm.models.weights import load_weights
 from fedcm.runs.build import BuildSetup, TrainingSetup, build, make_federated_data
@@ -130,6 +134,8 @@ class TrainingSettings(TypedDict, total=False):
     evaluate_every: int
     metrics: Sequence[str | Mapping[str, Any] | Callable[..., Any]] | None
     stop: Stop | None
+    client_tests: float | Sequence[Any] | None
+    personalise: int | None
     stack: int
     seed: int
 
@@ -137,7 +143,7 @@ class TrainingSettings(TypedDict, total=False):
 # settings that are not plain values
 _OBJECTS = (
     *("test", "validation", "participation", "topology", "loss", "augment", "collate", "model_weights", "trainable"),
-    *("metrics", "stop"),
+    *("metrics", "stop", "client_tests"),
 )
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
 
@@ -177,6 +183,7 @@ def make_experiment(
         if key not in TrainingSettings.__annotations__:
             raise UserError(f"there is no setting {key!r}; {suggest(key, TrainingSettings.__annotations__)}")
     given: dict[str, Any] = {key: value if key in _OBJECTS else to_python(value) for key, value in settings.items()}
+    tests = _read_client_tests(given.get("client_tests"), clients)
     metrics, functions = read_metrics(given.get("metrics"))
     share, validation = _read_validation(given.get("validation"))
     local = {key: given[key] for key in _CLIENT_SETTINGS if key in given}
@@ -197,8 +204,13 @@ def make_experiment(
             "server": _read_settings(ServerSection, server, {"lr": "server_lr"}),
             "evaluation": _read_settings(
                 EvaluationSection,
-                {"every": given.get("evaluate_every", 10), "metrics": metrics},
-                {"every": "evaluate_every"},
+                {
+                    "every": given.get("evaluate_every", 10),
+                    "metrics": metrics,
+                    "clients": tests if isinstance(tests, float) else None,
+                    "personalise": given.get("personalise"),
+                },
+                {"every": "evaluate_every", "clients": "client_tests"},
             ),
             "stop": _read_stop(given.get("stop")),
             "engine": read_section(EngineSection, {"stack": given.get("stack", 1)}).without_autotune(),
@@ -206,6 +218,10 @@ def make_experiment(
     )
     experiment._model = _load_state_dict(model, given)
     experiment._data = _make_data(experiment, clients, given.get("test"), validation)
+    if isinstance(tests, ClientTests) and isinstance(experiment._data, ArrayData):
+        assert tests.examples is not None
+        check_compatible(experiment._data.dataset.train, tests.examples, "the clients", "client_tests")
+        experiment._data.client_tests = tests
     experiment._loss, experiment._metric_functions = _read_loss(given.get("loss")), functions
     if changes := given.get("augment"):
         experiment._augment = make_augment(changes)
@@ -362,6 +378,30 @@ def _make_data(
     else:
         source = convert_clients_to_dataset(list(clients), **given, fresh=bool(experiment.data.fresh))
     return make_federated_data(experiment, source)
+
+
+def _read_client_tests(value: Any, clients: Sequence[Any] | ClientsOnDemand) -> float | ClientTests | None:
+    """Return the share of each client's examples for its own test data, or the given test data of each client."""
+    plain = to_python(value)
+    if value is None or isinstance(plain, float):
+        return plain
+    if isinstance(clients, ClientsOnDemand) or isinstance(value, str) or not isinstance(value, Sequence):
+        raise UserError(
+            "client_tests must be a share above 0 and below 1, or a list with the test data of each client, and needs "
+            f"clients in a list, got {describe_value(value)}"
+        )
+    if len(value) != len(clients) or all(one is None for one in value):
+        raise UserError(
+            f"client_tests must have one entry for each of the {len(clients)} clients (None for a client without), and "
+            f"at least one with data, got {len(value)} entries"
+        )
+    given = [None if one is None else convert_to_examples(one, where="client_tests") for one in value]
+    known = [one for one in given if one is not None]
+    joined = join_clients("client_tests", known, [str(k) for k in range(len(known))], None).train
+    ends = np.cumsum([0 if one is None else one.size for one in given])
+    return ClientTests(
+        [np.arange(end - (0 if one is None else one.size), end) for one, end in zip(given, ends, strict=True)], joined
+    )
 
 
 def _read_stop(stop: Any) -> StopSection:

@@ -2,7 +2,7 @@
 
 import copy
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +43,7 @@ class InMemoryTraining:
         server: The algorithm's server state after the last finished round.
         next_round: The next round to run.
         finished: The last finished round.
+        client_results: The results of each client in the last evaluation.
         stop_requested: Called before every client; the training stops when it returns True.
     """
 
@@ -73,6 +74,7 @@ class InMemoryTraining:
             resume_from._check_clients(self.setup.plan.population)
         self.finished: FinishedRound | None = None
         self.stop_requested: StopRequested = lambda: False
+        self.client_results: Mapping[str, Any] | None = None
         self._resume_from = resume_from
         self._watched: list[dict[str, Any]] = list(resume_from.watched) if resume_from is not None else []
         self._best = BestRound(self.setup.best_by, self._watched) if self.setup.best_by is not None else None
@@ -116,6 +118,8 @@ class InMemoryTraining:
         for finished in run_rounds(setup.algorithm, self.executor, setup.plan, self.server, self.next_round, before):
             self.server, self.next_round, self.finished = finished.server, finished.index + 1, finished
             self._watch(finished)
+            if (scores := finished.metrics.client_scores) is not None:
+                self.client_results = scores.to_dict(finished.index)
             yield finished
 
     def _watch(self, finished: FinishedRound) -> None:

@@ -36,6 +36,7 @@ class TrainingResult:
         state: The state after the last round; `resume_from` continues from it.
         stopped: Whether Ctrl-C ended the training early.
         stopped_early: Whether the rule `stop` ended the training.
+        client_results: The results of each client in the last evaluation, if `client_tests` is given.
         best_round: The round with the best result on the validation data; None without such data.
     """
 
@@ -45,6 +46,7 @@ class TrainingResult:
     stopped: bool = False
     stopped_early: bool = False
     best_round: int | None = None
+    client_results: Mapping[str, Any] | None = None
     _best_model: nn.Module | None = field(default=None, repr=False)
 
     @property
@@ -138,6 +140,8 @@ def train(
     evaluate_every: int = 10,
     metrics: Sequence[str | Mapping[str, Any] | Callable[..., Any]] | None = None,
     stop: Stop | None = None,
+    client_tests: float | Sequence[Any] | None = None,
+    personalise: int | None = None,
     stack: int = 1,
     seed: int = 0,
     workers: int = 1,
@@ -189,6 +193,10 @@ def train(
             and options, or functions of all outputs and labels that return a number. The first is the headline. By
             default the accuracy, if the labels are classes.
         stop: When the training ends early, such as `fedcm.Stop(patience=5)`, by its validation data.
+        client_tests: Test data of the clients themselves: a share of each client's examples, such as 0.2, or a list
+            with examples for each client (None for a client without). The history then has mean, standard deviation,
+            worst tenth and worst of the first metric over clients.
+        personalise: Passes over a client's own data before a second evaluation of it.
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
         workers: Processes that share each round.
@@ -237,6 +245,8 @@ def train(
         evaluate_every=evaluate_every,
         metrics=metrics,
         stop=stop,
+        client_tests=client_tests,
+        personalise=personalise,
         stack=stack,
         seed=seed,
     )
@@ -262,6 +272,7 @@ def train(
             stopped,
             stopped_early=stopped_early,
             best_round=None if best is None else best.round,
+            client_results=training.client_results,
             _best_model=None if best is None else best.model,
         )
 

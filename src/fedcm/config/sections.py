@@ -75,6 +75,8 @@ class EvaluationSection(Section):
     targets: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default=[0.5, 0.6, 0.7, 0.8, 0.9])  # accuracies to reach
     # names, package.module:function, or tables with a name and options; the first is the headline; accuracy by default
     metrics: Annotated[list[str | dict[str, Any]], AfterValidator(_check_metrics)] | None = None
+    clients: Annotated[float, Field(gt=0, lt=1)] | None = None  # share of each client's examples for its own test data
+    personalise: Count | None = None  # passes over a client's training data before its own evaluation
 
 
 class StopSection(Section):

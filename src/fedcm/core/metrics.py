@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
-EVALUATED = ("test", "validation")  # the keys of evaluations in a line begin with these words
+EVALUATED = ("test", "validation", "clients", "personal")  # the keys of evaluations in a line begin with these words
 Metrics = dict[str, Any]  # a `RoundMetrics` as a dict: one line of metrics.jsonl
 
 
@@ -36,6 +36,7 @@ class RoundMetrics:
     extra: Mapping[str, Any] = field(default_factory=dict)  # what else the executor reports
     # by set ("test", "validation"): the loss and the metrics by name; a set is absent in rounds without an evaluation
     evaluations: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    client_scores: Any = field(default=None, compare=False)  # `ClientScores` of an evaluation; not written in a line
     seconds: float | None = None
     diagnosis: Mapping[str, Any] | None = None  # None in rounds without a diagnosis
 
@@ -117,6 +118,6 @@ _KEYS = {"cohort_size": "cohort"}  # of fields whose key in a line has another n
 _FIELD_OF = {
     _KEYS.get(one.name, one.name): one.name
     for one in dataclasses.fields(RoundMetrics)
-    if one.name not in ("norms", "evaluations", "extra")  # written as several keys
+    if one.name not in ("norms", "evaluations", "client_scores", "extra")  # written as several keys
 }
 _OVERRIDABLE = {"clients", "steps", "loss", "bytes_down", "bytes_up"}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm, Round, has_survey, is_decentralised
-from fedcm.core.executor import Executor, GossipExecutor, RoundResult, SurveyExecutor
+from fedcm.core.executor import ClientTestExecutor, Executor, GossipExecutor, RoundResult, SurveyExecutor
 from fedcm.core.metrics import RoundMetrics
 from fedcm.core.participation import Participation
 from fedcm.core.schedule import Schedule
@@ -41,6 +41,7 @@ class TrainingPlan:
     evaluate_every: int = 10  # rounds; the last round is always evaluated
     topology: Topology | None = None  # the graph of a decentralised algorithm
     stop: StopRule | None = None  # when the run ends early
+    evaluates_clients: bool = False  # on the test data of each client, whenever the model is evaluated
 
     @cached_property
     def mixing(self) -> np.ndarray:
@@ -128,6 +129,10 @@ def run_round(
         metrics = replace(metrics, bytes_up=metrics.bytes_up + len(cohort) * count_bytes(survey))
     if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
         metrics = add_evaluation(metrics, executor, server.params)
+        if plan.evaluates_clients:
+            assert isinstance(executor, ClientTestExecutor), "this executor cannot evaluate clients"
+            scores = executor.evaluate_clients(server.params, round)
+            metrics = replace(metrics, evaluations={**metrics.evaluations, **scores.describe()}, client_scores=scores)
     return server, metrics
 
 

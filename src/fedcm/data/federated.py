@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedcm.data.checksum import compute_sha256
+from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import IGNORED, Dataset, Examples, Normalisation
 from fedcm.data.randomness_check import seed_global_generators
 from fedcm.data.structures.ragged import Ragged
@@ -109,6 +110,7 @@ class ArrayData:
         dtype: The dtype of features and float labels.
         device: The device of the examples.
         held_back: The indices of the training examples that are the validation set, in place of `dataset.validation`.
+        client_tests: The test data of each client, if there are any.
     """
 
     def __init__(
@@ -118,10 +120,12 @@ class ArrayData:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
         held_back: np.ndarray | None = None,
+        client_tests: ClientTests | None = None,
     ) -> None:
         self.dataset = dataset
         self.order = torch.from_numpy(np.concatenate(parts).astype(np.int64))  # client after client
         self.offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        self.client_tests = client_tests
         self.validation_index = None if held_back is None else torch.from_numpy(held_back.astype(np.int64))
         self._resident: tuple[Examples, Examples | None] | None = None  # copies on a device other than the CPU
         self.dtype = dtype
@@ -186,6 +190,12 @@ class ArrayData:
         sums["split"] = compute_sha256(self.order.cpu().numpy().astype("<i8"), np.diff(self.offsets).astype("<i8"))
         if self.validation_index is not None:
             sums["validation"] = compute_sha256(self.validation_index.cpu().numpy().astype("<i8"))
+        if self.client_tests is not None:
+            parts = self.client_tests.parts
+            index, counts = np.concatenate(parts).astype("<i8"), np.array([len(part) for part in parts], "<i8")
+            sums["client_tests"] = compute_sha256(index, counts)
+            if self.client_tests.examples is not None:
+                sums |= hash_examples(self.client_tests.examples, "client_tests")
         return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
@@ -220,6 +230,18 @@ class ArrayData:
             return self._select(self.validation_index[start:stop])
         assert self.dataset.validation is not None
         return self._prepare(self.dataset.validation.slice(start, stop))
+
+    def list_tested_clients(self) -> np.ndarray:
+        """Return the clients that have test data of their own."""
+        return np.zeros(0, np.int64) if self.client_tests is None else self.client_tests.list_clients()
+
+    def client_test(self, client: int) -> Examples:
+        """Return the test examples of one client, ready for the model."""
+        assert self.client_tests is not None
+        index = torch.from_numpy(self.client_tests.parts[client].astype(np.int64))
+        if self.client_tests.examples is None:
+            return self._select(index.to(self.device))
+        return self._prepare(self.client_tests.examples.select(index))
 
     def _select(self, index: Tensor) -> Examples:
         return self._prepare(self.train.select(index))

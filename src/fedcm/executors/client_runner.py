@@ -22,6 +22,7 @@ from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import Diverged
 from fedcm.executors.client_states import ClientStates
+from fedcm.executors.client_tests import ClientEvaluation
 from fedcm.rng import Purpose, make_torch_seed
 
 
@@ -49,6 +50,7 @@ class ClientRunner:
     augment: Augment | None = None  # changes every batch of training
     fresh: bool = False  # whether the examples are read anew in every pass
     metrics: MetricSet = DEFAULT_METRICS  # of evaluations
+    client_evaluation: ClientEvaluation | None = None  # how clients are evaluated on test data of their own
 
     def __post_init__(self) -> None:
         if self.stack > 1:

@@ -26,10 +26,12 @@ from fedcm.core.evaluation import (
 )
 from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
+from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.core.scoring.summed import Fraction
 from fedcm.errors import Diverged, Stopped, TrainingFailed
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
+from fedcm.executors.client_tests import evaluate_client, list_tested_clients
 from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
 from fedcm.executors.local import make_empty_result, summarise_round
 from fedcm.executors.process_group import ProcessGroup, WorkerStatus, divide_work, gather_rows
@@ -176,6 +178,27 @@ class DistributedExecutor:
         """Evaluate parameters; see `Executor`. Every process evaluates some pieces and gets the same result."""
         data = self.runner.data
         return {which: self._evaluate_set(params, which) for which in EVALUATED_SETS if list_pieces(data, which)}
+
+    def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
+        """Evaluate parameters on the test data of each client; every process evaluates some and gets all results."""
+        clients, how = list_tested_clients(self.runner), self.runner.client_evaluation
+        assert how is not None
+        table = torch.zeros((len(clients), 2), dtype=torch.float64)
+        status, message = WorkerStatus.OK, ""
+        try:
+            for position in range(self.group.rank, len(clients), self.group.size):
+                if self.stop_requested():
+                    raise Stopped
+                row = evaluate_client(self.runner, params, int(clients[position]), round)
+                table[position] = torch.tensor(row, dtype=torch.float64)
+        except TrainingFailed:  # another worker did
+            raise
+        except Stopped:
+            status = WorkerStatus.STOPPED
+        except Exception as error:
+            status, message = self._describe_evaluation_failure(error)
+        self.group.sum_results(status, message, table, [])
+        return how.make_scores(clients, table.numpy())
 
     def _evaluate_set(self, params: Vector, which: EvaluatedSet) -> Score:
         problem, data, metrics = self.runner.problem, self.runner.data, self.runner.metrics

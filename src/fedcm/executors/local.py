@@ -11,9 +11,11 @@ from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import EVALUATED_SETS, Score, combine_tallies, list_pieces, tally_piece
 from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
+from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner, ReportCollector
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
+from fedcm.executors.client_tests import evaluate_client, list_tested_clients
 from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
@@ -105,6 +107,21 @@ class LocalExecutor:
     def evaluate(self, params: Vector) -> dict[str, Score]:
         """Evaluate parameters on the test data and the validation data; see `Executor`."""
         return evaluate_model(self.runner, params)
+
+    def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
+        """Evaluate parameters on the test data of each client; see `ClientTestExecutor`."""
+        clients, how = list_tested_clients(self.runner), self.runner.client_evaluation
+        assert how is not None
+        rows = []
+        for client in clients.tolist():
+            if self.stop_requested():
+                raise Stopped
+            try:
+                rows.append(evaluate_client(self.runner, params, client, round))
+            except Exception as error:
+                add_note(error, f"the evaluation of client {client} failed in round {round.index}")
+                raise
+        return how.make_scores(clients, np.array(rows))
 
 
 def evaluate_model(runner: ClientRunner, params: Vector) -> dict[str, Score]:

@@ -108,6 +108,23 @@ class Diagnoses(Section):
         return self
 
 
+class ClientResults(Section):
+    """The results of single clients in the last evaluation, on test data of their own."""
+
+    round: Count
+    metric: str
+    higher_is_better: bool
+    clients: list[Count]
+    values: list[float | None]
+    personal: list[float | None] = Field(default=[])  # after each client's own steps; empty if there are none
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> "ClientResults":
+        if len(self.values) != len(self.clients) or (self.personal and len(self.personal) != len(self.clients)):
+            raise ValueError("there must be one result for every client")
+        return self
+
+
 class OtherCell(Section):
     """The cell of another sweep or comparison that reused an existing run."""
 
@@ -131,6 +148,7 @@ class Digest(Section):
     mix: LabelMix | None = None
     curve: Curve = Curve()
     diagnoses: Diagnoses = Diagnoses()
+    client_results: ClientResults | None = None
     other_cells: list[OtherCell] = Field(default=[])  # in addition to the experiment's own cell
 
     @model_validator(mode="after")
@@ -156,6 +174,10 @@ class Digest(Section):
             for name, values in self._get_summary_table(key).items():
                 if not _is_complete(values):
                     raise ValueError(f"summary.{key}.{name} must have last, mean_last, mean_last_rounds and best")
+        for key in ("clients", "personal"):
+            numbers = [value for name, value in self._get_summary_table(key).items() if name != "metric"]
+            if not all(value is None or _is_number(value) for value in numbers):
+                raise ValueError(f"summary.{key} must hold numbers")
         for key in ("accuracy", "test_losses"):
             if isinstance(self.summary.get(key), dict) and not _is_complete(self._current_summary[key]):
                 raise ValueError(f"summary.{key} must have last, mean_last, mean_last_rounds and best")

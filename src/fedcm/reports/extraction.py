@@ -10,7 +10,7 @@ from fedcm.config.schema import read_choice
 from fedcm.core.metrics import EVALUATED
 from fedcm.core.participation import PARTICIPATION, Everyone
 from fedcm.errors import UserError
-from fedcm.reports.digest import Curve, Diagnoses, Digest, LabelMix, OtherCell, ParticipationCounts
+from fedcm.reports.digest import ClientResults, Curve, Diagnoses, Digest, LabelMix, OtherCell, ParticipationCounts
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import read_current_summary, read_traits, summarise
 from fedcm.sweeps.cells import read_cells
@@ -49,11 +49,22 @@ def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, 
             mix=find_label_mix(table, split) if split else None,
             curve=extract_curve(lines),
             diagnoses=extract_diagnoses(lines),
+            client_results=_read_client_results(folder),
             other_cells=[OtherCell.model_validate(cell) for cell in read_cells(folder.path)],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__} {str(error).splitlines()[0]}"
         raise UserError(f"the run {str(folder.path)!r} is damaged: {reason}") from None
+
+
+def _read_client_results(folder: RunFolder) -> ClientResults | None:
+    results = folder.read_client_results()
+    if results is None:
+        return None
+    rounded = {
+        key: [_round_to_six_digits(value) for value in results[key]] for key in ("values", "personal") if key in results
+    }
+    return ClientResults.model_validate(results | rounded)
 
 
 def extract_curve(lines: Lines) -> Curve:

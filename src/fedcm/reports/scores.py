@@ -17,6 +17,7 @@ from fedcm.reports.metric import (
 )
 
 Summary = Mapping[str, Any]
+CLIENT_COLUMNS = {"mean": "clients", "std": "± clients", "p10": "worst 10%", "worst": "worst client"}  # with headings
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -31,13 +32,20 @@ class Scores(NamedTuple):
     metric: Metric
     seeds: tuple[dict[str, float], ...]  # per run what `fedcm.runs.summary.describe` returns; empty if one diverged
     divergence: str  # text in place of the scores if a run diverged, else empty
-    validation: tuple[
-        dict[str, float], ...
-    ] = ()  # the scores of the same metric on validation data, if all runs have them
+    validation: tuple[dict[str, float], ...] = ()  # the same metric on validation data, if all runs have them
+    clients: tuple[dict[str, Any], ...] = ()  # per run the distribution over clients in its last evaluation
 
     def list_values(self, key: str) -> list[float]:
         """Return the shown values, one per seed."""
         return [self.metric.scale * values[key] for values in self.seeds]
+
+    def format_clients(self) -> list[str]:
+        """Format mean, standard deviation, worst tenth and worst over clients, each as a mean over seeds."""
+        texts = []
+        for key in CLIENT_COLUMNS:
+            values = [self.metric.scale * one[key] for one in self.clients if one.get(key) is not None]
+            texts.append(self.metric.format(statistics.fmean(values)) if values else "–")
+        return texts
 
     def rank(self, on_validation: bool = False) -> float | None:
         """Return the mean as it is shown, such that more is better; None if there is none."""
@@ -70,7 +78,9 @@ def make_scores(summaries: Sequence[Summary], metric: Metric) -> Scores:
     seeds = [] if divergence else [values for s in summaries if (values := read_scores(s, metric))]
     validation = [] if divergence else [values for s in summaries if (values := read_validation_scores(s, metric))]
     complete = len(validation) == len(summaries)
-    return Scores(metric, tuple(seeds), divergence, tuple(validation) if complete else ())
+    clients = [] if divergence else [s["clients"] for s in summaries if isinstance(s.get("clients"), dict)]
+    alike = [one for one in clients if one.get("metric") == metric.name]
+    return Scores(metric, tuple(seeds), divergence, tuple(validation) if complete else (), tuple(alike))
 
 
 def list_best(scores: Mapping[Any, Scores]) -> set[Any]:
@@ -81,6 +91,11 @@ def list_best(scores: Mapping[Any, Scores]) -> set[Any]:
     validated = has_validation(scores.values())
     ranks = {name: rank for name, one in scores.items() if (rank := one.rank(on_validation=validated)) is not None}
     return {name for name, rank in ranks.items() if rank == max(ranks.values())} if len(ranks) > 1 else set()
+
+
+def list_client_headings(scores: Iterable[Scores]) -> list[str]:
+    """Return the headings of the columns about single clients; none if no run evaluated them."""
+    return list(CLIENT_COLUMNS.values()) if any(one.clients for one in scores) else []
 
 
 def has_validation(scores: Iterable[Scores]) -> bool:

@@ -38,6 +38,7 @@ from fedcm.data import load_source
 from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.checksum import compute_file_sha256, compute_sha256
+from fedcm.data.client_tests import hold_out_of_clients
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
@@ -48,6 +49,7 @@ from fedcm.data.validation import HeldBack, hold_back
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
+from fedcm.executors.client_tests import ClientEvaluation
 from fedcm.models import build_model
 from fedcm.models.trainable import select_trainable
 from fedcm.models.weights import load_weights_file
@@ -192,6 +194,7 @@ def build(
         augment=augment,
         fresh=bool(experiment.data.fresh),
         metrics=metrics,
+        client_evaluation=_make_client_evaluation(experiment, data, metrics),
     )
     if runner.fresh:
         timings |= time_reading(runner)
@@ -242,7 +245,17 @@ def make_federated_data(experiment: Experiment, source: Dataset | ClientsOnDeman
     if not isinstance(source, ClientsOnDemand):
         held_back = draw_validation(experiment.split, source, experiment.seed, share)
         parts = draw_split(experiment.split, source, experiment.seed, held_back and held_back.remaining)
-        return ArrayData(source, parts, held_back=held_back and held_back.validation)
+        if (own := experiment.evaluation.clients) is None:
+            return ArrayData(source, parts, held_back=held_back and held_back.validation)
+        divided = hold_out_of_clients(parts, own, experiment.seed)
+        return ArrayData(
+            source, divided.training, held_back=held_back and held_back.validation, client_tests=divided.tests
+        )
+    if experiment.evaluation.clients is not None:
+        raise UserError(
+            "every client is evaluated with evaluation.clients, and clients on demand are too many for that; leave it "
+            "out"
+        )
     if share is not None:
         raise UserError(
             f"clients on demand bring their own validation data, so data.validation cannot be a share of them, got "
@@ -349,6 +362,19 @@ def _choose_loss(model: nn.Module, data: FederatedData) -> Loss:
     return cross_entropy if data.classes is not None else squared_error
 
 
+def _make_client_evaluation(experiment: Experiment, data: FederatedData, metrics: MetricSet) -> ClientEvaluation | None:
+    epochs = experiment.evaluation.personalise
+    if not (isinstance(data, ArrayData) and data.client_tests is not None):
+        if epochs is not None:
+            raise UserError(
+                f"evaluation.personalise = {epochs} needs clients with test data of their own; set evaluation.clients, "
+                "to 0.2 for example"
+            )
+        return None
+    headline = MetricSet(metrics.members[:1], metrics.is_given)
+    return ClientEvaluation(headline, data.classes is None and not metrics.is_given, epochs)
+
+
 def _build_plan(experiment: Experiment, data: FederatedData, metrics: MetricSet) -> TrainingPlan:
     participation = experiment.participation
     if isinstance(participation, FixedSize) and participation.clients > data.population:
@@ -363,6 +389,8 @@ def _build_plan(experiment: Experiment, data: FederatedData, metrics: MetricSet)
     plan = TrainingPlan(
         experiment.rounds, data.population, participation, schedule, experiment.seed, every, topology, stop
     )
+    if isinstance(data, ArrayData) and data.client_tests is not None:
+        plan = replace(plan, evaluates_clients=True)
     if topology is not None:
         _ = plan.mixing  # now, so that a graph that does not fit is rejected before the run begins
     return plan

@@ -70,6 +70,9 @@ class RunRecorder:
         clear_checkpoints_after(self.folder.checkpoints, next_round)
         self.folder.truncate_metrics(next_round)
         self.folder.model.unlink(missing_ok=True)  # of a shorter run
+        results = self.folder.read_client_results()
+        if results is None or results["round"] >= next_round:
+            self.folder.client_results.unlink(missing_ok=True)
         if (best := self.folder.read_best_round()) is None or best >= next_round:  # it is written again if it is right
             self.folder.best.unlink(missing_ok=True)
 

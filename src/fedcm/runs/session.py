@@ -265,6 +265,8 @@ class Session:
                 self.server, self.next_round = finished.server, finished.index + 1
                 if best is not None and best.add(metrics.to_dict()):
                     self._recorder.save_best_model(finished.index, self.server)
+                if metrics.client_scores is not None:
+                    self.folder.write_client_results(metrics.client_scores.to_dict(finished.index))
                 self.stop_reason = finished.stop
                 if self.next_round % every == 0 or self.next_round == self.total_rounds or finished.stop:
                     self._recorder.save(self.next_round, self.server)

@@ -59,6 +59,7 @@ def summarise(
         else {},
         "metrics": _summarise_set(metrics, "test", traits),
         **({"validation": validation} if validation else {}),
+        **{which: found for which in ("clients", "personal") if (found := _find_last_distribution(metrics, which))},
         "bytes_down": sum(line["bytes_down"] for line in metrics),
         "bytes_up": sum(line["bytes_up"] for line in metrics),
         "seconds": round(math.fsum(line["seconds"] for line in metrics), 3),
@@ -73,6 +74,16 @@ def _summarise_set(metrics: Sequence[dict[str, Any]], which: str, traits: Traits
         if found := summarise_points(points, len(metrics), lower_is_better=not own["higher_is_better"]):
             table[name] = found | dict(own)
     return table
+
+
+def _find_last_distribution(metrics: Sequence[dict[str, Any]], which: str) -> dict[str, Any] | None:
+    """Return the distribution over clients in the last evaluation: the metric, mean, std, p10 and worst."""
+    for line in reversed(metrics):
+        values = {key.removeprefix(f"{which}_"): line[key] for key in line if key.startswith(f"{which}_")}
+        if values:
+            name = next(iter(values)).rpartition("_")[0]
+            return {"metric": name, **{key.rpartition("_")[2]: value for key, value in values.items()}}
+    return None
 
 
 def read_points(metrics: Sequence[dict[str, Any]], key: str) -> list[tuple[int, float]]:

@@ -15,6 +15,7 @@ from fedcm.reports.scores import (
     describe_metrics,
     has_validation,
     list_best,
+    list_client_headings,
     make_scores,
     name_mean_column,
 )
@@ -44,8 +45,9 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", overflow="fold")
     unit, validated = metric.unit, ["validation"] if has_validation(scores.values()) else []
+    over_clients = list_client_headings(scores.values())
     targets_shown = [f"to {float(t):.0%}" for t in targets]
-    for heading in ("last", mean, *n, "best", *validated, *targets_shown, "down", "up", "time"):
+    for heading in ("last", mean, *n, "best", *validated, *over_clients, *targets_shown, "down", "up", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     best = list_best(scores)
     for name, summary in summaries.items():
@@ -56,6 +58,7 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
             *[_list_rounds(one) for _ in n],
             one.format("best", unit),
             *[one.format_validation(unit) for _ in validated],
+            *(one.format_clients() if over_clients else []),
             *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
             _format_bytes_down(summary),
             format_bytes(summary.get("bytes_up", 0)),
@@ -99,7 +102,8 @@ def print_cells(tasks: Sequence[SweepTask]) -> None:
         table.add_column(escape(axis), justify="right" if numbers else "left", overflow="fold")
     table.add_column("algorithm", no_wrap=True)
     validated = ["validation"] if has_validation(scores.values()) else []
-    for heading in ("seeds", mean, *n, "last", "best", *validated, *published):
+    over_clients = list_client_headings(scores.values())
+    for heading in ("seeds", mean, *n, "last", "best", *validated, *over_clients, *published):
         table.add_column(heading, justify="right", no_wrap=True)
     for (cell, algorithm), group in rows.items():
         one = scores[cell, algorithm]
@@ -113,6 +117,7 @@ def print_cells(tasks: Sequence[SweepTask]) -> None:
             *[_list_rounds(one) for _ in n],
             *[one.format(key) for key in ("last", "best")],
             *[one.format_validation() for _ in validated],
+            *(one.format_clients() if over_clients else []),
             *(["–" if figure is None else f"{figure:.2f}"] if published else []),
             style="bold" if (cell, algorithm) in best else None,
         )

@@ -7,6 +7,7 @@ from fedcm.reports.document import Document
 from fedcm.reports.entry import Entry, average_curves
 from fedcm.reports.figures.method_groups import METHOD_GROUPS, OTHER_METHODS, get_method_group
 from fedcm.reports.groups import Group, describe_split
+from fedcm.reports.html.client_table import list_client_histograms
 from fedcm.reports.html.diagnosis_plots import list_agreement_plots, list_diagnosis_plots
 from fedcm.system.formatting import format_count
 
@@ -42,6 +43,7 @@ def make_page_data(document: Document) -> dict[str, Any]:
         "method_groups": [*METHOD_GROUPS, OTHER_METHODS],
         "diagnosis": list_diagnosis_plots(document),
         "participation": list_participations(document),
+        "clients": list_client_histograms(document),
         "mixes": list_label_mixes(document),
     }
 

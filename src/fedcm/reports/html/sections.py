@@ -8,6 +8,7 @@ from fedcm.reports.differences import format_settings, list_differing_settings
 from fedcm.reports.digest import Digest
 from fedcm.reports.document import Document
 from fedcm.reports.entry import MAIN, MEASURES
+from fedcm.reports.html.client_table import render_client_table
 from fedcm.reports.html.cost_table import render_cost_table
 from fedcm.reports.html.markup import Html, join, make_table, tag
 from fedcm.reports.html.result_table import render_result_table
@@ -45,6 +46,7 @@ def render_results(document: Document) -> Html:
         shown = [metric.title for metric in sorted(used, key=lambda metric: not metric.is_share)]
         parts.append(tag("fieldset", tag("legend", f"{' and '.join(shown)}:"), *radios, class_="measures"))
         parts += [render_result_table(group) for group in document.groups]
+        parts += [table for group in document.groups if (table := render_client_table(group))]
     if document.skipped:
         parts.append(tag("p", "Left out:"))
         parts.append(tag("ul", *(tag("li", sentence) for sentence in document.skipped)))
