@@ -118,7 +118,7 @@ def write_figures_and_tables(document: Document, folder: Path) -> None:
         if costs := make_cost_sheet(group, f"{name}-costs"):
             costs.write(tables)
     for picture in list_client_histograms(document):
-        name = _choose_file_name(f"clients {picture['title']}", names)
+        name = _choose_file_name(f"clients {picture['title']} {picture['model']}", names)
         for suffix in (".png", ".pdf"):
             draw_client_histogram(picture, figures / f"{name}{suffix}")
     for mix in list_label_mixes(document):

@@ -58,7 +58,14 @@ def _make_histogram(run: Digest, metric: str, values: list[float], words: str) -
         [float(f"{(low + high) / 2:.6g}"), int(count)]
         for low, high, count in zip(edges, edges[1:], counts, strict=False)
     ]
-    return {"title": run.name, "caption": caption, "metric": metric, "bins": bins, "width": float(edges[1] - edges[0])}
+    return {
+        "title": run.name,
+        "caption": caption,
+        "model": words,
+        "metric": metric,
+        "bins": bins,
+        "width": float(edges[1] - edges[0]),
+    }
 
 
 def _average(entry: Entry, kind: str, metric: Metric) -> list[str] | None:
