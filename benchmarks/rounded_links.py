@@ -69,7 +69,7 @@ class RoundedLinks:
             self.bytes = count_array_bytes(down) + count_array_bytes(up)
         return summarise_round(runner, mean, weights, client_stats, cohort)
 
-    def evaluate(self, params: Vector) -> Score | None:
+    def evaluate(self, params: Vector) -> dict[str, Score]:
         return evaluate_model(self.runner, params)
 
 

@@ -70,12 +70,13 @@ if TYPE_CHECKING:
         RateSchedule,
         StepDecay,
     )
+    from fedcm.core.stopping import Stop
     from fedcm.core.topology import Adjacency, Complete, ErdosRenyi, Exponential, Ring, Topology, Torus
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
     from fedcm.data.work.amounts import FileWork, UniformWork
     from fedcm.data.work.stragglers import Stragglers
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
-    from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, RandomDataWarning
+    from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, FewExamplesWarning, RandomDataWarning
 
 __version__ = "0.1.0"
 
@@ -142,12 +143,13 @@ _MODULES = {
         "RateSchedule",
         "StepDecay",
     ),
+    "fedcm.core.stopping": ("Stop",),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
     "fedcm.data.work.amounts": ("FileWork", "UniformWork"),
     "fedcm.data.work.stragglers": ("Stragglers",),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
-    "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "RandomDataWarning"),
+    "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "FewExamplesWarning", "RandomDataWarning"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _OLD_NAMES = {"Refused": "UserError", "Trained": "TrainingResult", "WorkerFailed": "TrainingFailed"}
@@ -203,6 +205,7 @@ __all__ = [
     "FedSplit",
     "FedYogi",
     "FedcmWarning",
+    "FewExamplesWarning",
     "FileWork",
     "FixedSize",
     "FunctionSchedule",
@@ -231,6 +234,7 @@ __all__ = [
     "SlowMo",
     "Step",
     "StepDecay",
+    "Stop",
     "Stopped",
     "Stragglers",
     "Topology",

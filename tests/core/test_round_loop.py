@@ -117,8 +117,8 @@ def test_the_server_counts_only_clients_that_reported() -> None:
             mean = ScaffoldReport(torch.ones(2), torch.ones(2))
             return RoundResult(mean, 4, 1.0, 0.5, cohort[1:])
 
-        def evaluate(self, params: torch.Tensor) -> None:
-            return None
+        def evaluate(self, params: torch.Tensor) -> dict[str, Any]:
+            return {}
 
     algorithm = Scaffold()
     plan = TrainingPlan(1, 10, FixedSize(5), Schedule(0.1))
@@ -132,8 +132,8 @@ def test_an_error_says_which_round_failed() -> None:
         def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
             raise LookupError("lost")
 
-        def evaluate(self, params: torch.Tensor) -> None:
-            return None
+        def evaluate(self, params: torch.Tensor) -> dict[str, Any]:
+            return {}
 
     plan = TrainingPlan(9, 10, FixedSize(5), Schedule(0.1))
     with pytest.raises(LookupError, match="lost") as failure:

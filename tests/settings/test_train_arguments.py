@@ -17,6 +17,7 @@ from torch import nn
 
 import fedcm
 from fedcm.config.choices import describe_optimizer, describe_schedule
+from fedcm.rng import Purpose, make_generator
 
 CLIENTS = make_clients()
 USUAL: dict[str, Any] = {"rounds": 4, "participation": 3, "epochs": 2, "batch_size": 4, "lr": 0.3, "seed": 11}
@@ -151,6 +152,65 @@ def is_evaluated_on(keyword: str) -> None:
     assert "test_loss" not in train_model()[1][-1]
 
 
+def is_held_back(keyword: str) -> None:
+    """A share of every client, drawn as one permutation per client, or given examples."""
+    generator = make_generator(USUAL["seed"], Purpose.VALIDATION)
+    held, kept = [], []
+    for x, y in CLIENTS:
+        count = len(x) // 4
+        index = np.sort(generator.permutation(len(x))[:count])
+        held.append((x[index], y[index]))
+        rest = np.setdiff1d(np.arange(len(x)), index)
+        kept.append((x[rest], y[rest]))
+    x, y = (torch.cat(parts) for parts in zip(*held, strict=True))
+    ended, history = train_model(validation=0.25)
+    same, given = fedcm.train(model(), kept, fedcm.FedCM(0.3), **USUAL, validation=(x, y))
+    assert torch.equal(ended, flatten(same))
+    outputs = literal.logits(ended.double(), x.double(), CLASSES)
+    for line in (history[-1], given[-1]):
+        assert line["validation_loss"] == pytest.approx(literal.cross_entropy(outputs, y).item(), rel=1e-5)
+        assert line["validation_accuracy"] == (outputs.argmax(1) == y).double().mean().item()
+    assert "validation_loss" not in train_model()[1][-1]
+
+
+def are_evaluated(keyword: str) -> None:
+    def share(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        return (outputs.argmax(1) == labels).double().mean().item()
+
+    line = train_model(test=CLIENTS[1], metrics=[share, "accuracy"])[1][-1]
+    assert line["test_share"] == line["test_accuracy"]
+    assert list(line).index("test_share") < list(line).index("test_accuracy")
+
+
+def ends_early(keyword: str) -> None:
+    """The first round in which the literal rule holds, and the bits of the shorter training."""
+    usual = {"rounds": 40, "validation": 0.3, "evaluate_every": 1, "lr": 0.5}
+    scores = [line["validation_accuracy"] for line in train_model(**usual)[1]]
+    last = next(k for k in range(3, 40) if max(scores[k - 2 : k + 1]) <= max(scores[: k - 2]))
+    ended, history = train_model(**usual, stop=fedcm.Stop(patience=3))
+    assert len(history) == last + 1 < 40
+    assert torch.equal(ended, train_model(**usual | {"rounds": last + 1})[0])
+
+
+def are_clients_tested(keyword: str) -> None:
+    """On a share of each client's examples, or on given examples; a client without is left out."""
+    tests = [None if k == 2 else client for k, client in enumerate(make_clients(seed=1))]
+    result = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **USUAL, client_tests=tests)
+    with torch.no_grad():
+        expected = [(result.model(x).argmax(1) == y).double().mean().item() for x, y in filter(None, tests)]
+    assert result.client_results is not None
+    assert (result.client_results["clients"], result.client_results["values"]) == ([0, 1, 3, 4, 5], expected)
+    assert torch.equal(flatten(result.model), train_model()[0]), "given examples do not change the training"
+    assert not torch.equal(train_model(client_tests=0.4)[0], train_model()[0]), "a share is not trained on"
+
+
+def are_personal(keyword: str) -> None:
+    """Steps at a tiny rate change nothing, so the results are those of the global model."""
+    one, other = (train_model(client_tests=CLIENTS, personalise=2, lr=lr)[1][-1] for lr in (1e-7, 0.3))
+    assert one["personal_accuracy_mean"] == one["clients_accuracy_mean"]
+    assert other["personal_accuracy_mean"] > other["clients_accuracy_mean"], "they are tested on what they train on"
+
+
 def is_evaluated_when_due(keyword: str) -> None:
     for every, due in ((None, [9, 10]), (4, [3, 7, 10])):
         given = {} if every is None else {"evaluate_every": every}
@@ -236,6 +296,11 @@ def calls_the_model_once_for_several_clients(keyword: str) -> None:
 ROWS: dict[str, Callable[[str], None]] = {
     "rounds": counts_the_rounds,
     "test": is_evaluated_on,
+    "validation": is_held_back,
+    "metrics": are_evaluated,
+    "stop": ends_early,
+    "client_tests": are_clients_tested,
+    "personalise": are_personal,
     "participation": accepts_a_number_a_probability_or_everyone,
     "topology": chooses_the_graph,
     "availability": waits_for_available_clients,

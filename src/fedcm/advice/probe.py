@@ -186,20 +186,20 @@ def _run_trial(task: _ProbeTask, alpha: float, rate: float, initial_loss: float)
 
 
 class _ExecutorWithoutTest:
-    """An executor that skips the evaluation on the test data."""
+    """An executor that skips the evaluation."""
 
     def __init__(self, executor: LocalExecutor) -> None:
         self.run_round = executor.run_round
 
-    def evaluate(self, params: Vector) -> Score | None:
-        return None
+    def evaluate(self, params: Vector) -> dict[str, Score]:
+        return {}
 
 
 def _run_rounds(task: _ProbeTask, alpha: float, rate: float) -> Iterator[Any]:
     """Yield the server state after each round of a trial."""
     runner = _with_alpha(task.setup.runner, alpha)
     schedule = replace(task.setup.plan.schedule, client_lr=rate)  # as in the first rounds of the whole run
-    plan = replace(task.setup.plan, schedule=schedule, rounds=task.rounds)
+    plan = replace(task.setup.plan, schedule=schedule, rounds=task.rounds, stop=None, evaluates_clients=False)
     server = runner.algorithm.init_server(task.setup.problem.initial_params)
     executor = LocalExecutor(runner, stop_requested=task.stop_requested)
     for done in run_rounds(runner.algorithm, _ExecutorWithoutTest(executor), plan, server):

@@ -1,7 +1,7 @@
 """A run on disk, as a Python object."""
 
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 from safetensors.torch import load_file
 from torch import nn
@@ -64,10 +64,18 @@ class Run:
         """The contents of summary.json; empty if the run has not ended."""
         return read_current_summary(self.folder) or {}
 
-    def model(self, module: nn.Module | None = None, *, data_dir: AnyPath | None = None) -> nn.Module:
+    def model(
+        self,
+        which: Literal["last", "best"] | nn.Module = "last",
+        module: nn.Module | None = None,
+        *,
+        data_dir: AnyPath | None = None,
+    ) -> nn.Module:
         """Return the trained model.
 
         Args:
+            which: "last": the model after the last round. "best": the model of the best round on the validation data. A
+                module here is taken as `module`.
             module: A module to load the parameters into. It is needed only for a run that was made of Python objects
                 in another program.
             data_dir: Folder of prepared datasets, which give the shape of the inputs.
@@ -75,20 +83,35 @@ class Run:
         Raises:
             UserError: If the run has not finished, or the model cannot be built.
         """
-        if not self.folder.model.is_file():
-            raise UserError(
-                f"the run {self.name!r} has no model yet, because it is {self.outcome}; resume it with fedcm.resume"
-            )
+        if isinstance(which, nn.Module):
+            which, module = "last", which
+        if which not in ("last", "best"):
+            raise UserError(f'which must be "last" or "best", got {which!r}')
+        file = self._find_model_file(which)
         if module is None:
             module = self._build_model(to_optional_path("data_dir", data_dir))
         if not isinstance(module, nn.Module):
             raise UserError(f"module must be a torch.nn.Module, got {module!r}")
         try:
-            module.load_state_dict(load_file(self.folder.model))
+            module.load_state_dict(load_file(file))
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise UserError(f"the module does not have the parameters of the run's model: {reason}") from None
         return module.eval()
+
+    def _find_model_file(self, which: str) -> Path:
+        if which == "best":
+            if not self.folder.best.is_file():
+                raise UserError(
+                    f"the run {self.name!r} has no best model, because no validation data were evaluated; set "
+                    "data.validation = 0.1, for example"
+                )
+            return self.folder.best
+        if not self.folder.model.is_file():
+            raise UserError(
+                f"the run {self.name!r} has no model yet, because it is {self.outcome}; resume it with fedcm.resume"
+            )
+        return self.folder.model
 
     def _build_model(self, data_dir: Path | None) -> nn.Module:
         experiment = self.experiment

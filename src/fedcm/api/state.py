@@ -37,6 +37,8 @@ class RunState:
         clients: The states of clients that have one: by client, then by field.
         settings_sha256: Identifies the settings that the finished rounds depend on.
         data_sha256: Identifies the data; empty for clients on demand.
+        watched: The metrics of the finished rounds that an early end and the best model depend on.
+        best_params: The parameters of the best round, if there are validation data.
     """
 
     next_round: int
@@ -44,6 +46,8 @@ class RunState:
     clients: dict[int, dict[str, Tensor]]
     settings_sha256: str
     data_sha256: dict[str, str]
+    watched: tuple[dict[str, Any], ...] = ()
+    best_params: Tensor | None = None
 
     @classmethod
     def _capture(cls, setup: TrainingSetup, next_round: int, server: Any, states: ClientStates) -> Self:
@@ -123,7 +127,15 @@ class RunState:
         tensors = {f"server.{name}": field for name, field in self.server.items()}
         for client, fields in self.clients.items():
             tensors |= {f"client.{client}.{name}": field for name, field in fields.items()}
-        notes = {"format": _FORMAT, "next_round": self.next_round, "settings_sha256": self.settings_sha256}
+        if self.best_params is not None:
+            tensors["best.params"] = self.best_params
+        notes: dict[str, Any] = {
+            "format": _FORMAT,
+            "next_round": self.next_round,
+            "settings_sha256": self.settings_sha256,
+        }
+        if self.watched:
+            notes["watched"] = list(self.watched)
         notes["tensors_sha256"] = _hash_tensors(tensors)
         with atomic_write(to_path("path", path)) as temporary:
             save_tensors(tensors, temporary, {"fedcm": json.dumps(notes | {"data_sha256": self.data_sha256})})
@@ -138,6 +150,7 @@ class RunState:
         file_path = to_path("path", path)
         server: dict[str, Tensor] = {}
         clients: dict[int, dict[str, Tensor]] = {}
+        best: Tensor | None = None
         try:
             with safe_open(file_path, "pt") as file:
                 notes = json.loads(file.metadata()["fedcm"])
@@ -150,10 +163,14 @@ class RunState:
                 kind, _, rest = key.partition(".")
                 if kind == "server":
                     server[rest] = tensor
+                elif kind == "best":
+                    best = tensor
                 else:
                     client, _, name = rest.partition(".")
                     clients.setdefault(int(client), {})[name] = tensor
-            return cls(notes["next_round"], server, clients, notes["settings_sha256"], notes["data_sha256"])
+            watched = tuple(notes.get("watched", ()))
+            sums = notes["settings_sha256"], notes["data_sha256"]
+            return cls(notes["next_round"], server, clients, *sums, watched=watched, best_params=best)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{str(file_path)!r} must be a state that RunState.save wrote ({error})") from None
 

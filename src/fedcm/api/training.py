@@ -1,8 +1,8 @@
 """Train in memory, in five lines of Python: any `nn.Module`, any list of clients, any algorithm."""
 
 import copy
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack, final
 
 from torch import Tensor, nn
@@ -16,10 +16,11 @@ from fedcm.core.algorithm import Algorithm
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss
-from fedcm.core.metrics import Metrics
+from fedcm.core.metrics import Metrics, describe_score
 from fedcm.core.participation import Participation
 from fedcm.core.round_loop import FinishedRound
 from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
+from fedcm.core.stopping import Stop
 from fedcm.core.topology import Topology
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.structures.collate import UserCollate
@@ -38,12 +39,32 @@ class TrainingResult:
         history: One dict per round: loss, cohort, steps, norms, bytes; test_accuracy in evaluated rounds.
         state: The state after the last round; `resume_from` continues from it.
         stopped: Whether Ctrl-C ended the training early.
+        stopped_early: Whether the rule `stop` ended the training.
+        client_results: The results of each client in the last evaluation, if `client_tests` is given.
+        best_round: The round with the best result on the validation data; None without such data.
     """
 
     model: nn.Module
     history: list[Metrics]
     state: RunState
     stopped: bool = False
+    stopped_early: bool = False
+    best_round: int | None = None
+    client_results: Mapping[str, Any] | None = None
+    _best_model: nn.Module | None = field(default=None, repr=False)
+
+    @property
+    def best_model(self) -> nn.Module:
+        """The model after `best_round`.
+
+        Raises:
+            UserError: If there were no validation data, or no evaluation.
+        """
+        if self._best_model is None:
+            raise UserError(
+                "there is a best model only if validation data were evaluated; give validation=0.1, for example"
+            )
+        return self._best_model
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.model, self.history))
@@ -87,9 +108,9 @@ class TrainingRound:
             self._state = self._training.capture_state()
 
     def __repr__(self) -> str:
-        loss, accuracy = self.metrics["loss"], self.metrics.get("test_accuracy")
+        loss, score = self.metrics["loss"], describe_score(self.metrics)
         words = [f"round {self.index}", "empty" if loss is None else f"loss {loss:.4g}"]
-        words += [] if accuracy is None else [f"accuracy {accuracy:.2%}"]
+        words += [] if score is None else [score]
         return f"<TrainingRound: {', '.join(words)}>"
 
 
@@ -100,6 +121,7 @@ def train(
     *,
     rounds: int,
     test: Any | None = None,
+    validation: Any | None = None,
     participation: float | int | Participation = 1.0,
     topology: Topology | None = None,
     availability: Availability | None = None,
@@ -126,6 +148,10 @@ def train(
     weights_strict: bool = True,
     trainable: str | Sequence[str] | None = None,
     evaluate_every: int = 10,
+    metrics: Sequence[str | Mapping[str, Any] | Callable[..., Any]] | None = None,
+    stop: Stop | None = None,
+    client_tests: float | Sequence[Any] | None = None,
+    personalise: int | None = None,
     stack: int = 1,
     seed: int = 0,
     workers: int = 1,
@@ -145,6 +171,8 @@ def train(
         algorithm: The algorithm, such as `fedcm.FedCM(alpha=0.1)`.
         rounds: How many rounds to run.
         test: Held-out examples, in the form of one client.
+        validation: Validation data, for choices such as when to stop: a share of every client's examples, which is held
+            back, such as 0.1, or other examples in the form of one client.
         participation: A probability (each client independently, 1.0 = every client), a number of clients per round,
             or a `Participation`.
         topology: The graph of a decentralised algorithm, such as `fedcm.Ring()`, its default.
@@ -180,6 +208,14 @@ def train(
         trainable: Shell patterns of the parameters to train, such as "head.*"; all others are frozen, and not sent.
             By default those that require a gradient.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
+        metrics: What is evaluated besides the loss, such as `["accuracy", "f1", my_function]`: names, dicts with a name
+            and options, or functions of all outputs and labels that return a number. The first is the headline. By
+            default the accuracy, if the labels are classes.
+        stop: When the training ends early, such as `fedcm.Stop(patience=5)`, by its validation data.
+        client_tests: Test data of the clients themselves: a share of each client's examples, such as 0.2, or a list
+            with examples for each client (None for a client without). The history then has mean, standard deviation,
+            worst tenth and worst of the first metric over clients.
+        personalise: Passes over a client's own data before a second evaluation of it.
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
         workers: Processes that share each round.
@@ -205,6 +241,7 @@ def train(
     """
     settings = TrainingSettings(
         test=test,
+        validation=validation,
         participation=participation,
         topology=topology,
         availability=availability,
@@ -231,6 +268,10 @@ def train(
         weights_strict=weights_strict,
         trainable=trainable,
         evaluate_every=evaluate_every,
+        metrics=metrics,
+        stop=stop,
+        client_tests=client_tests,
+        personalise=personalise,
         stack=stack,
         seed=seed,
     )
@@ -247,7 +288,18 @@ def train(
         except Stopped:
             stopped = True
         trained = copy.deepcopy(training.setup.problem.bind(training.server.params))
-        return TrainingResult(trained, history, training.capture_state(), stopped)
+        best = training.find_best()
+        stopped_early = training.finished is not None and training.finished.stop is not None
+        return TrainingResult(
+            trained,
+            history,
+            training.capture_state(),
+            stopped,
+            stopped_early=stopped_early,
+            best_round=None if best is None else best.round,
+            client_results=training.client_results,
+            _best_model=None if best is None else best.model,
+        )
 
 
 def rounds(

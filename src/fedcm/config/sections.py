@@ -26,6 +26,8 @@ class DataSection(Section):
         None  # package.module:function that makes a batch of examples; by default sequences are padded
     )
     fresh: bool | None = None  # whether the items of torch datasets are read anew in every pass
+    # share of the training data that is held back for validation, before the split over clients
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
 class ClientSection(Section):
@@ -68,11 +70,44 @@ class ServerSection(Section):
     weights: Literal["clients", "examples"] = "clients"  # what has equal weight in the mean
 
 
+def _check_metrics(metrics: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+    if not metrics:
+        raise ValueError("must name at least one metric, got an empty list; leave it out for the default")
+    for table in (entry for entry in metrics if isinstance(entry, dict)):
+        if not isinstance(table.get("name"), str):
+            raise ValueError(f'a metric must have a name, such as {{name = "f1", average = "micro"}}, got {table}')
+        if not isinstance(table.get("higher_is_better", True), bool):
+            raise ValueError(f"higher_is_better must be true or false, got {table['higher_is_better']!r}")
+        if not isinstance(table.get("label", ""), str):
+            raise ValueError(f"the label of a metric must be a string, got {table['label']!r}")
+    return metrics
+
+
 class EvaluationSection(Section):
-    """When to evaluate on the test data."""
+    """When and how to evaluate on the test data and the validation data."""
 
     every: Count = 10  # rounds; the last round is always evaluated
     targets: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default=[0.5, 0.6, 0.7, 0.8, 0.9])  # accuracies to reach
+    # names, package.module:function, or tables with a name and options; the first is the headline; accuracy by default
+    metrics: Annotated[list[str | dict[str, Any]], AfterValidator(_check_metrics)] | None = None
+    clients: Annotated[float, Field(gt=0, lt=1)] | None = None  # share of each client's examples for its own test data
+    personalise: Count | None = None  # passes over a client's training data before its own evaluation
+
+
+class StopSection(Section):
+    """When a run ends early. Without patience and target it never does."""
+
+    # validation_METRIC, by default of the first metric, or "loss" for the training loss
+    metric: Annotated[str, Field(min_length=1)] | None = None
+    patience: Count | None = None  # evaluations without an improvement
+    min_delta: Annotated[float, Field(ge=0, le=1e9)] | None = None  # least change that is an improvement; 0 by default
+    target: Annotated[float, Field(ge=-1e9, le=1e9)] | None = None  # value of the metric
+
+    @model_validator(mode="after")
+    def _check_patience_or_target(self) -> Self:
+        if self.patience is None and self.target is None and (self.metric is not None or self.min_delta is not None):
+            raise ValueError("patience, target or both must be given, and neither is")
+        return self
 
 
 class CheckpointSection(Section):
@@ -173,6 +208,7 @@ class Experiment(Section):
     client: ClientSection = ClientSection()
     server: ServerSection = ServerSection()
     evaluation: EvaluationSection = EvaluationSection()
+    stop: StopSection = StopSection()
     checkpoints: CheckpointSection = CheckpointSection()
     engine: EngineSection = EngineSection()
     federation: FederationSection = FederationSection()
@@ -188,6 +224,7 @@ SECTIONS: dict[str, type[Section]] = {
     "client": ClientSection,
     "server": ServerSection,
     "evaluation": EvaluationSection,
+    "stop": StopSection,
     "checkpoints": CheckpointSection,
     "engine": EngineSection,
     "federation": FederationSection,

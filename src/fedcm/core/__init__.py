@@ -11,7 +11,9 @@ schedule        the learning rates of a round
 schedule_kinds  factors of a learning rate over rounds or local steps
 executor        the interface between the round loop and whatever runs the clients
 exact_mean      the mean of reports, with the same bits in any order
-evaluation      loss and accuracy on the test data
+evaluation      loss and metrics on the test data and the validation data
+scoring         the metrics of an evaluation
+stopping        when a run ends early, and which round was the best
 round_loop      the round loop
 metrics         the metrics of one round
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score
+from fedcm.core.scoring.over_clients import ClientScores
 
 
 class RoundResult(NamedTuple):
@@ -34,8 +35,8 @@ class Executor(Protocol):
         """Run the local steps of the cohort and store the new client states: all of them, or on an error none."""
         ...
 
-    def evaluate(self, params: Vector) -> Score | None:
-        """Evaluate parameters on the test data; None if there are none."""
+    def evaluate(self, params: Vector) -> Mapping[str, Score]:
+        """Evaluate parameters on the test data and the validation data: by set, without those that are empty."""
         ...
 
 
@@ -45,6 +46,15 @@ class SurveyExecutor(Protocol):
 
     def run_survey(self, params: Vector, cohort: np.ndarray, round: Round) -> Any:
         """Return the mean of the cohort's surveys, if the algorithm has any; the cohort is not empty."""
+        ...
+
+
+@runtime_checkable
+class ClientTestExecutor(Protocol):
+    """An executor that can also evaluate a model on the test data of each client."""
+
+    def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
+        """Evaluate parameters on the test data of all clients that have some."""
         ...
 
 

@@ -49,12 +49,12 @@ def squared_error(outputs: Any, labels: Tensor) -> Tensor:
     The outputs may be an object with `logits`.
     """
     outputs = get_scores(outputs)
-    return F.mse_loss(_reshape_outputs(outputs, labels), labels)
+    return F.mse_loss(reshape_outputs(outputs, labels), labels)
 
 
 def absolute_error(outputs: Any, labels: Tensor) -> Tensor:
     """Return the mean absolute error; outputs and labels have the same shape up to axes of length 1."""
-    return F.l1_loss(_reshape_outputs(get_scores(outputs), labels), labels)
+    return F.l1_loss(reshape_outputs(get_scores(outputs), labels), labels)
 
 
 def binary_cross_entropy(outputs: Any, labels: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def binary_cross_entropy(outputs: Any, labels: Tensor) -> Tensor:
         outputs: Scores before the sigmoid, of the labels' shape up to axes of length 1.
         labels: 0 and 1, or probabilities.
     """
-    scores = _reshape_outputs(get_scores(outputs), labels)
+    scores = reshape_outputs(get_scores(outputs), labels)
     return F.binary_cross_entropy_with_logits(scores, labels.to(scores))
 
 
@@ -89,15 +89,15 @@ def _cross_entropy_per_example(outputs: Any, labels: Tensor) -> Tensor:
 
 
 def _squared_error_per_example(outputs: Any, labels: Tensor) -> Tensor:
-    return _average_per_example((_reshape_outputs(get_scores(outputs), labels) - labels).square())
+    return _average_per_example((reshape_outputs(get_scores(outputs), labels) - labels).square())
 
 
 def _absolute_error_per_example(outputs: Any, labels: Tensor) -> Tensor:
-    return _average_per_example((_reshape_outputs(get_scores(outputs), labels) - labels).abs())
+    return _average_per_example((reshape_outputs(get_scores(outputs), labels) - labels).abs())
 
 
 def _binary_cross_entropy_per_example(outputs: Any, labels: Tensor) -> Tensor:
-    scores = _reshape_outputs(get_scores(outputs), labels)
+    scores = reshape_outputs(get_scores(outputs), labels)
     return _average_per_example(F.binary_cross_entropy_with_logits(scores, labels.to(scores), reduction="none"))
 
 
@@ -151,7 +151,8 @@ def _reshape_labels(outputs: Tensor, labels: Tensor) -> Tensor:
     )
 
 
-def _reshape_outputs(outputs: Tensor, labels: Tensor) -> Tensor:
+def reshape_outputs(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the outputs in the shape of the labels, from which they may differ in axes of length 1."""
     if _list_long_axes(outputs) != _list_long_axes(labels):
         raise ValueError(
             f"this loss needs outputs of the labels' shape, got outputs {tuple(outputs.shape)} and labels "

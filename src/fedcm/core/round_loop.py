@@ -5,7 +5,7 @@ It is a generator: the caller gets every finished round, and decides what to wri
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
@@ -17,10 +17,11 @@ from torch import Tensor
 from fedcm.core.algorithm import Algorithm, Round, has_survey, is_decentralised
 from fedcm.core.conditions.availability import Availability, draw_available_cohort, list_available
 from fedcm.core.conditions.deadline import SimulatedDeadline
-from fedcm.core.executor import Executor, GossipExecutor, RoundResult, SurveyExecutor
+from fedcm.core.executor import ClientTestExecutor, Executor, GossipExecutor, RoundResult, SurveyExecutor
 from fedcm.core.metrics import RoundMetrics
 from fedcm.core.participation import Participation
 from fedcm.core.schedule import Schedule
+from fedcm.core.stopping import Line, StopReason, StopRule, StopWatch
 from fedcm.core.topology import Topology, compute_mixing_matrix
 from fedcm.errors import Diverged
 from fedcm.system.error_messages import add_note
@@ -51,6 +52,8 @@ class TrainingPlan:
     topology: Topology | None = None  # the graph of a decentralised algorithm
     availability: Availability | None = None  # None: all clients, always
     deadline: SimulatedDeadline | None = None  # None: the server waits for every client
+    stop: StopRule | None = None  # when the run ends early
+    evaluates_clients: bool = False  # on the test data of each client, whenever the model is evaluated
 
     @cached_property
     def mixing(self) -> np.ndarray:
@@ -87,17 +90,34 @@ class FinishedRound:
     index: int
     server: Any  # the algorithm's server state after the round
     metrics: RoundMetrics
+    stop: StopReason | None = None  # why the run ends early after this round
 
 
 def run_rounds(
-    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, first: int = 0
+    algorithm: Algorithm[Any, Any, Any, Any],
+    executor: Executor,
+    plan: TrainingPlan,
+    server: Any,
+    first: int = 0,
+    before: Iterable[Line] = (),
 ) -> Iterator[FinishedRound]:
-    """Run the rounds from `first` to the last one, starting from a server state.
+    """Run the rounds from `first` to the last one, or until the plan's rule ends the run early.
+
+    Args:
+        algorithm: The algorithm.
+        executor: Runs the clients.
+        plan: The plan.
+        server: The server state before round `first`.
+        first: The first round.
+        before: The metrics of the rounds before it, for the plan's rule.
 
     Yields:
         Each round when it is finished.
     """
+    watch = StopWatch(plan.stop, before) if plan.stop is not None else None
     for index in range(first, plan.rounds):
+        if watch is not None and watch.reason is not None:
+            return
         started = time.perf_counter()
         try:
             with use_one_thread():
@@ -105,7 +125,8 @@ def run_rounds(
         except Exception as error:
             add_note(error, f"round {index} failed")
             raise
-        yield FinishedRound(index, server, replace(metrics, seconds=_measure_seconds(started)))
+        metrics = replace(metrics, seconds=_measure_seconds(started))
+        yield FinishedRound(index, server, metrics, watch.add(metrics.to_dict()) if watch is not None else None)
 
 
 def run_round(
@@ -140,6 +161,10 @@ def run_round(
         metrics = replace(metrics, bytes_up=metrics.bytes_up + len(cohort) * count_bytes(survey))
     if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
         metrics = add_evaluation(metrics, executor, server.params)
+        if plan.evaluates_clients:
+            assert isinstance(executor, ClientTestExecutor), "this executor cannot evaluate clients"
+            scores = executor.evaluate_clients(server.params, round)
+            metrics = replace(metrics, evaluations={**metrics.evaluations, **scores.describe()}, client_scores=scores)
     return server, metrics
 
 
@@ -173,17 +198,16 @@ def collect_metrics(round: Round, sent: Any, result: RoundResult, before: Any, a
 
 
 def add_evaluation(metrics: RoundMetrics, executor: Executor, params: Tensor) -> RoundMetrics:
-    """Return the metrics with the result on the test data, if there are any.
+    """Return the metrics with the results on the test data and the validation data, if there are any.
 
     Raises:
-        Diverged: If the test loss is not finite.
+        Diverged: If a loss is not finite.
     """
-    score = executor.evaluate(params)
-    if score is None:
-        return metrics
-    if not math.isfinite(score.loss):
-        raise Diverged(f"the loss on the test data became {score.loss} in round {metrics.round}")
-    return replace(metrics, test_loss=score.loss, test_accuracy=score.accuracy)
+    scores = executor.evaluate(params)
+    for which, score in scores.items():
+        if not math.isfinite(score.loss):
+            raise Diverged(f"the loss on the {which} data became {score.loss} in round {metrics.round}")
+    return replace(metrics, evaluations={which: score.to_dict() for which, score in scores.items()})
 
 
 def compute_norm(vector: Tensor) -> float:

@@ -51,22 +51,27 @@ def make_examples(features: Any, labels: Any, where: str, *, channel_last: bool 
     return Examples(x, y)
 
 
-def make_dataset(name: str, train: Examples, test: Examples | None = None, **split: Any) -> Dataset:
+def make_dataset(
+    name: str, train: Examples, test: Examples | None = None, validation: Examples | None = None, **split: Any
+) -> Dataset:
     """Make a dataset of the user's examples; the classes and the normalisation are derived from them.
 
     Args:
         name: What messages call it.
         train: The training examples.
         test: The test examples.
+        validation: The validation examples.
         **split: `owners` and `client_names` of a natural split.
 
     Raises:
-        UserError: If the two sets do not fit one model.
+        UserError: If the sets do not fit one model.
     """
-    if test is not None:
-        check_compatible(train, test, f"{name}: the training set", "the test set")
-    labels = [train.labels] if test is None else [train.labels, test.labels]
-    return Dataset(name, train, test, _count_classes(name, labels), _derive_normalisation(train.features), **split)
+    for other, which in ((test, "test"), (validation, "validation")):
+        if other is not None:
+            check_compatible(train, other, f"{name}: the training set", f"the {which} set")
+    classes = _count_classes(name, [part.labels for part in (train, test, validation) if part is not None])
+    normalisation = _derive_normalisation(train.features)
+    return Dataset(name, train, test, classes, normalisation, validation=validation, **split)
 
 
 def check_compatible(first: Examples, second: Examples, first_name: str, second_name: str) -> None:

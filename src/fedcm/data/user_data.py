@@ -94,6 +94,7 @@ def convert_clients_to_dataset(
     clients: Sequence[Any],
     test: Any | None = None,
     *,
+    validation: Any | None = None,
     names: Sequence[str] | None = None,
     name: str = "clients",
     fresh: bool = False,
@@ -103,6 +104,7 @@ def convert_clients_to_dataset(
     Args:
         clients: For each client a torch dataset or a pair (features, labels).
         test: The test set, a torch dataset or a pair.
+        validation: The validation set, a torch dataset or a pair.
         names: The clients' names; by default their indices.
         name: What messages call the data.
         fresh: Whether the training items will be read anew in every pass.
@@ -125,8 +127,10 @@ def convert_clients_to_dataset(
     held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
     if not fresh:
         warn_if_random(name, [(make_item_reader(client), part) for client, part in zip(clients, parts, strict=True)])
+    validated = None if validation is None else convert_to_examples(validation, where=f"{name}, the validation set")
     warn_if_test_is_random(name, test, held_out)
-    return replace(join_clients(name, parts, names, held_out), reread=_make_reread(clients, fresh))
+    warn_if_test_is_random(name, validation, validated, "validation")
+    return replace(join_clients(name, parts, names, held_out, validated), reread=_make_reread(clients, fresh))
 
 
 def _ignore_random_items(name: str, collected: Any) -> None:
@@ -153,10 +157,10 @@ def _make_reread(sets: Sequence[Any], fresh: bool) -> Callable[[Sequence[int]], 
     return reread
 
 
-def warn_if_test_is_random(name: str, test: Any, held_out: Examples | None) -> None:
-    """Warn if the items of a test set are random; `held_out` are the examples that were read from it."""
+def warn_if_test_is_random(name: str, test: Any, held_out: Examples | None, which: str = "test") -> None:
+    """Warn if the items of a test or validation set are random; `held_out` are the examples read from it."""
     if held_out is not None:
-        warn_if_random(f"{name}, the test set", [(make_item_reader(test), held_out)], held_out=True)
+        warn_if_random(f"{name}, the {which} set", [(make_item_reader(test), held_out)], held_out=True)
 
 
 def convert_to_examples(value: Any, *, where: str = "data") -> Examples:

@@ -17,12 +17,14 @@ from fedcm.core.local.stacked import StackedProblem, StackResult, reject_unstack
 from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.local.steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
+from fedcm.core.scoring.metric_set import DEFAULT_METRICS, MetricSet
 from fedcm.data.augmentation import Augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import Diverged
 from fedcm.executors.client_states import ClientStates
+from fedcm.executors.client_tests import ClientEvaluation
 from fedcm.rng import Purpose, make_torch_seed
 
 
@@ -51,6 +53,8 @@ class ClientRunner:
     fresh: bool = False  # whether the examples are read anew in every pass
     step_factors: StepFactors | None = None  # factors of the local steps; all 1 by default
     optimizer: LocalOptimizer | None = None  # maps the gradients of the minibatches; none by default
+    metrics: MetricSet = DEFAULT_METRICS  # of evaluations
+    client_evaluation: ClientEvaluation | None = None  # how clients are evaluated on test data of their own
 
     def __post_init__(self) -> None:
         if self.stack > 1:

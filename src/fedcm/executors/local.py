@@ -8,12 +8,14 @@ import numpy as np
 import torch
 
 from fedcm.core.algorithm import Round, Vector
-from fedcm.core.evaluation import Score, combine_tallies, list_pieces, tally_piece
+from fedcm.core.evaluation import EVALUATED_SETS, Score, combine_tallies, list_pieces, tally_piece
 from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
+from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner, ReportCollector
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
+from fedcm.executors.client_tests import evaluate_client, list_tested_clients
 from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
@@ -102,21 +104,39 @@ class LocalExecutor:
                     raise
         return mean.compute(math.fsum(weights))
 
-    def evaluate(self, params: Vector) -> Score | None:
-        """Evaluate parameters on the test data; None if there are none."""
+    def evaluate(self, params: Vector) -> dict[str, Score]:
+        """Evaluate parameters on the test data and the validation data; see `Executor`."""
         return evaluate_model(self.runner, params)
 
+    def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
+        """Evaluate parameters on the test data of each client; see `ClientTestExecutor`."""
+        clients, how = list_tested_clients(self.runner), self.runner.client_evaluation
+        assert how is not None
+        rows = []
+        for client in clients.tolist():
+            if self.stop_requested():
+                raise Stopped
+            try:
+                rows.append(evaluate_client(self.runner, params, client, round))
+            except Exception as error:
+                add_note(error, f"the evaluation of client {client} failed in round {round.index}")
+                raise
+        return how.make_scores(clients, np.array(rows))
 
-def evaluate_model(runner: ClientRunner, params: Vector) -> Score | None:
-    """Evaluate parameters on the test data in this process; None if there are none."""
-    problem, data = runner.problem, runner.data
-    if not data.test_size:
-        return None
+
+def evaluate_model(runner: ClientRunner, params: Vector) -> dict[str, Score]:
+    """Evaluate parameters in this process: by set, without those that are empty."""
+    problem, data, metrics = runner.problem, runner.data, runner.metrics
+    scores: dict[str, Score] = {}
     try:
-        return combine_tallies(tally_piece(problem, params, data, start) for start in list_pieces(data))
+        for which in EVALUATED_SETS:
+            if starts := list_pieces(data, which):
+                tallies = (tally_piece(problem, params, data, start, which, metrics) for start in starts)
+                scores[which] = combine_tallies(tallies, metrics)
     except Exception as error:
         add_note(error, "the evaluation failed")
         raise
+    return scores
 
 
 def make_empty_result(cohort: np.ndarray) -> RoundResult:

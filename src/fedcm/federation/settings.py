@@ -60,7 +60,7 @@ class SiteSettings(Section):
 
 
 class ServerTestSection(Section):
-    """`[test]` of `server.toml`."""
+    """`[test]` and `[validation]` of `server.toml`."""
 
     source: Annotated[str, Field(min_length=1)]  # an .npz with x, y (or x_test, y_test), a folder, or a known name
 
@@ -75,6 +75,7 @@ class ServerSettings(Section):
     """`server.toml`."""
 
     test: ServerTestSection | None = None
+    validation: ServerTestSection | None = None  # choices, such as when to stop, are made on these examples
     model: KitModelSection = KitModelSection()
     limits: ServerLimits = ServerLimits()
 
@@ -142,6 +143,19 @@ def load_test_data(kit: Path, settings: ServerSettings) -> Examples | None:
     with chdir(kit):
         data = load_dataset(settings.test.source)
     return data.test or data.train
+
+
+def load_validation_data(kit: Path, settings: ServerSettings) -> Examples | None:
+    """Load the server's validation examples: those of the source, or all its training examples if it has none.
+
+    Returns:
+        None if the settings name no source.
+    """
+    if settings.validation is None:
+        return None
+    with chdir(kit):
+        data = load_dataset(settings.validation.source)
+    return data.validation or data.train
 
 
 def reject_forbidden(experiment: Mapping[str, Any], limits: SiteLimits) -> None:

@@ -10,8 +10,10 @@ import numpy as np
 from fedcm.reports.collect import RunCollection
 from fedcm.reports.digest import write_digest
 from fedcm.reports.document import Document, build_document
+from fedcm.reports.figures.client_histogram import draw_client_histogram
 from fedcm.reports.figures.group_curves import draw_group
 from fedcm.reports.figures.label_mix import draw_label_mix
+from fedcm.reports.html.client_table import list_client_histograms
 from fedcm.reports.html.cost_table import make_cost_sheet
 from fedcm.reports.html.page import render_page
 from fedcm.reports.html.page_data import list_label_mixes
@@ -115,6 +117,10 @@ def write_figures_and_tables(document: Document, folder: Path) -> None:
         make_result_sheet(group, f"{name}-{group.metric.file_name}").write(tables)
         if costs := make_cost_sheet(group, f"{name}-costs"):
             costs.write(tables)
+    for picture in list_client_histograms(document):
+        name = _choose_file_name(f"clients {picture['title']} {picture['model']}", names)
+        for suffix in (".png", ".pdf"):
+            draw_client_histogram(picture, figures / f"{name}{suffix}")
     for mix in list_label_mixes(document):
         name = _choose_file_name(f"split {mix['title']}", names)
         for suffix in (".png", ".pdf"):

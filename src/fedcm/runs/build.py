@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedcm.config.choices import IN_MEMORY
 from fedcm.config.conditions import list_condition_files, reject_conditions
 from fedcm.config.experiment import (
     reject_absent_clients,
@@ -40,26 +42,34 @@ from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.schedule import Schedule
+from fedcm.core.scoring.metric_set import MetricSet
+from fedcm.core.scoring.whole import MetricFunction
+from fedcm.core.stopping import WatchedMetric
 from fedcm.core.topology import Ring
 from fedcm.data import load_source
 from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.checksum import compute_file_sha256, compute_sha256
+from fedcm.data.client_tests import hold_out_of_clients
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
 from fedcm.data.partition import IID, Natural, Parts, Split, split_by_owner
 from fedcm.data.structures.collate import Collate, make_collate, pad_examples
 from fedcm.data.structures.tree import list_leaves
+from fedcm.data.validation import HeldBack, hold_back
 from fedcm.data.work.amounts import FileWork
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
+from fedcm.executors.client_tests import ClientEvaluation
 from fedcm.models import build_model
 from fedcm.models.trainable import select_trainable
 from fedcm.models.weights import load_weights_file
 from fedcm.rng import Purpose, make_generator, make_torch_seed
 from fedcm.runs.autotune import compile_model, tune_engine
+from fedcm.runs.choices import choose_validation_metric, make_stop_rule
+from fedcm.runs.metric_check import build_metrics
 from fedcm.runs.smoke_test import (
     reject_failing_algorithm,
     reject_lone_examples,
@@ -89,6 +99,7 @@ class TrainingSetup:
         plan: Rounds, participation and learning rates.
         step_milliseconds: The timings behind the engine's choices: milliseconds per step of one client.
         tuned_settings: The settings of the engine that autotune chose.
+        best_by: The metric on validation data by which the best model is chosen; None without validation data.
     """
 
     experiment: Experiment
@@ -98,6 +109,7 @@ class TrainingSetup:
     plan: TrainingPlan
     step_milliseconds: dict[str, float]
     tuned_settings: tuple[str, ...]
+    best_by: WatchedMetric | None = None
 
     @cached_property
     def checksums(self) -> dict[str, str]:
@@ -132,6 +144,7 @@ def build(
     loss: Loss | None = None,
     augment: Augment | None = None,
     collate: Collate | None = None,
+    metric_functions: Mapping[str, MetricFunction] = MappingProxyType({}),
 ) -> TrainingSetup:
     """Build what an experiment describes.
 
@@ -145,6 +158,7 @@ def build(
             cross-entropy, or squared error if the labels are floats.
         augment: Changes the batches of training; by default as the experiment says.
         collate: Makes a batch of selected examples; by default as the experiment says.
+        metric_functions: Metrics that are Python objects, by their names in `evaluation.metrics`.
 
     Raises:
         UserError: If the parts do not fit together.
@@ -176,9 +190,11 @@ def build(
     problem = _build_problem(experiment, model, loss, collate, data)
     client = experiment.client
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps, experiment.stragglers)
-    plan = _build_plan(experiment, data, local_work)
     first = _check_user_code(experiment, problem, data, local_work, loss, augment)
     reject_optimizer(experiment.algorithm, client)
+    ready = data.prepare_for(problem.dtype, problem.device)
+    metrics = build_metrics(experiment.evaluation.metrics, metric_functions, problem, ready)
+    plan = _build_plan(experiment, data, local_work, metrics)
     given = _restrict_engine(experiment, data, augment, collate)
     engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
@@ -201,12 +217,15 @@ def build(
         fresh=bool(experiment.data.fresh),
         step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
         optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
+        metrics=metrics,
+        client_evaluation=_make_client_evaluation(experiment, data, metrics),
     )
     reject_unusable_step_factors(runner, client.lr)
     if runner.fresh:
         timings |= time_reading(runner)
     tuned = experiment.model_copy(update={"engine": engine})
-    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings)
+    best_by = choose_validation_metric(metrics, data)
+    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings, best_by)
 
 
 def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:
@@ -247,27 +266,66 @@ def _restrict_engine(
 
 def make_federated_data(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:
     """Distribute a dataset over clients as the experiment says. Clients on demand bring their own split."""
+    share = experiment.data.validation
     if not isinstance(source, ClientsOnDemand):
-        return ArrayData(source, draw_split(experiment.split, source, experiment.seed))
+        held_back = draw_validation(experiment.split, source, experiment.seed, share)
+        parts = draw_split(experiment.split, source, experiment.seed, held_back and held_back.remaining)
+        if (own := experiment.evaluation.clients) is None:
+            return ArrayData(source, parts, held_back=held_back and held_back.validation)
+        divided = hold_out_of_clients(parts, own, experiment.seed)
+        return ArrayData(
+            source, divided.training, held_back=held_back and held_back.validation, client_tests=divided.tests
+        )
+    if experiment.evaluation.clients is not None:
+        raise UserError(
+            "every client is evaluated with evaluation.clients, and clients on demand are too many for that; leave it "
+            "out"
+        )
+    if share is not None:
+        raise UserError(
+            f"clients on demand bring their own validation data, so data.validation cannot be a share of them, got "
+            f"{share}; give ClientsOnDemand validation examples"
+        )
     if not isinstance(experiment.split, Natural):
         raise UserError(
             "clients on demand bring their own split, so split.kind must be 'natural', got "
             f"{type(experiment.split).__name__}; leave [split] out"
         )
-    return OnDemandData(source, experiment.data.source)
+    name = experiment.data.source
+    return OnDemandData(source) if name == IN_MEMORY else OnDemandData(source, name)
 
 
-def draw_split(split: Split, dataset: Dataset, seed: int) -> Parts:
+def draw_validation(split: Split, dataset: Dataset, seed: int, share: float | None) -> HeldBack | None:
+    """Draw which training examples are held back for validation; None without a share.
+
+    Raises:
+        UserError: If nothing would be held back, or the data have a validation set already.
+    """
+    if share is None:
+        return None
+    if dataset.validation is not None:
+        raise UserError(
+            f"the data have {dataset.validation.size} validation examples already, so data.validation must be left "
+            f"out, got {share}"
+        )
+    return hold_back(dataset.train.size, share, seed, dataset.owners if isinstance(split, Natural) else None)
+
+
+def draw_split(split: Split, dataset: Dataset, seed: int, remaining: np.ndarray | None = None) -> Parts:
     """Return the indices of the training examples of each client.
 
     Args:
         split: How the examples are split.
         dataset: The dataset.
         seed: The seed of the experiment.
+        remaining: The examples to split, if some are held back; by default all.
 
     Raises:
         UserError: If the labels do not allow this split, or there are too few examples.
     """
+    if remaining is not None:
+        parts = draw_split(split, _select_examples(dataset, remaining), seed)
+        return [remaining[part] for part in parts]
     if isinstance(split, Natural) and dataset.owners is not None:
         return split_by_owner(dataset.owners)
     raw, size = dataset.train.labels, dataset.train.size
@@ -292,6 +350,16 @@ def draw_split(split: Split, dataset: Dataset, seed: int) -> Parts:
             f"{tuple(dataset.train.labels.shape)}; use split.kind = 'iid' or 'natural'{hint}"
         )
     return split.partition(labels.reshape(len(labels), -1)[:, 0], make_generator(seed, Purpose.SPLIT))
+
+
+def _select_examples(dataset: Dataset, index: np.ndarray) -> Dataset:
+    """Return a dataset with the labels and owners of these examples; a split does not look at features."""
+    labels = dataset.train.select(torch.from_numpy(index)).labels if not dataset.train.is_simple else None
+    if labels is None:
+        assert isinstance(dataset.train.labels, Tensor)
+        labels = dataset.train.labels[torch.from_numpy(index)]
+    owners = None if dataset.owners is None else dataset.owners[index]
+    return replace(dataset, train=Examples(labels, labels), owners=owners)
 
 
 def _build_problem(
@@ -319,7 +387,20 @@ def _choose_loss(model: nn.Module, data: FederatedData) -> Loss:
     return cross_entropy if data.classes is not None else squared_error
 
 
-def _build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWork) -> TrainingPlan:
+def _make_client_evaluation(experiment: Experiment, data: FederatedData, metrics: MetricSet) -> ClientEvaluation | None:
+    epochs = experiment.evaluation.personalise
+    if not (isinstance(data, ArrayData) and data.client_tests is not None):
+        if epochs is not None:
+            raise UserError(
+                f"evaluation.personalise = {epochs} needs clients with test data of their own; set evaluation.clients, "
+                "to 0.2 for example"
+            )
+        return None
+    headline = MetricSet(metrics.members[:1], metrics.is_given)
+    return ClientEvaluation(headline, data.classes is None and not metrics.is_given, epochs)
+
+
+def _build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWork, metrics: MetricSet) -> TrainingPlan:
     participation = experiment.participation
     if isinstance(participation, FixedSize) and participation.clients > data.population:
         raise UserError(
@@ -341,6 +422,8 @@ def _build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWo
         topology,
         experiment.availability,
         deadline,
+        make_stop_rule(experiment.stop, metrics, data, every),
+        evaluates_clients=isinstance(data, ArrayData) and data.client_tests is not None,
     )
     if topology is not None:
         _ = plan.mixing  # now, so that a graph that does not fit is rejected before the run begins

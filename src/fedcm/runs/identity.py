@@ -26,7 +26,8 @@ from fedcm.system.formatting import flatten_table, slugify
 from fedcm.system.hardware import describe_cpu
 
 _LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
-FREE_SETTINGS = ("rounds", "evaluation.targets", "checkpoints")  # a resume may change them: no finished round uses them
+# a resume may change these: no finished round uses them
+FREE_SETTINGS = ("rounds", "evaluation.targets", "stop", "checkpoints")
 # data and weights are compared by their checksums
 _UNHASHED_SETTINGS = (*FREE_SETTINGS, "name", "cell", "model.weights")
 _HORIZONS = ("client.schedule.over", "server.schedule.over")  # of schedules that depend on the number of rounds
@@ -113,6 +114,7 @@ def make_provenance(setup: TrainingSetup, job: str | None = None) -> dict[str, A
         job: The torchrun job that starts the run, if torchrun does.
     """
     constants = setup.problem.hash_constants()
+    traits = {name: own._asdict() for name, own in setup.runner.metrics.traits.items()}
     return {
         "versions": read_versions(),
         "platform": platform.platform(),
@@ -123,6 +125,7 @@ def make_provenance(setup: TrainingSetup, job: str | None = None) -> dict[str, A
         "data_sha256": setup.checksums,
         "milliseconds_a_step": setup.step_milliseconds,
         "tuned": list(setup.tuned_settings),
+        **({"metrics": traits} if setup.runner.metrics.is_given else {}),
         **({"constants_sha256": constants} if constants is not None else {}),
         **({"job": job} if job is not None else {}),
     }

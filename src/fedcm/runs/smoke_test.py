@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.contract import make_templates
-from fedcm.core.evaluation import PIECE, evaluation_mode, tally_examples
+from fedcm.core.evaluation import EVALUATED_SETS, PIECE, count_examples, evaluation_mode, tally_examples
 from fedcm.core.losses import find_example_loss
 from fedcm.core.participation import PARTICIPATION, Participation
 from fedcm.core.problem import Problem
@@ -102,7 +102,8 @@ def reject_unusable_step_factors(runner: ClientRunner, client_lr: float) -> None
     """Try the factors of the local steps on the numbers of steps that clients take."""
     if runner.step_factors is None:
         return
-    for count in np.unique(runner.count_steps(np.arange(min(runner.data.population, _CHECKED_CLIENTS)))).tolist():
+    clients = np.arange(min(runner.data.population, _CHECKED_CLIENTS))
+    for count in np.unique(runner.count_steps(clients, round=0)).tolist():
         least = min(runner.step_factors.get(count))
         if client_lr * least < _LEAST_RATE:
             raise UserError(
@@ -138,16 +139,17 @@ def reject_lone_examples(problem: Problem, first: Examples, data: FederatedData,
                     f"{format_count(int(sizes[alone[0]]), 'example')} and client.batch_size = {local_work.batch_size}; "
                     f"choose another batch size ({describe_error(error)})"
                 ) from error
-        if data.test_size % PIECE == 1:
-            try:
-                with evaluation_mode(problem, problem.initial_params) as model:
-                    problem.call(model, one)
-            except Exception as error:
-                raise UserError(
-                    f"the model {name} failed in evaluation on a batch of one example; the last batch of the test set "
-                    f"has one, because its {data.test_size} examples are evaluated {PIECE} at a time; leave one "
-                    f"example out ({describe_error(error)})"
-                ) from error
+        for which in EVALUATED_SETS:
+            if (size := count_examples(data, which)) % PIECE == 1:
+                try:
+                    with evaluation_mode(problem, problem.initial_params) as model:
+                        problem.call(model, one)
+                except Exception as error:
+                    raise UserError(
+                        f"the model {name} failed in evaluation on a batch of one example; the last batch of the "
+                        f"{which} set has one, because its {size} examples are evaluated {PIECE} at a time; leave one "
+                        f"example out ({describe_error(error)})"
+                    ) from error
 
 
 def _has_batch_of_one(sizes: np.ndarray, local_work: LocalWork) -> np.ndarray:

@@ -99,8 +99,8 @@ class FederationExecutor:
             collected, quorum, len(selected), round, metrics | {"local_seconds": collected.seconds}
         )
 
-    def evaluate(self, params: Vector) -> Score | None:
-        """Evaluate a model on the server's test examples; None if it has none."""
+    def evaluate(self, params: Vector) -> dict[str, Score]:
+        """Evaluate a model on the server's own test and validation examples."""
         return evaluate_model(self.runner, params)
 
     def _choose_wait(self, outstanding: set[str], elapsed: float) -> float:

@@ -14,7 +14,7 @@ from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.rounds import FederationExecutor
 from fedcm.federation.server.site_descriptions import describe_sites
-from fedcm.federation.settings import load_server_settings, load_test_data
+from fedcm.federation.settings import load_server_settings, load_test_data, load_validation_data
 from fedcm.federation.terms import RECORD_FILE, FederationRecord, Terms, agree_on_terms, read_record, write_record
 from fedcm.federation.weights import hash_weights, use_own_weights
 from fedcm.runs.archive import make_archive_path
@@ -82,7 +82,7 @@ def _open_run(
 ) -> Iterator[tuple[Session, FederationRecord]]:
     """Start or resume the run, and close its session at the end of the block."""
     settings = load_server_settings(request.kit)
-    held_out = load_test_data(request.kit, settings)
+    held_out = load_test_data(request.kit, settings), load_validation_data(request.kit, settings)
     if (request.path / RECORD_FILE).is_file():  # written last: without it the run has not begun
         record = _check_resumable(request, experiment)
         build_setup = _make_build(record, held_out, {})
@@ -153,9 +153,13 @@ def _negotiate_terms(
     return terms, {sites.index(site): own.examples for site, own in descriptions.items()}
 
 
-def _make_build(record: FederationRecord, held_out: Examples | None, sizes: dict[int, int]) -> BuildSetup:
+def _make_build(
+    record: FederationRecord, held_out: tuple[Examples | None, Examples | None], sizes: dict[int, int]
+) -> BuildSetup:
+    """Return a builder for the server's own test and validation examples, and the known sizes of clients."""
+
     def build_setup(experiment: Experiment, data_dir: Path | None) -> TrainingSetup:
-        return build(experiment, data=RemoteData(record.terms, len(record.sites), held_out, sizes))
+        return build(experiment, data=RemoteData(record.terms, len(record.sites), *held_out, known_sizes=sizes))
 
     return build_setup
 

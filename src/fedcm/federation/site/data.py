@@ -20,6 +20,7 @@ class SingleSiteData:
     site_data: ArrayData
     population: int
     test_size: int = 0
+    validation_size: int = 0
 
     @property
     def classes(self) -> int | None:
@@ -64,8 +65,14 @@ class SingleSiteData:
         """Return some of the test examples."""
         return self.site_data.test_slice(start, stop)
 
+    def validation_slice(self, start: int, stop: int) -> Examples:
+        """Return some of the validation examples."""
+        return self.site_data.validation_slice(start, stop)
+
 
 def make_single_site_data(data: Dataset, terms: Terms, population: int) -> SingleSiteData:
     """Present a site's data with the run's classes and normalisation instead of the site's own."""
-    on_terms = replace(data, test=None, owners=None, classes=terms.classes, normalisation=terms.normalisation)
+    on_terms = replace(
+        data, test=None, validation=None, owners=None, classes=terms.classes, normalisation=terms.normalisation
+    )
     return SingleSiteData(ArrayData(on_terms, [np.arange(data.train.size)]), population)

@@ -24,6 +24,7 @@ import torch
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.schema import read_section
+from fedcm.config.sections import StopSection
 from fedcm.core.algorithm import Round, get_message_types
 from fedcm.errors import UserError
 from fedcm.federation.compression import count_array_bytes, pack_report, unpack_broadcast
@@ -69,7 +70,9 @@ class SiteTrainer:
         given = read_experiment(table)
         reject_simulated_conditions(given)
         engine = given.engine.model_copy(update={"device": settings.training.device})
-        self.experiment = use_own_weights(given.model_copy(update={"engine": engine}), kit, settings)
+        evaluation = given.evaluation.model_copy(update={"metrics": None})  # the server evaluates
+        changes = {"engine": engine, "evaluation": evaluation, "stop": StopSection()}  # the server stops the run
+        self.experiment = use_own_weights(given.model_copy(update=changes), kit, settings)
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         torch.set_num_threads(settings.training.threads)
         self._setups: dict[str, TrainingSetup] = {}

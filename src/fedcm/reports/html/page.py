@@ -40,6 +40,7 @@ def render_page(document: Document, stamp: str | None = None) -> str:
         agreement=_render_pictures("agreement", "Agreement of the nodes", data["agreement"], _render_diagnosis),
         system=_render_pictures("system", "System", data["system"], _render_diagnosis),
         costs=sections.render_costs(document) or "",
+        clients=_render_pictures("clients", "Results of the clients", data["clients"], _render_bins),
         participation=_render_pictures("participation", "Participation", data["participation"], _render_times),
         mixes=_render_pictures("mixes", "Label mix of the clients", data["mixes"], _render_counts),
         runs=sections.render_runs(document),
@@ -94,6 +95,11 @@ def _render_pictures(
 def _render_times(picture: dict[str, Any]) -> Html:
     rows: list[list[object]] = [[times, f"{clients:g}"] for times, clients in picture["times"]]
     return make_table(f"How often clients took part: {picture['title']}", ["rounds taken part in", "clients"], rows)
+
+
+def _render_bins(picture: dict[str, Any]) -> Html:
+    rows: list[list[object]] = [[f"{centre:.4g}", count] for centre, count in picture["bins"]]
+    return make_table(f"{picture['title']}: {picture['caption']}", [f"{picture['metric']}, centre", "clients"], rows)
 
 
 def _render_diagnosis(picture: dict[str, Any]) -> Html:

@@ -27,6 +27,11 @@ const PICTURES = {
     { bargap: 0.08, yaxis: makeSmallAxis("clients"),
       xaxis: makeSmallAxis("rounds that a client took part in", picture.times.length < 12 ? { dtick: 1 } : {}) },
   ],
+  clients: (picture) => [
+    [{ type: "bar", x: picture.bins.map((bin) => bin[0]), y: picture.bins.map((bin) => bin[1]), width: 0.92 * picture.width,
+      marker: { color: isDark() ? "#4DA3E6" : "#0072B2" }, hovertemplate: "%{y} clients near %{x:.3~g}<extra></extra>" }],
+    { yaxis: makeSmallAxis("clients"), xaxis: makeSmallAxis(picture.metric) },
+  ],
   mixes: (picture) => {
     const shares = computeShares(picture);
     const classes = shares.length ? shares[0].map((_, k) => k) : [];

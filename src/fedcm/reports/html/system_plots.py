@@ -50,10 +50,10 @@ def has_conditions(run: Digest) -> bool:
 
 def _make_time_plot(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:
     timed = [run for run in runs if run.curve.simulated_seconds]
-    metric = choose_metric((run.accuracy, run.test_losses) for run in timed)
+    metric = choose_metric((run.headline, run.test_losses) for run in timed)
     lines = []
     for run in timed:
-        points = zip(run.curve.simulated_seconds, getattr(run.curve, metric.column), strict=True)
+        points = zip(run.curve.simulated_seconds, run.curve.get_column(metric.column), strict=True)
         known = [(time, metric.scale * value) for time, value in points if time is not None and value is not None]
         if known:
             times, values = zip(*known, strict=True)
@@ -61,4 +61,4 @@ def _make_time_plot(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any
             lines.append(line)
     caption = "against simulated time, which ends a round at its deadline"
     plot = {"title": metric.title.capitalize(), "caption": caption, "log": False, "legend": True}
-    return plot | {"percent": metric.scale != 1, "x": "simulated seconds", "lines": lines}
+    return plot | {"percent": metric.is_share, "x": "simulated seconds", "lines": lines}
