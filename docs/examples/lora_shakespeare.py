@@ -108,7 +108,7 @@ def compare(
 ) -> dict[str, Result]:
     """Fine-tune the language model of a file in full and with adapters."""
     results = {}
-    for name, lr in (("full", 0.3), ("LoRA", 1.0)):
+    for name, lr in (("full", 0.1), ("LoRA", 1.0)):
         language_model = make_language_model(**sizes)
         language_model.load_state_dict(load_file(weights))
         model = NextToken(language_model)
