@@ -195,7 +195,10 @@ def _read_data_settings(given: Mapping[str, Any]) -> DataSection:
     changes = given.get("augment", ())
     if isinstance(changes, str | Mapping) or not isinstance(changes, Sequence):
         raise UserError(f"augment must be a list of names or functions, got {describe_value(changes)}")
-    names = [change if isinstance(change, str | Mapping) else _name_object(change) for change in changes]
+    names = [
+        {**change, "name": _name_object(change.get("name"))} if isinstance(change, Mapping) else _name_object(change)
+        for change in changes
+    ]
     settings = {"augment": names or None, "collate": _name_object(given.get("collate")), "fresh": given.get("fresh")}
     return _read_settings(DataSection, {"source": IN_MEMORY, **settings})
 

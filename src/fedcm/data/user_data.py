@@ -228,7 +228,7 @@ def _read_item(dataset: Any, index: int, where: str) -> _Item:
         x, y = _split_dict(example)
     elif isinstance(example, tuple | list) and len(example) >= 2:
         *inputs, y = example
-        x = inputs[0] if len(inputs) == 1 else tuple(inputs)
+        x = inputs[0] if len(inputs) == 1 else _Inputs(inputs)
     else:
         raise UserError(
             f"{where}: an example must be a pair (x, y) or a dict with the key 'labels', got "
@@ -280,11 +280,18 @@ def _split_dict(example: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     return {str(key): value for key, value in example.items() if key != "labels"}, example["labels"]
 
 
+class _Inputs(tuple[Any, ...]):
+    """The inputs x1, x2, … of an example (x1, x2, …, y), which are numbers or arrays."""
+
+
 def _convert_item(value: Any) -> Any:
     """Convert what a dataset returns for one example; a tuple, list or dict of tensors is a structure."""
     if isinstance(value, Mapping):
         return {str(key): _convert_item(part) for key, part in value.items()}
-    if isinstance(value, tuple | list) and any(isinstance(part, torch.Tensor | np.ndarray | Mapping) for part in value):
+    has_arrays = isinstance(value, tuple | list) and any(
+        isinstance(part, torch.Tensor | np.ndarray | Mapping) for part in value
+    )
+    if has_arrays or isinstance(value, _Inputs):
         return tuple(_convert_item(part) for part in value)
     return _convert_to_array(value)
 
