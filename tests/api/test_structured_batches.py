@@ -484,3 +484,57 @@ def test_an_option_of_a_users_own_change_reaches_it() -> None:
     halved = [(0.5 * x, y) for x, y in IMAGES]
     one = run_fedcm(seeded(make_image_model)(), IMAGES, 2, **given).model
     assert torch.equal(flatten(one), flatten(run_fedcm(seeded(make_image_model)(), halved, 2).model))
+
+
+# models of other libraries
+
+
+def make_language_model() -> nn.Module:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=20,
+        n_positions=16,
+        n_embd=8,
+        n_layer=1,
+        n_head=2,
+        resid_pdrop=0.0,
+        attn_pdrop=0.0,
+        embd_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+
+TEXTS = [draw_classes(n, 10, classes=20, seed=n) for n in SIZES]
+TEXT_CLIENTS = [{"input_ids": own, "labels": own} for own in TEXTS]
+
+
+def compute_next_token_loss(model: nn.Module, client: int, index: list[int]) -> Tensor:
+    """The mean cross-entropy of every token given those before it, in float32 as that library computes it."""
+    ids = TEXTS[client][index]
+    return F.cross_entropy(model(ids).logits.float()[:, :-1].reshape(-1, 20), ids[:, 1:].reshape(-1))
+
+
+@pytest.mark.slow
+def test_a_small_transformer_trains_as_it_is() -> None:
+    trained = assert_trains_literally(
+        seeded(make_language_model), TEXT_CLIENTS, SIZES, compute_next_token_loss, test=TEXT_CLIENTS[0]
+    )
+    expected = compute_next_token_loss(trained.model, 0, list(range(SIZES[0]))).item()
+    assert trained.history[-1]["test_loss"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_low_rank_adapters_of_a_transformer_train_alone() -> None:
+    """Only the adapters train; without a task, the adapters' wrapper hides that the model takes labels."""
+    peft = pytest.importorskip("peft")
+
+    def make() -> nn.Module:
+        settings = peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True)
+        return peft.get_peft_model(make_language_model(), settings)
+
+    trained = assert_trains_literally(seeded(make), TEXT_CLIENTS, SIZES, compute_next_token_loss, loss="model")
+    before = dict(seeded(make)().double().named_parameters())
+    for name, own in trained.model.named_parameters():
+        assert torch.equal(own, before[name]) != ("lora_" in name), name

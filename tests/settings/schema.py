@@ -1,6 +1,7 @@
 """The names of all settings of an experiment, from the schema itself.
 
 client.lr                       a setting of a section
+model.loss                      a setting of every model
 algorithm.fedcm                 a choice that needs only its name
 split.dirichlet.concentration   a setting of a choice
 """
@@ -10,7 +11,7 @@ import inspect
 from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
-from fedcm.config.sections import SECTIONS, Experiment
+from fedcm.config.sections import MODEL_SETTINGS, SECTIONS, Experiment
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
@@ -29,6 +30,7 @@ CHOSEN_BY = {"split": "kind", "participation": "kind", "topology": "kind", "mode
 def list_settings() -> list[str]:
     names = [name for name in Experiment.model_fields if name not in (*SECTIONS, *CHOICES)]
     names += [f"{section}.{field}" for section, kind in SECTIONS.items() for field in kind.model_fields]
+    names += [f"model.{field}" for field in MODEL_SETTINGS if field != "name"]
     for where, kinds in CHOICES.items():
         for name, kind in kinds.items():
             fields = _fields(kind)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from batches import augments_images, makes_batches_with_the_function, minimises_the_loss, reads_items_anew
 from bench import Bench
 from engines import (
     compiles_the_model,
@@ -81,6 +82,9 @@ ROWS: dict[str, Row] = {
     "rounds": counts_the_rounds,
     "seed": depends_on_the_seed,
     "data.source": reads_the_source,
+    "data.augment": augments_images,
+    "data.collate": makes_batches_with_the_function,
+    "data.fresh": reads_items_anew,
     "client.epochs": changes_the_trajectory(None, 3),
     "client.steps": changes_the_trajectory(None, 5, client={"batch_size": 4, "lr": 0.3}),
     "client.batch_size": changes_the_trajectory(None, 3),
@@ -115,6 +119,7 @@ ROWS: dict[str, Row] = {
     "participation.independent.probability": draws_independent_clients,
     "participation.fixed.clients": draws_a_fixed_cohort,
     "participation.everyone": takes_everyone,
+    "model.loss": minimises_the_loss,
     "model.linear": trains_the_architecture(),
     "model.mlp": trains_the_architecture(),
     "model.mlp.hidden": trains_the_architecture({"hidden": [5]}, {"hidden": [5, 3]}),

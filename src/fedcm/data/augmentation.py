@@ -54,8 +54,13 @@ def crop(images: Tensor, generator: Generator, padding: int | None = None) -> Te
 
 def flip(images: Tensor, generator: Generator, probability: float = 0.5) -> Tensor:
     """Mirror each image from left to right with this probability."""
-    chosen = torch.rand(len(images), generator=generator) < probability
-    return torch.where(chosen.to(images.device)[:, None, None, None], images.flip(3), images)
+    chosen = (torch.rand(len(images), generator=generator) < probability).nonzero()[:, 0].to(images.device)
+    # in the order of memory, and only the chosen images, because mirroring is slow
+    is_last = images.is_contiguous(memory_format=torch.channels_last)
+    rows, axis = (images.permute(0, 2, 3, 1), 2) if is_last else (images, 3)
+    changed = rows.clone()
+    changed.index_copy_(0, chosen, rows.index_select(0, chosen).flip(axis))
+    return changed.permute(0, 3, 1, 2) if is_last else changed
 
 
 def cutout(images: Tensor, generator: Generator, size: int | None = None) -> Tensor:
