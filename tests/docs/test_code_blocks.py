@@ -44,6 +44,7 @@ PAGES_WITH_PYTHON = {
     "docs/get-started.md",
     "docs/guides/local-training.md",
     "docs/guides/heterogeneity.md",
+    "docs/guides/own-data.md",
     "docs/guides/own-grid.md",
     "docs/index.md",
     "docs/new-algorithm.md",
@@ -101,6 +102,22 @@ def test_own_grid_runs_and_writes_a_report_as_written(tmp_path: Path) -> None:
     assert "runs/wards-report/index.html" in out
     page = (tmp_path / "runs" / "wards-report" / "index.html").read_text()
     assert all(name in page for name in ("FedAvg", "FedCM", "SCAFFOLD", "many"))
+
+
+def test_own_data_run_as_written(tmp_path: Path) -> None:
+    """The Python blocks that train run by themselves; the last one belongs to the TOML file."""
+    names = []
+    for language in ("python", "toml"):
+        for text in blocks("docs/guides/own-data.md", language):
+            name = re.match(r"# (\w+\.\w+)\n", text)
+            assert name
+            names.append(name.group(1))
+            (tmp_path / names[-1]).write_text(text)
+    *programs, _, experiment = names
+    for program in programs:
+        assert float(run_python(tmp_path, program)) > 0
+    run_python(tmp_path, "-m", "fedcm", "run", experiment, "--runs-dir", "runs", "--workers", "1")
+    assert (tmp_path / "runs" / "pages-fedcm-seed0" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(

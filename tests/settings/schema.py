@@ -2,6 +2,7 @@
 
 client.lr                       a setting of a section
 model.train                     a setting of any model
+model.loss                      a setting of every model
 algorithm.fedcm                 a choice that needs only its name
 split.dirichlet.concentration   a setting of a choice
 client.schedule.cosine.warmup   a setting of a choice that is the value of a section's setting

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from batches import augments_images, makes_batches_with_the_function, minimises_the_loss, reads_items_anew
 from bench import Bench
 from conditions import (
     has_a_deadline,
@@ -101,6 +102,9 @@ ROWS: dict[str, Row] = {
     "seed": depends_on_the_seed,
     "data.source": reads_the_source,
     "data.validation": holds_back_validation_data,
+    "data.augment": augments_images,
+    "data.collate": makes_batches_with_the_function,
+    "data.fresh": reads_items_anew,
     "client.epochs": changes_the_trajectory(None, 3),
     "client.steps": changes_the_trajectory(None, 5, client={"batch_size": 4, "lr": 0.3}),
     **{
@@ -167,6 +171,7 @@ ROWS: dict[str, Row] = {
     "model.weights": starts_from_the_file,
     "model.weights_strict": loads_the_common_names,
     "model.train": trains_only_these_parameters,
+    "model.loss": minimises_the_loss,
     "model.linear": trains_the_architecture(),
     "model.mlp": trains_the_architecture(),
     "model.mlp.hidden": trains_the_architecture({"hidden": [5]}, {"hidden": [5, 3]}),

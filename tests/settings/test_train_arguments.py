@@ -276,6 +276,60 @@ def trains_only_these_parameters(keyword: str) -> None:
             train_model(trainable=wrong)
 
 
+def takes_a_loss_by_name(keyword: str) -> None:
+    assert torch.equal(train_model(loss="cross_entropy")[0], train_model()[0])
+    takes_another_loss(keyword)
+
+
+def changes_every_batch(keyword: str) -> None:
+    """A function that doubles the features is a training on doubled features; bundled changes need images."""
+
+    def double(batch: Any, generator: torch.Generator) -> Any:
+        return 2 * batch.features, batch.labels
+
+    doubled = [(2 * x, y) for x, y in CLIENTS]
+    expected = flatten(fedcm.train(model(), doubled, fedcm.FedCM(0.3), **USUAL).model)
+    assert torch.equal(train_model(augment=[double])[0], expected)
+    with pytest.raises(fedcm.UserError, match="'flip' needs images"):
+        train_model(augment=["flip"])
+
+
+def makes_the_batch(keyword: str) -> None:
+    def double(examples: list[Any]) -> Any:
+        return torch.stack([2 * x for x, _ in examples]), torch.stack([y for _, y in examples])
+
+    doubled = [(2 * x, y) for x, y in CLIENTS]
+    expected = flatten(fedcm.train(model(), doubled, fedcm.FedCM(0.3), **USUAL).model)
+    assert torch.equal(train_model(collate=double)[0], expected)
+    assert torch.equal(train_model(collate="torch.utils.data:default_collate")[0], train_model()[0])
+
+
+def reads_items_anew(keyword: str) -> None:
+    """Items are read twice by the checks of a training, then once in every pass of every client."""
+
+    class Counting(torch.utils.data.Dataset[Any]):
+        def __init__(self, x: torch.Tensor, y: torch.Tensor) -> None:
+            self.x, self.y, self.reads = x, y, 0
+
+        def __len__(self) -> int:
+            return len(self.y)
+
+        def __getitem__(self, index: int) -> Any:
+            self.reads += 1
+            return self.x[index], int(self.y[index])
+
+    reads = {}
+    for fresh, rounds in ((False, 4), (True, 4), (True, 6)):
+        counting = [Counting(*one) for one in CLIENTS]
+        given = USUAL | {"rounds": rounds, "participation": 1.0, "fresh": fresh}
+        fedcm.train(model(), counting, fedcm.FedCM(0.3), **given)
+        reads[fresh, rounds] = [own.reads for own in counting[1:]]  # the checks read client 0
+    sizes = np.array(SIZES[1:])
+    assert (np.array(reads[False, 4]) <= sizes + 10).all()
+    assert reads[True, 4] == (sizes + 4 * 2 * sizes).tolist()
+    assert reads[True, 6] == (sizes + 6 * 2 * sizes).tolist()
+
+
 def calls_the_model_once_for_several_clients(keyword: str) -> None:
     class Counting(nn.Linear):
         calls = 0
@@ -319,7 +373,10 @@ ROWS: dict[str, Callable[[str], None]] = {
     "weight_decay_at": changes_the_trajectory(None, "step", weight_decay=0.4, clip=0.3),
     "clip": changes_the_trajectory(None, 0.2),
     "weights": changes_the_trajectory(None, "examples"),
-    "loss": takes_another_loss,
+    "loss": takes_a_loss_by_name,
+    "augment": changes_every_batch,
+    "collate": makes_the_batch,
+    "fresh": reads_items_anew,
     "model_weights": starts_from_these_weights,
     "weights_strict": loads_the_common_names,
     "trainable": trains_only_these_parameters,

@@ -259,7 +259,11 @@ def _read_data_settings(given: Mapping[str, Any]) -> DataSection:
     changes = given.get("augment", ())
     if isinstance(changes, str | Mapping) or not isinstance(changes, Sequence):
         raise UserError(f"augment must be a list of names or functions, got {describe_value(changes)}")
-    names = [change if isinstance(change, str | Mapping) else _name_object(change) for change in changes]
+    make_augment(changes)  # rejects what cannot be described
+    names = [
+        {**change, "name": _name_object(change.get("name"))} if isinstance(change, Mapping) else _name_object(change)
+        for change in changes
+    ]
     settings = {
         "validation": given.get("validation"),
         "augment": names or None,

@@ -22,9 +22,7 @@ class DataSection(Section):
     # a known name, an .npz file, a folder with one .npz file per client, or package.module:function
     source: Annotated[str, Field(min_length=1)] = "digits"
     augment: list[str | dict[str, Any]] | None = None  # changes of training images in every step: crop, flip, cutout
-    collate: str | None = (
-        None  # package.module:function that makes a batch of examples; by default sequences are padded
-    )
+    collate: str | None = None  # package.module:function from a list of examples to a batch; by default they are padded
     fresh: bool | None = None  # whether the items of torch datasets are read anew in every pass
     # share of the training data that is held back for validation, before the split over clients
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None

@@ -109,7 +109,7 @@ class Problem:
         features = batch.features
         if isinstance(features, Tensor):
             return model(features)
-        if isinstance(features, tuple):
+        if isinstance(features, tuple | list):
             return model(*features)
         return model(**features, labels=batch.labels) if self._gives_labels else model(**features)
 

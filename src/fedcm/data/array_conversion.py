@@ -48,6 +48,8 @@ def make_examples(features: Any, labels: Any, where: str, *, channel_last: bool 
     if min(lengths) != max(lengths):
         text = " and ".join(map(str, lengths))
         raise UserError(f"{where}: features and labels must have the same length, got {text}")
+    if is_leaf(y):
+        _reject_ignored_examples(y, where)
     return Examples(x, y)
 
 
@@ -225,6 +227,20 @@ def _convert_label_values(array: np.ndarray, where: str, *, may_ignore: bool) ->
     return torch.from_numpy(array.astype(np.int64))
 
 
+def _reject_ignored_examples(labels: Any, where: str) -> None:
+    """Raise UserError if all labels of an example are ignored, because a batch of such examples has no loss."""
+    if isinstance(labels, Ragged):
+        labels = labels.pad(IGNORED)
+    if labels.is_floating_point() or labels.dim() == 1:
+        return
+    ignored = (labels == IGNORED).flatten(1).all(1)
+    if ignored.any():
+        raise UserError(
+            f"{where}: every example must have a label that counts, but all labels of example "
+            f"{int(ignored.nonzero()[0])} are {IGNORED}, which is ignored; leave it out"
+        )
+
+
 def _check_fits_int64(array: np.ndarray, what: str, where: str) -> None:
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
         raise UserError(f"{where}: {what} must be less than 2**63, got {array.max()}")
@@ -244,8 +260,6 @@ def _count_classes(name: str, labels: list[Tree]) -> int | None:
     if not is_leaf(labels[0]) or labels[0].is_floating_point():
         return None
     largest = max(map(find_largest_label, labels))
-    if largest < 0:
-        raise UserError(f"{name}: labels must be class numbers 0, 1, 2, …, but all are {IGNORED}, which is ignored")
     if largest >= _MAX_CLASSES:
         raise UserError(f"{name}: labels must be class numbers 0, 1, 2, …, got {largest}")
     return largest + 1

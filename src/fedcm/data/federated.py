@@ -13,7 +13,7 @@ from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import IGNORED, Dataset, Examples, Normalisation
 from fedcm.data.randomness_check import seed_global_generators
 from fedcm.data.structures.ragged import Ragged
-from fedcm.data.structures.tree import iterate_tensors, map_leaves
+from fedcm.data.structures.tree import iterate_tensors, list_leaves, map_leaves
 from fedcm.errors import UserError
 
 EXPLAIN_FRESH = (
@@ -46,6 +46,11 @@ class FederatedData(Protocol):
     @property
     def validation_size(self) -> int:
         """The number of validation examples."""
+        ...
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether all batches of one size have one shape, because no sequences have unequal lengths."""
         ...
 
     @property
@@ -161,6 +166,10 @@ class ArrayData:
         return 0 if self.dataset.validation is None else self.dataset.validation.size
 
     @property
+    def has_fixed_shapes(self) -> bool:
+        return has_fixed_shapes(self.dataset.train)
+
+    @property
     def classes(self) -> int | None:
         return self.dataset.classes
 
@@ -272,6 +281,11 @@ def _prepare_labels(labels: Any, dtype: torch.dtype) -> Any:
 def is_stackable(examples: Examples) -> bool:
     """Return whether features and labels are one tensor each, without ignored labels."""
     return examples.is_simple and not (examples.labels.dim() > 1 and bool((examples.labels == IGNORED).any()))
+
+
+def has_fixed_shapes(examples: Examples) -> bool:
+    """Return whether no sequences have unequal lengths."""
+    return not any(isinstance(leaf, Ragged) for leaf in list_leaves(tuple(examples)))
 
 
 def get_input_shape(examples: Examples) -> Any:

@@ -16,6 +16,7 @@ from fedcm.data.federated import (
     EXPLAIN_FRESH,
     SelectExamples,
     get_input_shape,
+    has_fixed_shapes,
     hash_examples,
     is_stackable,
     prepare_examples,
@@ -72,6 +73,10 @@ class OnDemandData:
     @property
     def validation_size(self) -> int:
         return 0 if self._validation is None else self._validation.size
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        return has_fixed_shapes(self._first)
 
     @property
     def classes(self) -> int | None:

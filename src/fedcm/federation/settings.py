@@ -20,6 +20,7 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.errors import UserError
 from fedcm.federation.kit import SERVER_FILE, SITE_FILE
 from fedcm.models import MODELS
+from fedcm.system.imports import names_python_object
 
 
 class SiteDataSection(Section):
@@ -205,5 +206,5 @@ def _iterate_code(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for part in value:
             yield from _iterate_code(part, path)
-    elif isinstance(value, str) and ":" in value:
+    elif isinstance(value, str) and names_python_object(value):
         yield path, value

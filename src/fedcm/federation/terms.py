@@ -96,24 +96,28 @@ def make_blank_rows(path: str, leaf: Mapping[str, Any]) -> Any:
 
 def _check_structure(structure: dict[str, Any]) -> None:
     """Raise ValueError unless this describes features and labels of numbers, in at most `_MAX_LEAVES` tensors."""
-    leaves = []
+    leaves: dict[str, int] = {}  # the number of elements of one row, by path
 
     def check_leaf(path: str, leaf: Mapping[str, Any]) -> None:
         shape: Any = leaf.get("shape")
         is_shape = isinstance(shape, list) and all(type(length) is int and 1 <= length < 2**31 for length in shape)
-        if set(leaf) != {"shape", "dtype", "ragged"} or not is_shape or prod(shape) >= 2**31:
+        if set(leaf) != {"shape", "dtype", "ragged"} or not is_shape:
             raise ValueError(f"structure must describe tensors, got {str(leaf)[:80]}")
         if leaf["dtype"] not in ("uint8", "bool", "int64", "float32") or not isinstance(leaf["ragged"], bool):
             raise ValueError(f"structure must describe tensors of numbers, got {str(leaf)[:80]}")
-        leaves.append(path)
+        leaves[path] = prod(shape)
 
+    counts = []
     try:
         for name in Examples._fields:
-            rebuild_tree(structure[name], check_leaf)
+            rebuild_tree(structure[name], check_leaf, name)
+            counts.append(len(leaves))
     except (KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("structure must describe features and labels") from None
-    if set(structure) != set(Examples._fields) or not 2 <= len(leaves) <= _MAX_LEAVES:
+    if set(structure) != set(Examples._fields) or not 0 < counts[0] < counts[1] <= _MAX_LEAVES:
         raise ValueError("structure must describe features and labels")
+    if sum(leaves.values()) >= 2**31:  # the server makes blank examples
+        raise ValueError(f"structure must describe examples of less than 2**31 numbers, got {sum(leaves.values())}")
 
 
 class Terms(Section):

@@ -29,8 +29,8 @@ from fedcm.core.conditions.deadline import SimulatedDeadline
 from fedcm.core.local.stacked import reject_batch_dependent_model
 from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.losses import (
+    LIKE_LABELS,
     Loss,
-    binary_cross_entropy,
     cross_entropy,
     find_loss,
     get_model_loss,
@@ -56,7 +56,7 @@ from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
 from fedcm.data.partition import IID, Natural, Parts, Split, split_by_owner
 from fedcm.data.structures.collate import Collate, make_collate, pad_examples
-from fedcm.data.structures.tree import list_leaves
+from fedcm.data.structures.tree import are_equal, list_leaves
 from fedcm.data.validation import HeldBack, hold_back
 from fedcm.data.work.amounts import FileWork
 from fedcm.errors import UserError
@@ -229,13 +229,13 @@ def build(
 
 
 def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:
-    """Return how many outputs a model needs: one per class, or one per label of an example in a regression.
+    """Return how many outputs a model needs: one per class, or one per label of an example.
 
     Args:
         data: The data.
         loss: The loss, if it is not the default one.
     """
-    if data.classes is not None and loss is not binary_cross_entropy:
+    if data.classes is not None and loss not in LIKE_LABELS:
         return data.classes
     labels = data.client(0).labels
     return sum(leaf[0].numel() for leaf in list_leaves(labels))
@@ -244,10 +244,10 @@ def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:
 def _restrict_engine(
     experiment: Experiment, data: FederatedData, augment: Augment | None, collate: Collate | None
 ) -> EngineSection:
-    """Return the engine without stacks if the batches rule them out.
+    """Return the engine without stacks and compilation if the batches rule them out.
 
     Raises:
-        UserError: If the experiment asks for stacks all the same.
+        UserError: If the experiment asks for them all the same.
     """
     reasons = {
         "data.augment": augment is not None,
@@ -261,7 +261,14 @@ def _restrict_engine(
             raise UserError(f"clients with {reason} cannot be stacked, got engine.stack = {engine.stack}; set it to 1")
         if applies:
             engine = engine.model_copy(update={"stack": 1})
-    return engine
+    if data.has_fixed_shapes and collate is None:
+        return engine
+    if engine.compile == "on":  # torch compiles again for every new length, and gives up after some: bits would vary
+        raise UserError(
+            "a compiled model needs batches of one shape, but data.collate or unequal lengths change it; set "
+            "engine.compile = 'off'"
+        )
+    return engine.model_copy(update={"compile": "off"})
 
 
 def make_federated_data(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:
@@ -400,6 +407,15 @@ def _make_client_evaluation(experiment: Experiment, data: FederatedData, metrics
     return ClientEvaluation(headline, data.classes is None and not metrics.is_given, epochs)
 
 
+def _reject_unseeded_items(data: FederatedData) -> None:
+    """Raise UserError if items that are read anew do not follow from the seeds of the global generators."""
+    if not are_equal(tuple(data.reread_client(0, 0)), tuple(data.reread_client(0, 0))):
+        raise UserError(
+            "data.fresh needs datasets that draw from the global generators of torch, NumPy or Python, which it seeds, "
+            "but client 0 has other items when it is read twice with one seed; leave out a generator of your own"
+        )
+
+
 def _build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWork, metrics: MetricSet) -> TrainingPlan:
     participation = experiment.participation
     if isinstance(participation, FixedSize) and participation.clients > data.population:
@@ -469,7 +485,7 @@ def _check_user_code(
     if augment is not None:
         smoke_test_augment(problem, augment, first)
     if experiment.data.fresh:
-        ready.reread_client(0, 0)
+        _reject_unseeded_items(ready)
     reject_failing_algorithm(experiment.algorithm, problem)
     reject_lone_examples(problem, first, ready, local_work)
     return first

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedcm.data.dataset import Examples
-from fedcm.data.federated import SelectExamples, get_input_shape, prepare_examples
+from fedcm.data.federated import SelectExamples, get_input_shape, has_fixed_shapes, prepare_examples
 from fedcm.data.structures.tree import iterate_tensors, rebuild_tree
 from fedcm.errors import UserError
 from fedcm.federation.terms import Terms, make_blank_rows
@@ -57,6 +57,11 @@ class RemoteData:
     def is_stackable(self) -> bool:
         """Whether features and labels are one tensor each; sites are never stacked."""
         return True
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether no sequences have unequal lengths."""
+        return has_fixed_shapes(self._make_blank())
 
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "RemoteData":
         """Return the same data for another dtype, device or layout."""

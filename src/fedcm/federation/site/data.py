@@ -37,6 +37,11 @@ class SingleSiteData:
         """Whether features and labels are one tensor each."""
         return self.site_data.is_stackable
 
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether no sequences have unequal lengths."""
+        return self.site_data.has_fixed_shapes
+
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "SingleSiteData":
         """Return the same data for another dtype, device or layout."""
         return replace(self, site_data=self.site_data.prepare_for(dtype, device, layout))
