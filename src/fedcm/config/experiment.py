@@ -114,10 +114,10 @@ def to_table(experiment: Experiment) -> Table:
     table: Table = {"name": experiment.name, "rounds": experiment.rounds, "seed": experiment.seed}
     table |= {key: getattr(experiment, key).model_dump(exclude_none=True) for key in SECTIONS}
     for key, kinds in (("split", SPLITS), ("participation", PARTICIPATION)):
-        table[key] = describe_choice(getattr(experiment, key), kinds, IN_MEMORY)
+        table[key] = describe_choice(getattr(experiment, key), kinds)
     for key, kinds in (("topology", TOPOLOGIES), ("availability", AVAILABILITY)):
         if getattr(experiment, key) is not None:
-            table[key] = describe_choice(getattr(experiment, key), kinds, IN_MEMORY)
+            table[key] = describe_choice(getattr(experiment, key), kinds)
     if experiment.stragglers is not None:
         table["stragglers"] = describe_fields(experiment.stragglers)
     table["model"] = experiment.model.to_table()
