@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from fedcm.api.state import RunState
     from fedcm.api.sweeps import sweep
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
+    from fedcm.api.tuning import TunedAlgorithm, TuningResult, tune
     from fedcm.config.sections import Experiment
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
     from fedcm.core.metrics import RoundMetrics
@@ -115,6 +116,7 @@ _MODULES = {
     "fedcm.api.state": ("RunState",),
     "fedcm.api.sweeps": ("sweep",),
     "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
+    "fedcm.api.tuning": ("TunedAlgorithm", "TuningResult", "tune"),
     "fedcm.config.sections": ("Experiment",),
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
     "fedcm.core.metrics": ("RoundMetrics",),
@@ -201,6 +203,8 @@ __all__ = [
     "TrainingFailed",
     "TrainingResult",
     "TrainingRound",
+    "TunedAlgorithm",
+    "TuningResult",
     "UserError",
     "Vector",
     "WriteFailed",
@@ -213,6 +217,7 @@ __all__ = [
     "run",
     "sweep",
     "train",
+    "tune",
 ]
 
 

@@ -1,7 +1,8 @@
 """Estimate the time of a tuning before it runs, from a few steps at the ends of each space."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedcm.runs.folder import RunFolder
 from fedcm.sweeps.estimate import estimate_tasks
@@ -35,3 +36,13 @@ def estimate_tuning(plan: TuningPlan, folder: Path, data_dir: Path | None) -> li
         mean = sum(seconds) / len(seconds)
         estimates.append(TuningEstimate(one.algorithm, one.space, plan.trials, plan.seeds, runs * mean))
     return estimates
+
+
+def to_tuning_table(estimates: Sequence[TuningEstimate], cores: int) -> dict[str, Any]:
+    """Return the estimates for JSON: one row per algorithm, and the time of all on these cores."""
+    rows = [
+        {"algorithm": one.algorithm, "space": {path: str(domain) for path, domain in one.space.items()}}
+        | {"trials": one.trials, "seeds": one.seeds, "seconds": one.seconds}
+        for one in estimates
+    ]
+    return {"algorithms": rows, "cores": cores, "seconds": sum(one.seconds for one in estimates) / cores}

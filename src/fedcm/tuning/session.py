@@ -11,9 +11,10 @@ from fedcm.config.overrides import read_table
 from fedcm.errors import UserError
 from fedcm.runs.archive import make_archive_path, move_to_archive
 from fedcm.runs.folder import RunFolder, list_runs
+from fedcm.runs.workers.torchrun import is_launched
 from fedcm.sweeps.grid import GridRun
 from fedcm.sweeps.preflight import reject_impossible_runs
-from fedcm.sweeps.session import ShowSweepProgress, divide_cores, run_tasks
+from fedcm.sweeps.session import CoreShare, ShowSweepProgress, divide_cores, find_busiest_device, run_tasks
 from fedcm.sweeps.tasks import SweepTask, make_tasks
 from fedcm.system.formatting import format_count
 from fedcm.trackers import load_trackers
@@ -53,6 +54,7 @@ def run_tuning(
         UserError: If a run cannot work or has failed, or the folder has another tuning.
         Stopped: If the user asked to stop; all finished rounds are saved.
     """
+    reject_torchrun()
     load_optuna()
     load_trackers(options.track)
     folder = runs_dir / plan.name
@@ -71,6 +73,30 @@ def run_tuning(
         winners = choose_winners(search)
         _run_winners(search, winners, show_winners)
     return search, winners
+
+
+def reject_torchrun() -> None:
+    """Raise a UserError under torchrun, whose processes would all search."""
+    if is_launched():
+        raise UserError("a tuning starts a process for each trial, so it must not run under torchrun; start it alone")
+
+
+def find_device(plan: TuningPlan) -> str:
+    """Return the device that decides how many processes a tuning has: a CUDA device if any trial uses one."""
+    return find_busiest_device([GridRun(one.algorithm, run) for one in plan.algorithms for run in one.list_examples()])
+
+
+def share_cores(plan: TuningPlan, cores: int, jobs: int | None = None) -> CoreShare:
+    """Share the cores among the trials in parallel: by default one each, or all for one trial on CUDA devices.
+
+    Args:
+        plan: The tuning.
+        cores: Processes of all trials together.
+        jobs: Trials in parallel, instead of the default.
+    """
+    if jobs is None:
+        jobs = min(cores, plan.trials * len(plan.algorithms)) if find_device(plan) == "cpu" else 1
+    return CoreShare(jobs, max(cores // jobs, 1))
 
 
 def reject_impossible_trials(plan: TuningPlan, folder: Path, data_dir: Path | None) -> None:

@@ -46,6 +46,12 @@ class Winner:
         """The rounds that the trials took together."""
         return sum(trial.rounds for trial in self.trials)
 
+    def list_test_scores(self) -> list[float]:
+        """Return the mean test accuracy of the last rounds for each further seed that finished; else the test loss."""
+        finished = [summary for summary in self.list_summaries() if summary["outcome"] == "finished"]
+        scores = [summary.get("accuracy") or summary.get("test_losses") for summary in finished]
+        return [score["mean_last"] for score in scores if score]
+
     def list_summaries(self) -> list[dict[str, Any]]:
         """Return the summaries of the runs with further seeds that have ended."""
         return [summary for task in self.tasks if (summary := read_current_summary(task.folder)) is not None]
@@ -82,3 +88,32 @@ def read_trial_experiment(folder: Path, trial: Trial) -> Experiment:
     """Return the experiment of a trial's run, with the choices that autotune made and without its labels."""
     experiment = read_experiment(read_table(RunFolder(folder / trial.run).experiment))
     return experiment.model_copy(update={"cell": CellSection()})
+
+
+def to_result_table(winners: Sequence[Winner]) -> dict[str, Any]:
+    """Return the results for JSON, by algorithm."""
+    return {
+        winner.algorithm: {
+            "settings": None if winner.best is None else winner.best.settings,
+            "metric": None if winner.best is None else winner.best.metric,
+            "validation": None if winner.best is None else winner.best.score,
+            "test": winner.list_test_scores(),
+            "trials": len(winner.trials),
+            "pruned": sum(trial.state == "pruned" for trial in winner.trials),
+            "diverged": sum(trial.state == "diverged" for trial in winner.trials),
+            "rounds": winner.rounds,
+            "experiment": None if winner.file is None else str(winner.file),
+            "runs": [str(task.folder.path) for task in winner.tasks],
+        }
+        for winner in winners
+    }
+
+
+def to_trial_rows(winners: Sequence[Winner]) -> list[dict[str, Any]]:
+    """Return one row per trial: algorithm, number, state, score, rounds, run and the tuned settings by path."""
+    return [
+        {name: getattr(trial, name) for name in ("algorithm", "number", "state", "score", "rounds", "run")}
+        | trial.settings
+        for winner in winners
+        for trial in winner.trials
+    ]
