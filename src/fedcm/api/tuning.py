@@ -185,7 +185,8 @@ def _write_domain(path: str, values: Any) -> str:
         case list() if values:
             return ",".join(map(write_value, values))
     raise UserError(
-        f"over[{path!r}] must be a range such as (0.01, 1.0, 'log') or a list of choices such as [5, 10], got {values!r}"
+        f"over[{path!r}] must be a range such as (0.01, 1.0, 'log') or a list of choices such as [5, 10], got "
+        f"{values!r}"
     )
 
 
@@ -193,7 +194,7 @@ def _to_tuned_algorithm(winner: Winner) -> TunedAlgorithm:
     best = winner.best
     return TunedAlgorithm(
         {} if best is None else best.settings,
-        "" if best is None else best.metric,
+        "" if best is None or best.metric is None else best.metric.key,
         None if best is None else best.score,
         winner.list_test_scores(),
         winner.file,

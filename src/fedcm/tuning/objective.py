@@ -1,7 +1,7 @@
 """The score of a trial: its validation metric, averaged over the last rounds. The test set is never read.
 
-A run's `metrics.jsonl` has the keys `validation_loss` and `validation_<metric>` in every evaluated round. This module
-is the only one of the search that reads them.
+A run's `metrics.jsonl` has the keys `validation_loss` and `validation_METRIC` in every evaluated round. No other module
+of the search reads them.
 """
 
 import json
@@ -9,35 +9,65 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from fedcm.runs.summary import read_points, summarise_points
+from fedcm.runs.summary import read_points, read_traits, summarise_points
 
 VALIDATION = "data.validation"
-LOSS = "validation_loss"
-ACCURACY = "validation_accuracy"
+
+
+class ValidationMetric(NamedTuple):
+    """A metric on validation data."""
+
+    key: str  # in metrics.jsonl
+    higher_is_better: bool
+    is_share: bool  # between 0 and 1, shown in percent
+
+    @property
+    def title(self) -> str:
+        """Its name for people, with its unit.
+
+        >>> ValidationMetric("validation_accuracy", True, True).title, LOSS.title
+        ('validation accuracy in %', 'validation loss')
+        """
+        return self.key.replace("_", " ") + (" in %" if self.is_share else "")
+
+    def scale(self, value: float) -> float:
+        """Return a value as it is shown."""
+        return 100 * value if self.is_share else value
+
+    def format(self, value: float) -> str:
+        """Format a value.
+
+        >>> ValidationMetric("validation_accuracy", True, True).format(0.91234), LOSS.format(0.25)
+        ('91.23', '0.2500')
+        """
+        return f"{100 * value:.2f}" if self.is_share else f"{value:#.4g}"
+
+
+LOSS = ValidationMetric("validation_loss", higher_is_better=False, is_share=False)
 
 
 class Objective(NamedTuple):
     """The validation curve of a run and its score."""
 
-    metric: str  # its key in metrics.jsonl
+    metric: ValidationMetric
     points: list[tuple[int, float]]  # (round from 0, value)
     score: float  # mean of the last rounds' evaluations, as in a run's summary
 
 
-def is_higher_better(metric: str) -> bool:
-    """Return whether more of a validation metric is better."""
-    return metric != LOSS
-
-
-def read_objective(lines: Sequence[Mapping[str, Any]]) -> Objective | None:
+def read_objective(lines: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Objective | None:
     """Return the validation curve and the score of a run; None before its first evaluation on validation data.
+
+    The metric is the headline of the run, the first of `evaluation.metrics`; the loss if that is not defined.
 
     Args:
         lines: The rounds of the run's `metrics.jsonl`.
+        provenance: The run's `provenance.json`, which has the direction and the range of its metrics.
     """
-    for metric in (ACCURACY, LOSS):
-        if points := read_points([dict(line) for line in lines], metric):
-            summary = summarise_points(points, len(lines), lower_is_better=not is_higher_better(metric))
+    name, traits = next(iter(read_traits(provenance).items()))
+    headline = ValidationMetric(f"validation_{name}", traits["higher_is_better"], traits["is_share"])
+    for metric in (headline, LOSS):
+        if points := read_points(lines, metric.key):
+            summary = summarise_points(points, len(lines), lower_is_better=not metric.higher_is_better)
             assert summary is not None
             return Objective(metric, points, summary["mean_last"])
     return None

@@ -15,7 +15,6 @@ import numpy as np
 
 from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
-from fedcm.tuning.objective import is_higher_better
 from fedcm.tuning.space import Domain, Space, TunedRange
 from fedcm.tuning.trials import Points, Trial
 
@@ -104,25 +103,26 @@ def measure_importance(space: Space, trials: Sequence[Trial]) -> dict[str, float
 def _open_study(space: Space, trials: Sequence[Trial], seed: int = 0) -> Iterator[Any]:
     """Yield a study in memory that has these trials; Optuna prints only warnings in the block."""
     optuna = load_optuna()
-    metric = next((trial.metric for trial in trials if trial.metric), "")
+    metrics = [trial.metric for trial in trials if trial.metric is not None]  # a trial that diverged at once has none
+    higher = bool(metrics) and metrics[0].higher_is_better
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(
-            direction="maximize" if metric and is_higher_better(metric) else "minimize",
+            direction="maximize" if higher else "minimize",
             sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True),
         )
-        study.add_trials([_to_optuna(optuna, space, trial) for trial in trials])
+        study.add_trials([_to_optuna(optuna, space, trial, higher) for trial in trials])
         yield study
     finally:
         optuna.logging.set_verbosity(verbosity)
 
 
-def _to_optuna(optuna: Any, space: Space, trial: Trial) -> Any:
+def _to_optuna(optuna: Any, space: Space, trial: Trial, higher: bool) -> Any:
     """Return a trial for Optuna; one that diverged has the worst score."""
     states = optuna.trial.TrialState
     kinds = {"running": states.RUNNING, "pruned": states.PRUNED}
-    worst = -math.inf if is_higher_better(trial.metric) else math.inf
+    worst = -math.inf if higher else math.inf
     value = trial.score if trial.state == "finished" else worst if trial.state == "diverged" else None
     return optuna.trial.create_trial(
         state=kinds.get(trial.state, states.COMPLETE),

@@ -20,7 +20,7 @@ from fedcm.sweeps.run_process import RunProcess, read_result, start_run_process,
 from fedcm.sweeps.session import CoreShare
 from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.callbacks import Notify, StopRequested
-from fedcm.tuning.objective import MetricsReader, read_objective
+from fedcm.tuning.objective import MetricsReader, Objective, read_objective
 from fedcm.tuning.plan import AlgorithmPlan, TuningPlan, make_file_name
 from fedcm.tuning.sampler import find_hopeless_round, suggest
 from fedcm.tuning.trials import Trial, TrialLog
@@ -198,10 +198,10 @@ class Search:
 
     def _is_hopeless(self, one: _ActiveTrial) -> bool:
         """Compare the evaluations that are new with the other trials of the algorithm."""
-        objective = read_objective(one.reader.update())
+        objective = self._read_objective(one)
         if objective is None or not self.options.prune or one.hopeless_round is not None:
             return one.hopeless_round is not None
-        others = self.list_trials(one.trial.algorithm)
+        others = [other for other in self.list_trials(one.trial.algorithm) if other.metric == objective.metric]
         one.hopeless_round = find_hopeless_round(objective.points, others, one.task.rounds, one.checked)
         one.checked = len(objective.points)
         return one.hopeless_round is not None
@@ -209,9 +209,8 @@ class Search:
     def _end(self, one: _ActiveTrial) -> bool:
         """Set the result of a trial whose run has ended."""
         trial, task = one.trial, one.task
-        lines = one.reader.update()
-        objective = read_objective(lines)
-        trial.rounds = len(lines)
+        objective = self._read_objective(one)
+        trial.rounds = len(one.reader.lines)
         if task.outcome == "failed" and one.hopeless_round is None:
             raise UserError(f"the run {str(task.folder.path)!r} of a trial failed: {task.reason}")
         if objective is not None:
@@ -229,6 +228,9 @@ class Search:
         else:
             trial.state, trial.score = "finished", objective.score
         return True
+
+    def _read_objective(self, one: _ActiveTrial) -> Objective | None:
+        return read_objective(one.reader.update(), one.task.folder.try_read_provenance())
 
     def _get_plan(self, trial: Trial) -> AlgorithmPlan:
         return next(plan for plan in self.plan.algorithms if plan.algorithm == trial.algorithm)

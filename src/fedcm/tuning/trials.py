@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from fedcm.errors import UserError
-from fedcm.tuning.objective import is_higher_better
+from fedcm.tuning.objective import ValidationMetric
 
 State = Literal["running", "finished", "pruned", "diverged"]
 Points = list[tuple[int, float]]
@@ -29,7 +29,7 @@ class Trial:
         settings: The tuned settings by path.
         run: The name of the run's folder.
         state: "running" until it has ended. A pruned trial was stopped because it was hopeless.
-        metric: The validation metric's key in `metrics.jsonl`.
+        metric: The metric of the score; None before the first evaluation.
         score: The mean of the last validations; None if the trial did not finish.
         points: The validation curve, (round from 0, value).
         rounds: The rounds that were trained for it.
@@ -40,7 +40,7 @@ class Trial:
     settings: dict[str, Any]
     run: str
     state: State = "running"
-    metric: str = ""
+    metric: ValidationMetric | None = None
     score: float | None = None
     points: Points = field(default_factory=list)
     rounds: int = 0
@@ -88,8 +88,9 @@ class TrialLog:
 
     def end(self, trial: Trial) -> None:
         """Record the result of a trial."""
-        result = {name: getattr(trial, name) for name in ("state", "metric", "score", "rounds", "points")}
-        self._append({"algorithm": trial.algorithm, "number": trial.number} | result)
+        result = {name: getattr(trial, name) for name in ("state", "score", "rounds", "points")}
+        metric = {"metric": None if trial.metric is None else trial.metric._asdict()}
+        self._append({"algorithm": trial.algorithm, "number": trial.number} | result | metric)
 
     def _append(self, record: dict[str, Any]) -> None:
         line = (json.dumps(record, allow_nan=False) + "\n").encode()
@@ -107,14 +108,16 @@ class TrialLog:
             return
         key = record["algorithm"], record["number"]
         trial = next(trial for trial in self.trials if (trial.algorithm, trial.number) == key)
-        trial.state, trial.metric, trial.score = record["state"], record["metric"], record["score"]
+        trial.state, trial.score = record["state"], record["score"]
+        trial.metric = None if record["metric"] is None else ValidationMetric(**record["metric"])
         trial.rounds, trial.points = record["rounds"], [(round, value) for round, value in record["points"]]
 
 
 def find_best(trials: Sequence[Trial]) -> Trial | None:
     """Return the finished trial with the best score, the first of several; None if none has finished."""
-    finished = [(trial.score, trial) for trial in trials if trial.state == "finished" and trial.score is not None]
-    if not finished:
-        return None
-    sign = 1 if is_higher_better(finished[0][1].metric) else -1
-    return max(finished, key=lambda one: sign * one[0])[1]
+    finished = [
+        (trial.score if trial.metric.higher_is_better else -trial.score, trial)
+        for trial in trials
+        if trial.state == "finished" and trial.score is not None and trial.metric is not None
+    ]
+    return max(finished, key=lambda one: one[0])[1] if finished else None

@@ -95,7 +95,7 @@ def to_result_table(winners: Sequence[Winner]) -> dict[str, Any]:
     return {
         winner.algorithm: {
             "settings": None if winner.best is None else winner.best.settings,
-            "metric": None if winner.best is None else winner.best.metric,
+            "metric": None if winner.best is None or winner.best.metric is None else winner.best.metric.key,
             "validation": None if winner.best is None else winner.best.score,
             "test": winner.list_test_scores(),
             "trials": len(winner.trials),

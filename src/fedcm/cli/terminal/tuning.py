@@ -12,7 +12,7 @@ from fedcm.config.toml_values import write_value
 from fedcm.reports.scores import choose_summary_metric, describe_metrics, make_scores, name_mean_column
 from fedcm.system.formatting import format_count, format_estimate
 from fedcm.tuning.estimate import TuningEstimate
-from fedcm.tuning.objective import ACCURACY, LOSS, is_higher_better
+from fedcm.tuning.objective import LOSS
 from fedcm.tuning.winners import Winner
 
 
@@ -23,15 +23,6 @@ def describe_settings(settings: Mapping[str, Any]) -> str:
     'client.lr=0.1 algorithm.alpha=0.05'
     """
     return " ".join(f"{path}={write_value(value)}" for path, value in settings.items())
-
-
-def format_score(metric: str, score: float) -> str:
-    """Format a validation score; an accuracy in percent.
-
-    >>> format_score("validation_accuracy", 0.91234), format_score("validation_loss", 0.25)
-    ('91.23%', '0.2500')
-    """
-    return f"{score:.2%}" if metric == ACCURACY else f"{score:#.4g}"
 
 
 def print_tuning_plan(estimates: Sequence[TuningEstimate], cores: int) -> None:
@@ -73,16 +64,16 @@ def print_tuning_result(winners: Sequence[Winner]) -> None:
         table.add_row(
             escape(winner.algorithm),
             "no trial has finished" if best is None else escape(describe_settings(best.settings).replace(" ", "\n")),
-            "–" if best is None or best.score is None else format_score(best.metric, best.score),
+            "–" if best is None or best.score is None else (best.metric or LOSS).format(best.score),
             one.divergence or one.format("mean_last"),
             str(len(summaries[winner.algorithm])),
             *(str(count) for count in (len(states), states.count("pruned"), states.count("diverged"), winner.rounds)),
         )
     print_table(table)
     _, meaning = name_mean_column(scores.values())
-    kind = next((winner.best.metric for winner in winners if winner.best is not None), LOSS)
-    better = "" if is_higher_better(kind) else ", lower is better"
+    kind = next((winner.best.metric for winner in winners if winner.best is not None), None) or LOSS
+    better = "" if kind.higher_is_better else ", lower is better"
     print(
-        f"validation: {kind.replace('_', ' ')} of the best trial{better}; test: {describe_metrics(scores.values())}, "
+        f"validation: {kind.title} of the best trial{better}; test: {describe_metrics(scores.values())}, "
         f"mean ± standard deviation over further seeds ({meaning.partition(': ')[2]}); rounds: of all trials"
     )

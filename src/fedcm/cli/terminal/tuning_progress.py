@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from fedcm.api.progress import say
-from fedcm.cli.terminal.tuning import describe_settings, format_score
+from fedcm.cli.terminal.tuning import describe_settings
 from fedcm.system.formatting import format_estimate
 from fedcm.tuning.search import Search
 from fedcm.tuning.trials import Trial, find_best
@@ -23,7 +23,7 @@ def show_search_progress(ended: Iterator[Trial | None], search: Search) -> Itera
     display = _show_live if console.is_terminal else _show_plain
     for trial in display(ended, search, console):
         best = find_best(search.list_trials(trial.algorithm))
-        result = format_score(trial.metric, trial.score) if trial.score is not None else trial.state
+        result = trial.state if trial.metric is None or trial.score is None else trial.metric.format(trial.score)
         mark = ", the best so far" if trial is best else ""
         say(
             f"{len(search.ended)}/{search.total} {trial.algorithm} trial {trial.number}: "

@@ -6,7 +6,7 @@ from typing import Any, final
 
 from fedcm.config.toml_values import write_value
 from fedcm.system.formatting import format_count
-from fedcm.tuning.objective import ACCURACY, is_higher_better
+from fedcm.tuning.objective import LOSS
 from fedcm.tuning.space import Domain, Space, TunedRange
 from fedcm.tuning.trials import Trial
 
@@ -53,8 +53,7 @@ def make_charts(
     shown = [(trial, value) for trial in trials if (value := _read_shown_score(trial)) is not None]
     if not shown:
         return []
-    metric = shown[0][0].metric
-    y_title = describe_metric(metric)
+    metric = shown[0][0].metric or LOSS
     counts = [
         format_count(sum(trial.state == state for trial in trials), "trial") + f" {state}"
         for state in ("finished", "pruned", "diverged")
@@ -64,26 +63,15 @@ def make_charts(
         f"{algorithm}: history",
         f"score of each trial and the best up to it; {', '.join(counts)}",
         "trial",
-        y_title,
+        metric.title,
         False,
         [(trial.number, value, trial.number, trial.state) for trial, value in shown],
-        _find_best_so_far(shown, is_higher_better(metric)),
+        _find_best_so_far(shown, metric.higher_is_better),
     )
-    return [history, *(_make_axis_chart(algorithm, path, space[path], shown, y_title, importance) for path in space)]
-
-
-def describe_metric(metric: str) -> str:
-    """Return the title of a validation metric.
-
-    >>> describe_metric("validation_accuracy"), describe_metric("validation_loss")
-    ('validation accuracy in %', 'validation loss')
-    """
-    return metric.replace("_", " ") + (" in %" if metric == ACCURACY else "")
-
-
-def scale_score(metric: str, score: float) -> float:
-    """Return a score as it is shown: an accuracy in percent."""
-    return 100 * score if metric == ACCURACY else score
+    return [
+        history,
+        *(_make_axis_chart(algorithm, path, space[path], shown, metric.title, importance) for path in space),
+    ]
 
 
 def _make_axis_chart(
@@ -111,9 +99,10 @@ def _make_axis_chart(
 
 def _read_shown_score(trial: Trial) -> float | None:
     """Return the score of a finished trial, or the last validation of a pruned one."""
-    if trial.state == "finished" and trial.score is not None:
-        return scale_score(trial.metric, trial.score)
-    return scale_score(trial.metric, trial.points[-1][1]) if trial.state == "pruned" and trial.points else None
+    if trial.metric is None or trial.state not in ("finished", "pruned"):
+        return None
+    value = trial.score if trial.state == "finished" else trial.points[-1][1]
+    return None if value is None else trial.metric.scale(value)
 
 
 def _find_best_so_far(shown: list[tuple[Trial, float]], higher: bool) -> list[tuple[int, float]]:
