@@ -13,7 +13,7 @@ from fedcm.errors import UserError
 from fedcm.tuning.objective import LOSS, ValidationMetric
 from fedcm.tuning.sampler import find_hopeless_round, load_optuna, measure_importance, suggest
 from fedcm.tuning.space import TunedChoices, TunedRange
-from fedcm.tuning.trials import Trial
+from fedcm.tuning.trials import TuningTrial
 
 ACCURACY = ValidationMetric("validation_accuracy", higher_is_better=True, is_share=True)
 SPACE = {
@@ -28,14 +28,16 @@ def score(settings: dict[str, Any]) -> float:
     return -abs(math.log10(settings["client.lr"] / 0.1))
 
 
-def make_trials(count: int, seed: int = 1, metric: ValidationMetric = ACCURACY, **changes: Any) -> list[Trial]:
+def make_trials(count: int, seed: int = 1, metric: ValidationMetric = ACCURACY, **changes: Any) -> list[TuningTrial]:
     """Finished trials of a search, as the sampler chooses them."""
     sign = 1 if metric.higher_is_better else -1
-    trials: list[Trial] = []
+    trials: list[TuningTrial] = []
     for number in range(count):
         settings = suggest(SPACE, trials, seed, "fedcm", number)
         points = [(round, sign * score(settings)) for round in range(8)]
-        trials.append(Trial("fedcm", number, settings, "", "finished", metric, points[-1][1], points, 8, **changes))
+        trials.append(
+            TuningTrial("fedcm", number, settings, "", "finished", metric, points[-1][1], points, 8, **changes)
+        )
     return trials
 
 
@@ -70,14 +72,14 @@ def test_diverged_trials_are_the_worst(metric: ValidationMetric) -> None:
     sign = 1 if metric.higher_is_better else -1
 
     def search(diverge: bool) -> list[float]:
-        trials: list[Trial] = []
+        trials: list[TuningTrial] = []
         for number in range(40):
             settings = suggest(SPACE, trials, 1, "fedcm", number)
             failed = diverge and settings["client.lr"] > 0.03
             state = "diverged" if failed else "finished"
             value = None if failed else sign * settings["client.lr"]  # the larger, the better, until it diverges
             own = None if failed else metric  # it diverged before it was evaluated
-            trials.append(Trial("fedcm", number, settings, "", state, own, value, [], 8))
+            trials.append(TuningTrial("fedcm", number, settings, "", state, own, value, [], 8))
         return [trial.settings["client.lr"] for trial in trials[20:]]
 
     assert statistics.median(search(diverge=True)) < 0.1 < statistics.median(search(diverge=False))
@@ -85,7 +87,7 @@ def test_diverged_trials_are_the_worst(metric: ValidationMetric) -> None:
 
 def test_running_trials_are_avoided_and_warnings_are_not_printed() -> None:
     done = make_trials(12)
-    running = Trial("fedcm", 12, suggest(SPACE, done, 1, "fedcm", 12), "")
+    running = TuningTrial("fedcm", 12, suggest(SPACE, done, 1, "fedcm", 12), "")
     verbosity = optuna.logging.get_verbosity()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -94,15 +96,17 @@ def test_running_trials_are_avoided_and_warnings_are_not_printed() -> None:
     assert optuna.logging.get_verbosity() == verbosity
 
 
-def make_curves(*ends: float, metric: ValidationMetric = ACCURACY) -> list[Trial]:
+def make_curves(*ends: float, metric: ValidationMetric = ACCURACY) -> list[TuningTrial]:
     """Finished trials whose curves grow linearly to the given ends in 20 rounds."""
     return [
-        Trial("fedcm", k, {}, "", "finished", metric, end, [(round, end * (round + 1) / 20) for round in range(20)], 20)
+        TuningTrial(
+            "fedcm", k, {}, "", "finished", metric, end, [(round, end * (round + 1) / 20) for round in range(20)], 20
+        )
         for k, end in enumerate(ends)
     ]
 
 
-def literal_median_rule(points: list[tuple[int, float]], others: list[Trial], rounds: int) -> int | None:
+def literal_median_rule(points: list[tuple[int, float]], others: list[TuningTrial], rounds: int) -> int | None:
     """The rule as the documentation states it: worse than the median of the others, after a quarter of the rounds."""
     if len(others) < 5:
         return None

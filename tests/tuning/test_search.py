@@ -17,24 +17,11 @@ from fedcm.runs.folder import RunFolder
 from fedcm.sweeps.session import CoreShare
 from fedcm.tuning.plan import TuningPlan, plan_tuning
 from fedcm.tuning.search import Search, SearchOptions
-from fedcm.tuning.trials import Trial, TrialLog
+from fedcm.tuning.trials import TrialLog, TuningTrial
 from fedcm.tuning.winners import choose_winners, list_winner_runs
 
 Write = Callable[..., Path]
 RATE = "client.lr=0.001..1:log"
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedRuns]:
-    """A function that replaces the processes of trials: `script(curve)`."""
-
-    def replace(*arguments: Any) -> ScriptedRuns:
-        runs = ScriptedRuns(*arguments)
-        monkeypatch.setattr("fedcm.tuning.search.start_run_process", runs)
-        monkeypatch.setattr("fedcm.tuning.search._POLL", 0.0)
-        return runs
-
-    return replace
 
 
 @pytest.fixture
@@ -122,7 +109,7 @@ def test_hopeless_trials_are_stopped_as_ctrl_c_does_and_keep_their_rounds(
     assert all(t.state == "finished" for t in search(plan(trials=16), tmp_path / "b", prune=False).log.trials)
 
 
-def _read(one: Search, trial: Trial) -> Experiment:
+def _read(one: Search, trial: TuningTrial) -> Experiment:
     return read_experiment(read_table(one.folder / trial.run / "experiment.toml"))
 
 

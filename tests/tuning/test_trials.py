@@ -6,14 +6,16 @@ import pytest
 
 from fedcm.errors import UserError
 from fedcm.tuning.objective import LOSS, ValidationMetric
-from fedcm.tuning.trials import Trial, TrialLog, find_best
+from fedcm.tuning.trials import TrialLog, TuningTrial, find_best
 
 ACCURACY = ValidationMetric("validation_accuracy", higher_is_better=True, is_share=True)
 
 
-def make_trial(number: int, score: float | None = None, metric: ValidationMetric = ACCURACY) -> Trial:
+def make_trial(number: int, score: float | None = None, metric: ValidationMetric = ACCURACY) -> TuningTrial:
     state = "running" if score is None else "finished"
-    return Trial("fedcm", number, {"client.lr": 0.1 * number}, f"trial-{number}", state, metric, score, [(0, 0.5)], 3)
+    return TuningTrial(
+        "fedcm", number, {"client.lr": 0.1 * number}, f"trial-{number}", state, metric, score, [(0, 0.5)], 3
+    )
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
 from fedcm.tuning.space import Domain, Space, TunedRange
-from fedcm.tuning.trials import Points, Trial
+from fedcm.tuning.trials import Points, TuningTrial
 
 _MIN_TRIALS = 5  # finished trials before one is pruned
 _WARM_UP = 0.25  # share of the rounds in which no trial is pruned, because some algorithms start slowly and end well
@@ -39,7 +39,7 @@ def load_optuna() -> Any:
     return optuna
 
 
-def suggest(space: Space, trials: Sequence[Trial], seed: int, algorithm: str, number: int) -> dict[str, Any]:
+def suggest(space: Space, trials: Sequence[TuningTrial], seed: int, algorithm: str, number: int) -> dict[str, Any]:
     """Return the settings of the next trial.
 
     The first ten trials are drawn at random. Later ones are drawn near the best trials; TPE avoids settings near
@@ -57,7 +57,7 @@ def suggest(space: Space, trials: Sequence[Trial], seed: int, algorithm: str, nu
     return {path: _from_optuna(domain, drawn[path]) for path, domain in space.items()}
 
 
-def find_hopeless_round(points: Points, others: Sequence[Trial], rounds: int, first: int = 0) -> int | None:
+def find_hopeless_round(points: Points, others: Sequence[TuningTrial], rounds: int, first: int = 0) -> int | None:
     """Return the round of the first evaluation after which a trial is hopeless; None if it is not.
 
     A trial is hopeless if its best validation up to an evaluation is worse than the median of the finished trials at
@@ -84,7 +84,7 @@ def find_hopeless_round(points: Points, others: Sequence[Trial], rounds: int, fi
     return None
 
 
-def measure_importance(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
+def measure_importance(space: Space, trials: Sequence[TuningTrial]) -> dict[str, float]:
     """Return the share of the score's variance that each setting explains (fANOVA), the largest first.
 
     It is empty for a single setting, and as long as too few trials have finished.
@@ -100,7 +100,7 @@ def measure_importance(space: Space, trials: Sequence[Trial]) -> dict[str, float
 
 
 @contextmanager
-def _open_study(space: Space, trials: Sequence[Trial], seed: int = 0) -> Iterator[Any]:
+def _open_study(space: Space, trials: Sequence[TuningTrial], seed: int = 0) -> Iterator[Any]:
     """Yield a study in memory that has these trials; Optuna prints only warnings in the block."""
     optuna = load_optuna()
     metrics = [trial.metric for trial in trials if trial.metric is not None]  # a trial that diverged at once has none
@@ -118,7 +118,7 @@ def _open_study(space: Space, trials: Sequence[Trial], seed: int = 0) -> Iterato
         optuna.logging.set_verbosity(verbosity)
 
 
-def _to_optuna(optuna: Any, space: Space, trial: Trial, higher: bool) -> Any:
+def _to_optuna(optuna: Any, space: Space, trial: TuningTrial, higher: bool) -> Any:
     """Return a trial for Optuna; one that diverged has the worst score."""
     states = optuna.trial.TrialState
     kinds = {"running": states.RUNNING, "pruned": states.PRUNED}

@@ -23,7 +23,7 @@ from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.tuning.objective import MetricsReader, Objective, read_objective
 from fedcm.tuning.plan import AlgorithmPlan, TuningPlan, make_file_name
 from fedcm.tuning.sampler import find_hopeless_round, suggest
-from fedcm.tuning.trials import Trial, TrialLog
+from fedcm.tuning.trials import TrialLog, TuningTrial
 
 _POLL = 0.2  # seconds
 
@@ -54,7 +54,7 @@ class SearchOptions:
 class _ActiveTrial:
     """A trial in progress: its run, its process and its validation curve."""
 
-    trial: Trial
+    trial: TuningTrial
     task: SweepTask
     reader: MetricsReader
     child: RunProcess | None = None  # None while another process has locked the folder
@@ -77,7 +77,7 @@ class Search:
         self.log = TrialLog(folder / "trials.jsonl")
         self._active: list[_ActiveTrial] = []
 
-    def list_trials(self, algorithm: str) -> list[Trial]:
+    def list_trials(self, algorithm: str) -> list[TuningTrial]:
         """Return the trials of an algorithm that its budget covers."""
         return self.log.list_trials(algorithm, self.plan.trials)
 
@@ -87,16 +87,16 @@ class Search:
         return self.plan.trials * len(self.plan.algorithms)
 
     @property
-    def ended(self) -> list[Trial]:
+    def ended(self) -> list[TuningTrial]:
         """All trials whose result is known."""
         return [trial for one in self.plan.algorithms for trial in self.list_trials(one.algorithm) if trial.has_ended]
 
     @property
-    def running(self) -> list[tuple[Trial, SweepTask]]:
+    def running(self) -> list[tuple[TuningTrial, SweepTask]]:
         """The trials in progress."""
         return [(one.trial, one.task) for one in self._active]
 
-    def run(self) -> Iterator[Trial | None]:
+    def run(self) -> Iterator[TuningTrial | None]:
         """Run the remaining trials.
 
         Yields:
@@ -124,7 +124,7 @@ class Search:
             finally:
                 stop_processes([one.child for one in self._active if one.child is not None])
 
-    def _fill_slots(self) -> Iterator[Trial]:
+    def _fill_slots(self) -> Iterator[TuningTrial]:
         """Begin trials in the free slots; yield those that repeat an earlier trial and so have its result."""
         while len(self._active) < self.options.share.jobs and (trial := self._choose_trial()) is not None:
             plan = self._get_plan(trial)
@@ -140,7 +140,7 @@ class Search:
             )
             self._active.append(_ActiveTrial(trial, task, MetricsReader(task.folder.metrics)))
 
-    def _choose_trial(self) -> Trial | None:
+    def _choose_trial(self) -> TuningTrial | None:
         """Return a trial that was interrupted, or a new one of the algorithm with the fewest; None if all are done."""
         active = [one.trial for one in self._active]
         counts: list[tuple[int, AlgorithmPlan]] = []
@@ -156,7 +156,7 @@ class Search:
         known = self.list_trials(plan.algorithm)
         settings = suggest(plan.space, known, self.plan.seed, plan.algorithm, number)
         run = f"trial-{number:04d}-{make_file_name(plan.algorithm)}"
-        trial = Trial(plan.algorithm, number, settings, run)
+        trial = TuningTrial(plan.algorithm, number, settings, run)
         self.log.begin(trial)
         return trial
 
@@ -232,5 +232,5 @@ class Search:
     def _read_objective(self, one: _ActiveTrial) -> Objective | None:
         return read_objective(one.reader.update(), one.task.folder.try_read_provenance())
 
-    def _get_plan(self, trial: Trial) -> AlgorithmPlan:
+    def _get_plan(self, trial: TuningTrial) -> AlgorithmPlan:
         return next(plan for plan in self.plan.algorithms if plan.algorithm == trial.algorithm)

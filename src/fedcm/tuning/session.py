@@ -22,10 +22,10 @@ from fedcm.tuning.plan import TuningPlan, make_file_name
 from fedcm.tuning.plan_file import read_plan_file, record_plan
 from fedcm.tuning.sampler import load_optuna
 from fedcm.tuning.search import Search, SearchOptions
-from fedcm.tuning.trials import Trial
+from fedcm.tuning.trials import TuningTrial
 from fedcm.tuning.winners import Winner, choose_winners, list_winner_runs
 
-ShowSearchProgress = Callable[[Iterator[Trial | None], Search], Iterator[Trial]]
+ShowSearchProgress = Callable[[Iterator[TuningTrial | None], Search], Iterator[TuningTrial]]
 
 
 def run_tuning(

@@ -20,7 +20,7 @@ Points = list[tuple[int, float]]
 
 @final
 @dataclass
-class Trial:
+class TuningTrial:
     """One setting of one algorithm and its result.
 
     Attributes:
@@ -64,7 +64,7 @@ class TrialLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.trials: list[Trial] = []
+        self.trials: list[TuningTrial] = []
         content = path.read_bytes() if path.is_file() else b""
         self._size = content.rfind(b"\n") + 1  # without an incomplete last line
         try:
@@ -76,17 +76,17 @@ class TrialLog:
                 "another --name"
             ) from None
 
-    def list_trials(self, algorithm: str, limit: int | None = None) -> list[Trial]:
+    def list_trials(self, algorithm: str, limit: int | None = None) -> list[TuningTrial]:
         """Return the trials of an algorithm by their numbers; with a limit, only the numbers below it."""
         own = [trial for trial in self.trials if trial.algorithm == algorithm]
         return [trial for trial in own if limit is None or trial.number < limit]
 
-    def begin(self, trial: Trial) -> None:
+    def begin(self, trial: TuningTrial) -> None:
         """Record a new trial."""
         self._append({name: getattr(trial, name) for name in ("algorithm", "number", "settings", "run")})
         self.trials.append(trial)
 
-    def end(self, trial: Trial) -> None:
+    def end(self, trial: TuningTrial) -> None:
         """Record the result of a trial."""
         result = {name: getattr(trial, name) for name in ("state", "score", "rounds", "points")}
         metric = {"metric": None if trial.metric is None else trial.metric._asdict()}
@@ -104,7 +104,7 @@ class TrialLog:
 
     def _apply(self, record: dict[str, Any]) -> None:
         if "settings" in record:
-            self.trials.append(Trial(record["algorithm"], record["number"], record["settings"], record["run"]))
+            self.trials.append(TuningTrial(record["algorithm"], record["number"], record["settings"], record["run"]))
             return
         key = record["algorithm"], record["number"]
         trial = next(trial for trial in self.trials if (trial.algorithm, trial.number) == key)
@@ -113,7 +113,7 @@ class TrialLog:
         trial.rounds, trial.points = record["rounds"], [(round, value) for round, value in record["points"]]
 
 
-def find_best(trials: Sequence[Trial]) -> Trial | None:
+def find_best(trials: Sequence[TuningTrial]) -> TuningTrial | None:
     """Return the finished trial with the best score, the first of several; None if none has finished."""
     finished = [
         (trial.score if trial.metric.higher_is_better else -trial.score, trial)

@@ -19,7 +19,7 @@ from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.files import write_text
 from fedcm.tuning.plan import make_file_name
 from fedcm.tuning.search import Search
-from fedcm.tuning.trials import Trial, find_best
+from fedcm.tuning.trials import TuningTrial, find_best
 
 
 @final
@@ -36,8 +36,8 @@ class Winner:
     """
 
     algorithm: str
-    trials: list[Trial]
-    best: Trial | None
+    trials: list[TuningTrial]
+    best: TuningTrial | None
     file: Path | None
     tasks: list[SweepTask]
 
@@ -84,7 +84,7 @@ def list_winner_runs(search: Search, winners: Sequence[Winner]) -> list[tuple[Wi
     return runs
 
 
-def read_trial_experiment(folder: Path, trial: Trial) -> Experiment:
+def read_trial_experiment(folder: Path, trial: TuningTrial) -> Experiment:
     """Return the experiment of a trial's run, with the choices that autotune made and without its labels."""
     experiment = read_experiment(read_table(RunFolder(folder / trial.run).experiment))
     return experiment.model_copy(update={"cell": CellSection()})

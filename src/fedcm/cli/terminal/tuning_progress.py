@@ -12,12 +12,12 @@ from fedcm.api.progress import say
 from fedcm.cli.terminal.tuning import describe_settings
 from fedcm.system.formatting import format_estimate
 from fedcm.tuning.search import Search
-from fedcm.tuning.trials import Trial, find_best
+from fedcm.tuning.trials import TuningTrial, find_best
 
 _PLAIN_EVERY = 30.0  # seconds between plain lines at most
 
 
-def show_search_progress(ended: Iterator[Trial | None], search: Search) -> Iterator[Trial]:
+def show_search_progress(ended: Iterator[TuningTrial | None], search: Search) -> Iterator[TuningTrial]:
     """Yield the trials that have ended, and show the progress of all on stderr."""
     console = Console(stderr=True)
     display = _show_live if console.is_terminal else _show_plain
@@ -32,7 +32,7 @@ def show_search_progress(ended: Iterator[Trial | None], search: Search) -> Itera
         yield trial
 
 
-def _show_live(ended: Iterator[Trial | None], search: Search, console: Console) -> Iterator[Trial]:
+def _show_live(ended: Iterator[TuningTrial | None], search: Search, console: Console) -> Iterator[TuningTrial]:
     columns = (
         TextColumn("{task.description}", table_column=Column(overflow="fold", max_width=max(console.width // 2, 10))),
         BarColumn(bar_width=None),
@@ -56,7 +56,7 @@ def _show_live(ended: Iterator[Trial | None], search: Search, console: Console) 
                 yield one
 
 
-def _show_plain(ended: Iterator[Trial | None], search: Search, console: Console) -> Iterator[Trial]:
+def _show_plain(ended: Iterator[TuningTrial | None], search: Search, console: Console) -> Iterator[TuningTrial]:
     last, pace = time.monotonic(), _Pace(search)
     for one in ended:
         left = pace.estimate()

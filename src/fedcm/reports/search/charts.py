@@ -8,7 +8,7 @@ from fedcm.config.toml_values import write_value
 from fedcm.system.formatting import format_count
 from fedcm.tuning.objective import LOSS
 from fedcm.tuning.space import Domain, Space, TunedRange
-from fedcm.tuning.trials import Trial
+from fedcm.tuning.trials import TuningTrial
 
 
 @final
@@ -40,7 +40,7 @@ class SearchChart:
 
 
 def make_charts(
-    algorithm: str, space: Space, trials: list[Trial], importance: Mapping[str, float]
+    algorithm: str, space: Space, trials: list[TuningTrial], importance: Mapping[str, float]
 ) -> list[SearchChart]:
     """Return the history of an algorithm's trials and one chart per tuned setting; none without a score.
 
@@ -78,7 +78,7 @@ def _make_axis_chart(
     algorithm: str,
     path: str,
     domain: Domain,
-    shown: list[tuple[Trial, float]],
+    shown: list[tuple[TuningTrial, float]],
     y_title: str,
     importance: Mapping[str, float],
 ) -> SearchChart:
@@ -97,7 +97,7 @@ def _make_axis_chart(
     return SearchChart(f"{algorithm}: {path}", f"score against the setting{share}", path, y_title, log, points, [])
 
 
-def _read_shown_score(trial: Trial) -> float | None:
+def _read_shown_score(trial: TuningTrial) -> float | None:
     """Return the score of a finished trial, or the last validation of a pruned one."""
     if trial.metric is None or trial.state not in ("finished", "pruned"):
         return None
@@ -105,7 +105,7 @@ def _read_shown_score(trial: Trial) -> float | None:
     return None if value is None else trial.metric.scale(value)
 
 
-def _find_best_so_far(shown: list[tuple[Trial, float]], higher: bool) -> list[tuple[int, float]]:
+def _find_best_so_far(shown: list[tuple[TuningTrial, float]], higher: bool) -> list[tuple[int, float]]:
     best: list[tuple[int, float]] = []
     for trial, value in sorted(shown, key=lambda one: one[0].number):
         if trial.state == "finished":

@@ -6,10 +6,10 @@ from fedcm.reports.sheet import Sheet
 from fedcm.tuning.objective import LOSS, ValidationMetric
 from fedcm.tuning.plan import make_file_name
 from fedcm.tuning.space import Space
-from fedcm.tuning.trials import Trial
+from fedcm.tuning.trials import TuningTrial
 
 
-def make_trial_sheet(algorithm: str, space: Space, trials: list[Trial]) -> Sheet:
+def make_trial_sheet(algorithm: str, space: Space, trials: list[TuningTrial]) -> Sheet:
     """Return the trials of an algorithm: the best first, then those without a score."""
     metric = next((trial.metric for trial in trials if trial.metric is not None), LOSS)
     head = ("trial", "state", *space, metric.title, "rounds")
@@ -33,8 +33,8 @@ def render_trial_table(sheet: Sheet) -> Html:
     return make_table(sheet.caption, [*sheet.head], [[*row] for row in sheet.body])
 
 
-def _sort_trials(trials: list[Trial], metric: ValidationMetric) -> list[Trial]:
-    def rank(trial: Trial) -> tuple[bool, float, int]:
+def _sort_trials(trials: list[TuningTrial], metric: ValidationMetric) -> list[TuningTrial]:
+    def rank(trial: TuningTrial) -> tuple[bool, float, int]:
         score = trial.score or 0.0
         return trial.score is None, -score if metric.higher_is_better else score, trial.number
 
