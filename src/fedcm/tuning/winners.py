@@ -47,9 +47,9 @@ class Winner:
         return sum(trial.rounds for trial in self.trials)
 
     def list_test_scores(self) -> list[float]:
-        """Return the mean test accuracy of the last rounds for each further seed that finished; else the test loss."""
+        """Return the test score of each further seed that finished: the headline metric, else the loss."""
         finished = [summary for summary in self.list_summaries() if summary["outcome"] == "finished"]
-        scores = [summary.get("accuracy") or summary.get("test_losses") for summary in finished]
+        scores = [next(iter((one.get("metrics") or {}).values()), None) or one.get("test_losses") for one in finished]
         return [score["mean_last"] for score in scores if score]
 
     def list_summaries(self) -> list[dict[str, Any]]:
