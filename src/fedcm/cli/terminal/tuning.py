@@ -43,8 +43,8 @@ def print_tuning_plan(estimates: Sequence[TuningEstimate], cores: int) -> None:
     print_table(table)
     together = format_estimate(total / cores)
     print(
-        f"at most about {together} on {format_count(cores, 'core')}, estimated from a few steps on one core; pruning "
-        "saves a part of it"
+        f"at most about {together} on {format_count(cores, 'core')}, estimated from a few steps on one core, without "
+        "the start of each process; pruning saves a part of it"
     )
 
 
