@@ -21,6 +21,7 @@ LAYERS = (
     ("runs",),
     ("trackers",),
     ("sweeps", "advice"),
+    ("tuning",),
     ("reports", "theory", "federation"),
     ("api",),
     ("cli",),

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from fedcm.api.state import RunState
     from fedcm.api.sweeps import sweep
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
+    from fedcm.api.tuning import TunedAlgorithm, TuningResult, tune
     from fedcm.config.sections import Experiment
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
     from fedcm.core.conditions.availability import Availability, DayNight, Trace
@@ -128,6 +129,7 @@ _MODULES = {
     "fedcm.api.state": ("RunState",),
     "fedcm.api.sweeps": ("sweep",),
     "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
+    "fedcm.api.tuning": ("TunedAlgorithm", "TuningResult", "tune"),
     "fedcm.config.sections": ("Experiment",),
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
     "fedcm.core.local.optimizers": ("SGD", "Adam", "AdamW", "LocalOptimizer"),
@@ -243,6 +245,8 @@ __all__ = [
     "TrainingFailed",
     "TrainingResult",
     "TrainingRound",
+    "TunedAlgorithm",
+    "TuningResult",
     "UniformWork",
     "UserError",
     "Vector",
@@ -256,6 +260,7 @@ __all__ = [
     "run",
     "sweep",
     "train",
+    "tune",
 ]
 
 

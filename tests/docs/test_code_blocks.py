@@ -46,6 +46,7 @@ PAGES_WITH_PYTHON = {
     "docs/guides/heterogeneity.md",
     "docs/guides/own-data.md",
     "docs/guides/own-grid.md",
+    "docs/guides/tuning.md",
     "docs/index.md",
     "docs/new-algorithm.md",
     "docs/results.md",
@@ -92,6 +93,24 @@ def test_own_grid_has_a_plan_as_written(tmp_path: Path) -> None:
     plan = json.loads(run_python(tmp_path, "-m", "fedcm", "compare", "wards.toml", "--dry-run", "--json"))
     assert len(plan["runs"]) == 12
     assert all(run["rounds"] == 60 for run in plan["runs"])
+
+
+@pytest.mark.slow
+def test_tuning_in_python_works_as_written(tmp_path: Path) -> None:
+    (code,) = blocks("docs/guides/tuning.md", "python")
+    (tmp_path / "tuned.py").write_text(code)
+    assert "'client.lr': " in run_python(tmp_path, "tuned.py")
+    assert (tmp_path / "runs" / "demo-tune" / "report" / "index.html").is_file()
+
+
+def test_the_commands_of_the_tuning_guide_have_a_plan(tmp_path: Path) -> None:
+    text = (ROOT / "docs/guides/tuning.md").read_text()
+    commands = [shlex.split(line) for line in re.findall(r"^    (?:\$ )?fedcm (tune .*)$", text, flags=re.MULTILINE)]
+    assert len(commands) == 2
+    for words in commands:
+        plan = json.loads(run_python(tmp_path, "-m", "fedcm", *words, "--dry-run", "--json"))
+        assert all(one["space"]["client.lr"] == "0.01..1:log" for one in plan["algorithms"])
+        assert all(one["trials"] == int(words[words.index("--trials") + 1]) for one in plan["algorithms"])
 
 
 @pytest.mark.slow
