@@ -45,6 +45,7 @@ PAGES_WITH_PYTHON = {
     "docs/guides/local-training.md",
     "docs/guides/heterogeneity.md",
     "docs/guides/own-data.md",
+    "docs/guides/evaluation.md",
     "docs/guides/own-grid.md",
     "docs/guides/tuning.md",
     "docs/index.md",
@@ -252,3 +253,14 @@ def test_every_bundled_experiment_loads(path: Path) -> None:
                 load_experiment_file(path, algorithm=name)
         else:
             load_experiment_file(path, algorithm=name)
+
+
+def test_evaluation_guide_works_as_written(tmp_path: Path) -> None:
+    """The training of the guide, then the last and the best model of its run, with fewer rounds."""
+    training, models = blocks("docs/guides/evaluation.md", "python")
+    (tmp_path / "training.py").write_text(training)
+    assert run_python(tmp_path, "training.py").split()[1] == "True"
+    settings = ("--set", "rounds=4", "--set", "data.validation=0.1", "--set", "evaluation.every=2", "--name", "early")
+    run_python(tmp_path, "-m", "fedcm", "run", "demo", *settings)
+    (tmp_path / "models.py").write_text(f"import fedcm\n\n{models}")
+    run_python(tmp_path, "models.py")

@@ -115,7 +115,7 @@ def test_logarithmic_axes_have_plain_numbers(
 ) -> None:
     run = make_loss_digest(loss=0.5)
     curve = run.curve.model_copy(
-        update={name: getattr(run.curve, name)[: len(losses)] for name in type(run.curve).model_fields}
+        update={name: column[: len(losses)] for name, column in run.curve.flatten().items()}
         | {"test_loss": losses, "train_loss": losses}
     )
     draw(tmp_path, run.model_copy(update={"curve": curve}))
