@@ -67,9 +67,9 @@ class RoundedLinks:
             mean.add(client, report, weights[place])
             client_stats[place] = done.steps, done.loss, 0
             self.bytes = count_array_bytes(down) + count_array_bytes(up)
-        return summarise_round(mean, weights, client_stats, cohort)
+        return summarise_round(runner, mean, weights, client_stats, cohort)
 
-    def evaluate(self, params: Vector) -> Score | None:
+    def evaluate(self, params: Vector) -> dict[str, Score]:
         return evaluate_model(self.runner, params)
 
 

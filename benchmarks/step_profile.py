@@ -17,8 +17,8 @@ from plain_models import build_plain_model
 from torch.profiler import ProfilerActivity, profile
 from workloads import WORKLOADS
 
-from fedcm.core.problem import Problem
 from fedcm.core.local.stacked import StackedProblem
+from fedcm.core.problem import Problem
 from fedcm.data.dataset import Examples
 from fedcm.models import build_model
 from fedcm.system.memory import keep_freed_memory

@@ -2,7 +2,8 @@
 
 Each takes the parameters in their documented order (docs/models.md) and uses nothing of the library: LeCun et al. 1998
 (LeNet-5, with ReLU and max-pooling), McMahan et al. 2017 (2NN), Acar et al. 2021 (CNN), He et al. 2016 (residual
-networks, option B shortcuts), Wu & He 2018 (group norm).
+networks, option B shortcuts), Wu & He 2018 (group norm), Hochreiter & Schmidhuber 1997 (LSTM, with torch's order of
+gates), Vaswani et al. 2017 and Xiong et al. 2020 (causal transformer with norms first).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,6 +53,78 @@ def resnet18_imagenet_stem(parameters: Iterable[Tensor], x: Tensor, width: int =
     return _apply_stages(remaining, x, width, (2, 2, 2, 2), groups)
 
 
+def lstm(
+    parameters: Iterable[Tensor],
+    tokens: Tensor,
+    embedding: int = 8,
+    hidden: int = 256,
+    layers: int = 2,
+    vocabulary: int = 0,
+    outputs: str = "all",
+) -> Tensor:
+    remaining = iter(parameters)
+    x = _check_shape(table := next(remaining), (vocabulary or len(table), embedding))[tokens]
+    for _ in range(layers):
+        inward, recurrent, bias, more = (next(remaining) for _ in range(4))
+        h = cell = x.new_zeros(len(x), hidden)
+        after = []
+        for step in range(x.shape[1]):
+            gates = x[:, step] @ inward.T + bias + h @ recurrent.T + more
+            enter, forget, candidate, leave = gates.split(hidden, dim=1)
+            cell = _sigmoid(forget) * cell + _sigmoid(enter) * candidate.tanh()
+            h = _sigmoid(leave) * cell.tanh()
+            after.append(h)
+        x = torch.stack(after, 1)
+    return _choose_positions(_apply_last_layer(remaining, x), outputs)
+
+
+def transformer(
+    parameters: Iterable[Tensor],
+    tokens: Tensor,
+    width: int = 128,
+    layers: int = 2,
+    heads: int = 4,
+    vocabulary: int = 0,
+    outputs: str = "all",
+) -> Tensor:
+    remaining, length = iter(parameters), tokens.shape[1]
+    x = _check_shape(table := next(remaining), (vocabulary or len(table), width))[tokens] + next(remaining)[:length]
+    for _ in range(layers):
+        y = _apply_layer_norm(remaining, x)
+        query, key, value = (_apply_dense(remaining, y) for _ in range(3))
+        x = x + _apply_dense(remaining, _attend(query, key, value, heads))
+        y = _apply_dense(remaining, _apply_layer_norm(remaining, x))
+        assert y.shape[-1] == 4 * width
+        x = x + _apply_dense(remaining, y * (1 + torch.erf(y / 2**0.5)) / 2)
+    return _choose_positions(_apply_last_layer(remaining, _apply_layer_norm(remaining, x)), outputs)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
+    """Attend head by head and position by position: position i sees positions 0 to i."""
+    size, results = query.shape[-1] // heads, torch.zeros_like(query)
+    for head in range(heads):
+        own = slice(head * size, (head + 1) * size)
+        for i in range(query.shape[1]):
+            scores = (query[:, i : i + 1, own] * key[:, : i + 1, own]).sum(-1) / size**0.5
+            weights = scores.exp() / scores.exp().sum(1, keepdim=True)
+            results[:, i, own] = (weights[:, :, None] * value[:, : i + 1, own]).sum(1)
+    return results
+
+
+def _apply_layer_norm(remaining: Iterator[Tensor], x: Tensor) -> Tensor:
+    scale, shift = next(remaining), next(remaining)
+    mean, variance = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=False)
+    return (x - mean) / (variance + 1e-5).sqrt() * scale + shift
+
+
+def _choose_positions(logits: Tensor, outputs: str) -> Tensor:
+    return logits.permute(0, 2, 1) if outputs == "all" else logits[:, -1, :]
+
+
+def _sigmoid(x: Tensor) -> Tensor:
+    return 1 / (1 + (-x).exp())
+
+
 ARCHITECTURES: dict[str, Forward] = {
     "linear": linear,
     "mlp": mlp,
@@ -60,7 +133,10 @@ ARCHITECTURES: dict[str, Forward] = {
     "resnet8": resnet8,
     "resnet18": resnet18,
     "resnet18-imagenet-stem": resnet18_imagenet_stem,
+    "lstm": lstm,
+    "transformer": transformer,
 }
+SEQUENCE_MODELS = ("lstm", "transformer")
 
 
 def _apply_two_convolutions(

@@ -82,6 +82,19 @@ def make_decentralised_digest(algorithm: str = "d-sgd", accuracy: float = 0.8, s
     return run.model_copy(update={"experiment": experiment, "summary": summary, "curve": curve})
 
 
+def make_heterogeneous_digest(algorithm: str = "fedcm", accuracy: float = 0.8, **changes: Any) -> Digest:
+    """Make a digest of a run with an availability, stragglers and unequal work: 12 simulated seconds per entry."""
+    run = make_test_digest(algorithm, accuracy, **changes)
+    count = len(run.curve.round)
+    columns = {"available": 25.0, "missed": 2.5, "steps": 4.5, "steps_least": 1.0, "steps_most": 9.0}
+    curve = run.curve.model_copy(
+        update={name: [value] * count for name, value in columns.items()}
+        | {"simulated_seconds": [12.0 * (k + 1) for k in range(count)]}
+    )
+    conditions = {"stragglers": {"deadline": 12.0}, "availability": {"kind": "day-night", "period": 24, "share": 0.5}}
+    return run.model_copy(update={"experiment": run.experiment | conditions, "curve": curve})
+
+
 def make_crowd(count: int = 20, **changes: Any) -> list[Digest]:
     """Make runs of FedCM, FedAvg and other algorithms, each more accurate than the one before."""
     names = ["fedcm", "fedavg", *(name for names in METHOD_GROUPS.values() for name in names)]

@@ -16,6 +16,7 @@ LAYERS = (
     {"cli": "commands, tables, progress"},
     {"api": "fedcm.train and the public names"},
     {"reports": "pages, figures", "theory": "theorem, rates", "federation": "real sites"},
+    {"tuning": "searches for the best settings"},
     {"sweeps": "many runs from one file", "advice": "suggests α and η_l"},
     {"trackers": "TensorBoard, MLflow, W&B"},
     {"runs": "folder, checkpoints, workers, resume"},

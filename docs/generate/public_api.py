@@ -8,8 +8,9 @@ from pathlib import Path
 PAGES = (
     ("contract", ("fedcm.core.algorithm", "fedcm.core.contract")),
     ("algorithms", ("fedcm.algorithms",)),
+    ("participation", ("fedcm.core.participation", "fedcm.core.conditions", "fedcm.data.work")),
     ("data", ("fedcm.data",)),
-    ("participation", ("fedcm.core.participation",)),
+    ("schedules", ("fedcm.core.schedule_kinds", "fedcm.core.local.optimizers")),
     ("errors", ("fedcm.errors", "fedcm.system.user_warnings")),
     ("training", ("fedcm.api.training",)),
     ("runs", ("fedcm",)),

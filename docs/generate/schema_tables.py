@@ -17,7 +17,14 @@ from field_comments import read_field_texts
 
 _WORDS = {"int": "integer", "float": "number", "str": "string", "bool": "true or false", "Any": "any value"}
 # Types that the schema leaves to a function.
-_CHECKED_BY_CODE = {"engine.stack": ('`"auto"` or an integer', "1 to 4096")}
+_CHECKED_BY_CODE = {
+    "engine.stack": ('`"auto"` or an integer', "1 to 4096"),
+    "client.schedule": ("[schedule](#schedule)", ""),
+    "client.step_schedule": ("[schedule](#schedule)", ""),
+    "server.schedule": ("[schedule](#schedule)", ""),
+    "client.optimizer": ("[optimizer](#optimizer)", ""),
+}
+_CHECKED_BY_CODE |= dict.fromkeys(("client.epochs", "client.steps"), ("integer or table", "≥ 1, ≤ 10⁹"))
 _DEFAULTS = {".name": "the file's name"}  # filled in when the file is read
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -50,9 +57,14 @@ class Schema:
         found = {"": self._read_settings("Experiment", "", only=("name", "rounds", "seed"))}
         for section, name in self._find_mapping("SECTIONS").items():
             found[section] = self._read_settings(name, section)
+        found["stragglers"] = self._read_settings("Stragglers", "stragglers")
         found["grid"] = self._read_settings("ExperimentGrid", "grid")
         found["grid.exceptions"] = self._read_settings("GridException", "grid.exceptions")
         return found
+
+    def read_model(self) -> list[Setting]:
+        """Return the reserved keys of `[model]`."""
+        return [setting for setting in self._read_settings("ModelSection", "model") if setting.name != "options"]
 
     def read_choices(self) -> dict[str, dict[str, tuple[str, list[Setting]]]]:
         """Return, for every section with a choice in it, the choices with a sentence and their settings."""
@@ -60,6 +72,9 @@ class Schema:
             "split": self._find_mapping("SPLITS"),
             "participation": self._find_mapping("PARTICIPATION"),
             "topology": self._find_mapping("TOPOLOGIES"),
+            "schedule": self._find_mapping("SCHEDULES"),
+            "optimizer": self._find_mapping("OPTIMIZERS"),
+            "availability": self._find_mapping("AVAILABILITY"),
             "algorithm": {name: kind for group in self.read_groups().values() for name, kind in group.items()},
         }
         found = {}
@@ -84,16 +99,26 @@ class Schema:
         keys = [key for key in _ORDER if key in sections or key in choices]
         keys += [key for key in (*sections, *choices) if key not in keys]
         for key in keys:
-            parts += ["", f"## `[{key}]`", "", f"[Explained in the guide](../experiments.md#{key}).", ""]
+            heading, anchor = _INNER_TABLES.get(key, (f"`[{key}]`", key))
+            parts += ["", f"## {heading}", "", f"[Explained in the guide](../experiments.md#{anchor}).", ""]
             if key in sections:
                 parts += _write_table(sections[key])
                 continue
             for name, (summary, settings) in choices[key].items():
-                parts += ["", f"### `{'name' if key == 'algorithm' else 'kind'} = {json.dumps(name)}`", ""]
+                parts += [
+                    "",
+                    f"### `{'name' if key in ('algorithm', 'optimizer') else 'kind'} = {json.dumps(name)}`",
+                    "",
+                ]
                 parts += [f"{summary} [Equations](../algorithms/{name}.md)." if key == "algorithm" else summary, ""]
                 parts += _write_table(settings) if settings else ["No settings."]
-        parts += ["", "## `[model]`", "", "`name` is a [bundled model](../models.md) or `package.module:factory`."]
-        parts += ["All other keys are keyword arguments of the factory.", ""]
+        parts += [
+            "",
+            "## `[model]`",
+            "",
+            "[Explained in the guide](../experiments.md#model). All keys that are not in this",
+        ]
+        parts += ["table are keyword arguments of the model's factory.", "", *_write_table(self.read_model())]
         for name, settings in grid.items():
             brackets = f"[[{name}]]" if "." in name else f"[{name}]"
             parts += ["", f"## `{brackets}`", "", "[Explained in the guide](../experiments.md#grid).", ""]
@@ -144,9 +169,9 @@ class Schema:
             kind, limits = self._describe_type(field.annotation, module)
             default, more = _describe_default(field.value)
             path = f"{section}.{key}"
-            if kind == "any value" and path in _CHECKED_BY_CODE:
-                kind, more = _CHECKED_BY_CODE[path]
             limits = ", ".join(part for part in (limits, more) if part)
+            if path in _CHECKED_BY_CODE:
+                kind, limits = _CHECKED_BY_CODE[path]
             row = self._find_row(section, key)
             if default == "none" and len(row) == 3 and row[1]:
                 default = row[1]  # what happens without the key
@@ -210,8 +235,10 @@ class Schema:
         return ast.parse("dict[str, Any]", mode="eval").body  # another section: a table with its own keys
 
 
-_ORDER = ("data", "split", "participation", "topology", "algorithm")
-_ORDER += ("client", "server", "evaluation", "checkpoints", "engine")
+# Tables inside a section, and where the guide explains them.
+_INNER_TABLES = {"schedule": ("Schedule", "schedules"), "optimizer": ("Optimizer", "local-optimisers")}
+_ORDER = ("data", "split", "participation", "topology", "availability", "stragglers", "algorithm")
+_ORDER += ("client", "server", "schedule", "optimizer", "evaluation", "checkpoints", "engine")
 
 
 def _read_names(mapping: ast.Dict) -> dict[str, str]:

@@ -55,14 +55,29 @@ if TYPE_CHECKING:
     from fedcm.api.state import RunState
     from fedcm.api.sweeps import sweep
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
+    from fedcm.api.tuning import TunedAlgorithm, TuningResult, tune
     from fedcm.config.sections import Experiment
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
+    from fedcm.core.conditions.availability import Availability, DayNight, Trace
+    from fedcm.core.local.optimizers import SGD, Adam, AdamW, LocalOptimizer
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+    from fedcm.core.schedule_kinds import (
+        Constant,
+        Cosine,
+        ExponentialDecay,
+        FunctionSchedule,
+        Polynomial,
+        RateSchedule,
+        StepDecay,
+    )
+    from fedcm.core.stopping import Stop
     from fedcm.core.topology import Adjacency, Complete, ErdosRenyi, Exponential, Ring, Topology, Torus
     from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
+    from fedcm.data.work.amounts import FileWork, UniformWork
+    from fedcm.data.work.stragglers import Stragglers
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
-    from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, RandomDataWarning
+    from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, FewExamplesWarning, RandomDataWarning
 
 __version__ = "0.1.0"
 
@@ -114,14 +129,29 @@ _MODULES = {
     "fedcm.api.state": ("RunState",),
     "fedcm.api.sweeps": ("sweep",),
     "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
+    "fedcm.api.tuning": ("TunedAlgorithm", "TuningResult", "tune"),
     "fedcm.config.sections": ("Experiment",),
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
+    "fedcm.core.local.optimizers": ("SGD", "Adam", "AdamW", "LocalOptimizer"),
+    "fedcm.core.conditions.availability": ("Availability", "DayNight", "Trace"),
     "fedcm.core.metrics": ("RoundMetrics",),
     "fedcm.core.participation": ("Everyone", "FixedSize", "Independent", "Participation"),
+    "fedcm.core.schedule_kinds": (
+        "Constant",
+        "Cosine",
+        "ExponentialDecay",
+        "FunctionSchedule",
+        "Polynomial",
+        "RateSchedule",
+        "StepDecay",
+    ),
+    "fedcm.core.stopping": ("Stop",),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
+    "fedcm.data.work.amounts": ("FileWork", "UniformWork"),
+    "fedcm.data.work.stragglers": ("Stragglers",),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
-    "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "RandomDataWarning"),
+    "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "FewExamplesWarning", "RandomDataWarning"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _OLD_NAMES = {"Refused": "UserError", "Trained": "TrainingResult", "WorkerFailed": "TrainingFailed"}
@@ -130,14 +160,21 @@ __all__ = [
     "DSGD",
     "GHBM",
     "MFL",
+    "SGD",
     "VRLSGD",
     "AdaAlter",
+    "Adam",
+    "AdamW",
     "Adjacency",
     "Advice",
     "Algorithm",
+    "Availability",
     "ClientsOnDemand",
     "Complete",
+    "Constant",
+    "Cosine",
     "Dataset",
+    "DayNight",
     "Diverged",
     "ErdosRenyi",
     "EvalModeWarning",
@@ -145,6 +182,7 @@ __all__ = [
     "Examples",
     "Experiment",
     "Exponential",
+    "ExponentialDecay",
     "FedACG",
     "FedAc",
     "FedAdagrad",
@@ -169,9 +207,13 @@ __all__ = [
     "FedSplit",
     "FedYogi",
     "FedcmWarning",
+    "FewExamplesWarning",
+    "FileWork",
     "FixedSize",
+    "FunctionSchedule",
     "Gradient",
     "Independent",
+    "LocalOptimizer",
     "LocalRun",
     "MetricsTable",
     "Mime",
@@ -179,9 +221,11 @@ __all__ = [
     "MoFedSAM",
     "Nothing",
     "Participation",
+    "Polynomial",
     "PythonExperiment",
     "QGDSGDm",
     "RandomDataWarning",
+    "RateSchedule",
     "Ring",
     "Round",
     "RoundMetrics",
@@ -191,12 +235,19 @@ __all__ = [
     "SignSGD",
     "SlowMo",
     "Step",
+    "StepDecay",
+    "Stop",
     "Stopped",
+    "Stragglers",
     "Topology",
     "Torus",
+    "Trace",
     "TrainingFailed",
     "TrainingResult",
     "TrainingRound",
+    "TunedAlgorithm",
+    "TuningResult",
+    "UniformWork",
     "UserError",
     "Vector",
     "WriteFailed",
@@ -209,6 +260,7 @@ __all__ = [
     "run",
     "sweep",
     "train",
+    "tune",
 ]
 
 

@@ -14,11 +14,17 @@ from made_digests import PAPER_BY_ALPHA
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.sections import SECTIONS
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
+from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.data.partition import SPLITS
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.models import MODELS
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
+
+WARMUP = (0, "no paper: a warm-up is a choice")
+NO_HORIZON = (None, "none: the number of rounds, or one of two settings that exclude each other")
 
 # by kind and name: the settings with a default, its value, and its source
 PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
@@ -156,6 +162,37 @@ PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
     ("participation", "independent"): {},
     ("participation", "fixed"): {},
     ("participation", "everyone"): {},
+    ("schedule", "constant"): {"warmup": WARMUP},
+    ("schedule", "exponential"): {"warmup": WARMUP},
+    ("schedule", "step"): {
+        "factor": (0.1, "torch.optim.lr_scheduler.StepLR and MultiStepLR, gamma"),
+        "every": NO_HORIZON,
+        "milestones": ((), "none; every or milestones must be given"),
+        "warmup": WARMUP,
+    },
+    ("schedule", "cosine"): {
+        "final": (0.0, "torch.optim.lr_scheduler.CosineAnnealingLR, eta_min"),
+        "over": NO_HORIZON,
+        "warmup": WARMUP,
+    },
+    ("schedule", "polynomial"): {
+        "power": (1.0, "torch.optim.lr_scheduler.PolynomialLR"),
+        "final": (0.0, "torch.optim.lr_scheduler.PolynomialLR ends at 0"),
+        "over": NO_HORIZON,
+        "warmup": WARMUP,
+    },
+    ("optimizer", "sgd"): {
+        "momentum": (0.0, "torch.optim.SGD"),
+        "dampening": (0.0, "torch.optim.SGD"),
+        "nesterov": (False, "torch.optim.SGD"),
+    },
+    ("optimizer", "adam"): {"betas": ((0.9, 0.999), "torch.optim.Adam"), "eps": (1e-8, "torch.optim.Adam")},
+    ("optimizer", "adamw"): {
+        "betas": ((0.9, 0.999), "torch.optim.AdamW"),
+        "eps": (1e-8, "torch.optim.AdamW"),
+        "weight_decay": (0.01, "torch.optim.AdamW"),
+    },
+    ("schedule", "function"): {"over": NO_HORIZON, "warmup": WARMUP},
     ("model", "linear"): {},
     ("model", "mlp"): {"hidden": ((200, 200), "McMahan et al. 2017, section 3: 2NN, two hidden layers of 200 units")},
     ("model", "lenet"): {},
@@ -170,6 +207,20 @@ PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
             "groups": (2, "Acar et al. 2021, public code of the ResNet-18 with group norm"),
         }
         for name in ("resnet18", "resnet18-imagenet-stem")
+    },
+    ("model", "lstm"): {
+        "embedding": (8, "Caldas et al. 2018 (LEAF), public code of their model for Shakespeare"),
+        "hidden": (256, "Caldas et al. 2018 (LEAF), public code of their model for Shakespeare"),
+        "layers": (2, "Caldas et al. 2018 (LEAF), public code of their model for Shakespeare"),
+        "vocabulary": (0, "our choice: next-token prediction, whose classes are the tokens"),
+        "outputs": ("all", "our choice: next-token prediction, with a label at every position"),
+    },
+    ("model", "transformer"): {
+        "width": (128, "our choice: small enough for clients on a CPU"),
+        "layers": (2, "our choice: small enough for clients on a CPU"),
+        "heads": (4, "our choice: 32 numbers per head, half of the 64 of Vaswani et al. 2017"),
+        "vocabulary": (0, "our choice: next-token prediction, whose classes are the tokens"),
+        "outputs": ("all", "our choice: next-token prediction, with a label at every position"),
     },
 }
 
@@ -190,6 +241,8 @@ KINDS = {
         ("split", SPLITS),
         ("participation", PARTICIPATION),
         ("model", MODELS),
+        ("schedule", SCHEDULES),
+        ("optimizer", OPTIMIZERS),
     )
     for name, kind in kinds.items()
 }
@@ -215,10 +268,34 @@ def test_the_documentation_states_the_default(which: tuple[str, str]) -> None:
     """As `name` (default) in the row of its kind; SCAFFOLD's row names the default first."""
     what, name = which
     text = (DOCUMENTS / ("models.md" if what == "model" else "experiments.md")).read_text()
+    if what == "schedule":
+        text = text.split("## Schedules")[1].split("\n## ")[0]
     row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
     for setting, (value, _) in PUBLISHED[which].items():
+        if value in (None, ()):
+            assert f"`{setting}`" in row
+            continue
         shown = str(list(value)) if isinstance(value, tuple) else f'"{value}"' if isinstance(value, str) else str(value)
+        shown = shown.lower() if isinstance(value, bool) else shown
         assert f"`{setting}` ({shown}" in row, f"{setting} in {row}"
+
+
+# settings whose default is that the simulation has no such effect, with the reason
+WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
+    "seconds_per_step": (1.0, "our choice: deadlines are then numbers of steps"),
+    "spread": (0.0, "our choice: all clients are equally fast"),
+    "jitter": (0.0, "our choice: a client is equally fast in all rounds"),
+    "file": (None, "no paper: speeds are drawn"),
+    "policy": ("drop", "Bonawitz et al. 2019, section 2.2: reports after the deadline are ignored"),
+}
+
+
+def test_defaults_of_stragglers_are_documented() -> None:
+    assert list_defaults(Stragglers) == {name: value for name, (value, _) in WITHOUT_EFFECT.items()}
+    chapter = (DOCUMENTS / "experiments.md").read_text().split("## `[stragglers]`")[1].split("\n## ")[0]
+    for name, (value, _) in WITHOUT_EFFECT.items():
+        shown = "none" if value is None else f'`"{value}"`' if isinstance(value, str) else str(value)
+        assert f"| `{name}` | {shown} |" in chapter
 
 
 # settings without a default: what docs/experiments.md says about them

@@ -21,8 +21,7 @@ PLAIN = RoundMetrics(
 FULL = dataclasses.replace(
     PLAIN,
     extra={"asked": 3, "missed": ["b"]},
-    test_loss=0.25,
-    test_accuracy=0.75,
+    evaluations={"test": {"loss": 0.25, "accuracy": 0.75}, "validation": {"loss": 0.5, "accuracy": 0.5}},
     seconds=0.125,
     diagnosis={"drift": 0.5, "seconds": 1.0},
 )
@@ -36,13 +35,14 @@ def test_optional_keys_are_absent_from_a_line() -> None:
 
 def test_a_line_has_its_keys_in_this_order() -> None:
     assert json.dumps(FULL.to_dict()) == START + (
-        ', "asked": 3, "missed": ["b"], "test_loss": 0.25, "test_accuracy": 0.75, "seconds": 0.125, '
+        ', "asked": 3, "missed": ["b"], "test_loss": 0.25, "test_accuracy": 0.75, '
+        '"validation_loss": 0.5, "validation_accuracy": 0.5, "seconds": 0.125, '
         '"diagnosis": {"drift": 0.5, "seconds": 1.0}}'
     )
 
 
 def test_an_empty_round_and_an_evaluation_without_accuracy_write_null() -> None:
-    line = dataclasses.replace(PLAIN, loss=None, test_loss=0.25).to_dict()
+    line = dataclasses.replace(PLAIN, loss=None, evaluations={"test": {"loss": 0.25, "accuracy": None}}).to_dict()
     assert (line["loss"], line["test_accuracy"]) == (None, None)
 
 

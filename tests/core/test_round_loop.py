@@ -92,6 +92,7 @@ def test_metrics_have_these_keys_and_no_others() -> None:
     runs = time.perf_counter() - started
     usual = {"round", "cohort", "clients", "steps", "client_lr", "loss", "update_norm", "momentum_norm"}
     usual |= {"bytes_down", "bytes_up", "seconds"}
+    usual |= {"steps_least", "steps_most"}  # because the clients have unequal numbers of examples
     assert [set(one.metrics.to_dict()) for one in done] == [usual] * 3 + [usual | {"test_loss", "test_accuracy"}]
     assert [one.metrics.round for one in done] == [one.index for one in done] == [0, 1, 2, 3]
     assert 0 < sum(one.metrics.seconds or 0 for one in done) < runs
@@ -116,8 +117,8 @@ def test_the_server_counts_only_clients_that_reported() -> None:
             mean = ScaffoldReport(torch.ones(2), torch.ones(2))
             return RoundResult(mean, 4, 1.0, 0.5, cohort[1:])
 
-        def evaluate(self, params: torch.Tensor) -> None:
-            return None
+        def evaluate(self, params: torch.Tensor) -> dict[str, Any]:
+            return {}
 
     algorithm = Scaffold()
     plan = TrainingPlan(1, 10, FixedSize(5), Schedule(0.1))
@@ -131,8 +132,8 @@ def test_an_error_says_which_round_failed() -> None:
         def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
             raise LookupError("lost")
 
-        def evaluate(self, params: torch.Tensor) -> None:
-            return None
+        def evaluate(self, params: torch.Tensor) -> dict[str, Any]:
+            return {}
 
     plan = TrainingPlan(9, 10, FixedSize(5), Schedule(0.1))
     with pytest.raises(LookupError, match="lost") as failure:

@@ -48,7 +48,7 @@ def test_selected_images_keep_their_memory_layout(layout: torch.memory_format) -
     ],
 )
 def test_batch_sizes_are_listed_per_pass(work: LocalWork, sizes: list[list[int]]) -> None:
-    assert work.list_batch_sizes(120) == sizes
+    assert work.list_batch_sizes(120, work.count_steps(120, 0, 0, 0)) == sizes
 
 
 def test_every_pass_has_its_own_order_different_from_that_of_the_data() -> None:
@@ -77,7 +77,7 @@ def test_the_step_count_matches_the_drawn_batches(examples: int, steps_per_pass:
         (LocalWork(5, steps=7), 7),
         (LocalWork(5), steps_per_pass),
     ):
-        assert work.count_steps(examples) == steps
+        assert work.count_steps(examples, seed=1, round=2, client=3) == steps
         assert len(list(work.draw_batches(data, 0, 0, 0))) == steps
 
 

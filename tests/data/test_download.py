@@ -132,6 +132,13 @@ def test_a_wrong_checksum_is_retried_once_then_rejected_and_no_file_is_left(serv
     assert list(target.parent.iterdir()) == []
 
 
+def test_a_file_is_checked_by_its_sha256_if_that_is_known(server, target):
+    download_file(server.url, target, sha256=hashlib.sha256(CONTENT).hexdigest())
+    assert target.read_bytes() == CONTENT
+    with pytest.raises(UserError, match=f"must have the sha256 {'0' * 64}, got another file twice"):
+        download_file(server.url, target.with_name("other.bin"), sha256="0" * 64)
+
+
 def test_an_http_error_is_reported_with_its_status(server, target):
     with pytest.raises(UserError, match="the server answers 404 Not Found"):
         download_file(server.url.replace("file", "nothing"), target, md5=MD5)

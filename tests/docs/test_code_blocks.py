@@ -17,6 +17,7 @@ from fedcm.algorithms import ALGORITHMS
 from fedcm.config.experiment import load_experiment_file
 from fedcm.config.overrides import read_table
 from fedcm.config.sections import SECTIONS
+from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
@@ -36,12 +37,17 @@ def run_python(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-# Pages with Python code; a test below, or tests/docs/test_notebook.py, runs the code of each.
+# Pages with Python code; a test in this folder runs the code of each.
 PAGES_WITH_PYTHON = {
     "README.md",
     "docs/experiments.md",
     "docs/get-started.md",
+    "docs/guides/local-training.md",
+    "docs/guides/heterogeneity.md",
+    "docs/guides/own-data.md",
+    "docs/guides/evaluation.md",
     "docs/guides/own-grid.md",
+    "docs/guides/tuning.md",
     "docs/index.md",
     "docs/new-algorithm.md",
     "docs/results.md",
@@ -91,6 +97,24 @@ def test_own_grid_has_a_plan_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_tuning_in_python_works_as_written(tmp_path: Path) -> None:
+    (code,) = blocks("docs/guides/tuning.md", "python")
+    (tmp_path / "tuned.py").write_text(code)
+    assert "'client.lr': " in run_python(tmp_path, "tuned.py")
+    assert (tmp_path / "runs" / "demo-tune" / "report" / "index.html").is_file()
+
+
+def test_the_commands_of_the_tuning_guide_have_a_plan(tmp_path: Path) -> None:
+    text = (ROOT / "docs/guides/tuning.md").read_text()
+    commands = [shlex.split(line) for line in re.findall(r"^    (?:\$ )?fedcm (tune .*)$", text, flags=re.MULTILINE)]
+    assert len(commands) == 2
+    for words in commands:
+        plan = json.loads(run_python(tmp_path, "-m", "fedcm", *words, "--dry-run", "--json"))
+        assert all(one["space"]["client.lr"] == "0.01..1:log" for one in plan["algorithms"])
+        assert all(one["trials"] == int(words[words.index("--trials") + 1]) for one in plan["algorithms"])
+
+
+@pytest.mark.slow
 def test_own_grid_runs_and_writes_a_report_as_written(tmp_path: Path) -> None:
     write_own_grid(tmp_path)
     out = run_python(tmp_path, "-m", "fedcm", "compare", "wards.toml")
@@ -98,6 +122,22 @@ def test_own_grid_runs_and_writes_a_report_as_written(tmp_path: Path) -> None:
     assert "runs/wards-report/index.html" in out
     page = (tmp_path / "runs" / "wards-report" / "index.html").read_text()
     assert all(name in page for name in ("FedAvg", "FedCM", "SCAFFOLD", "many"))
+
+
+def test_own_data_run_as_written(tmp_path: Path) -> None:
+    """The Python blocks that train run by themselves; the last one belongs to the TOML file."""
+    names = []
+    for language in ("python", "toml"):
+        for text in blocks("docs/guides/own-data.md", language):
+            name = re.match(r"# (\w+\.\w+)\n", text)
+            assert name
+            names.append(name.group(1))
+            (tmp_path / names[-1]).write_text(text)
+    *programs, _, experiment = names
+    for program in programs:
+        assert float(run_python(tmp_path, program)) > 0
+    run_python(tmp_path, "-m", "fedcm", "run", experiment, "--runs-dir", "runs", "--workers", "1")
+    assert (tmp_path / "runs" / "pages-fedcm-seed0" / "summary.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -112,6 +152,21 @@ def test_own_grid_runs_and_writes_a_report_as_written(tmp_path: Path) -> None:
 def test_links_between_files_exist_in_the_repository(document: str) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / document).read_text()):
         assert ((ROOT / document).parent / target).exists(), target
+
+
+def test_local_training_prints_what_the_guide_says(tmp_path: Path) -> None:
+    """Numbers may differ in the last digit on another kind of CPU."""
+    text = (ROOT / "docs/guides/local-training.md").read_text()
+    shown = re.findall(r"^```\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    codes = blocks("docs/guides/local-training.md", "python")
+    for code, expected in zip(codes, shown, strict=True):
+        (tmp_path / "example.py").write_text(code)
+        number = r"\d+\.\d+"
+        printed = run_python(tmp_path, "example.py")
+        assert re.sub(number, "#", printed) == re.sub(number, "#", expected)
+        assert [float(one) for one in re.findall(number, printed)] == pytest.approx(
+            [float(one) for one in re.findall(number, expected)], abs=2e-3
+        )
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
@@ -160,7 +215,7 @@ def test_every_setting_of_an_experiment_is_documented() -> None:
         chapter = text.split(f"## `[{section}]`")[1].split("\n## ")[0]
         for setting in kind.model_fields:
             assert f"`{setting}`" in chapter, f"{section}.{setting}"
-    for kinds in (SPLITS, PARTICIPATION, TOPOLOGIES, ALGORITHMS):
+    for kinds in (SPLITS, PARTICIPATION, TOPOLOGIES, AVAILABILITY, ALGORITHMS):
         for name, chosen in kinds.items():
             row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
             for field in dataclasses.fields(chosen):  # pyright: ignore[reportArgumentType]
@@ -191,9 +246,21 @@ def test_every_bundled_experiment_loads(path: Path) -> None:
     if "grid" in read_table(path):
         assert expand_grid(path)
         return
+    is_partial = read_table(path)["participation"]["kind"] == "independent"  # of a fixed number, the data decide
     for name, kind in ALGORITHMS.items():
-        if kind.needs_all_clients:  # and these experiments have partial participation
+        if kind.needs_all_clients and is_partial:
             with pytest.raises(UserError, match="must have every client in every round"):
                 load_experiment_file(path, algorithm=name)
         else:
             load_experiment_file(path, algorithm=name)
+
+
+def test_evaluation_guide_works_as_written(tmp_path: Path) -> None:
+    """The training of the guide, then the last and the best model of its run, with fewer rounds."""
+    training, models = blocks("docs/guides/evaluation.md", "python")
+    (tmp_path / "training.py").write_text(training)
+    assert run_python(tmp_path, "training.py").split()[1] == "True"
+    settings = ("--set", "rounds=4", "--set", "data.validation=0.1", "--set", "evaluation.every=2", "--name", "early")
+    run_python(tmp_path, "-m", "fedcm", "run", "demo", *settings)
+    (tmp_path / "models.py").write_text(f"import fedcm\n\n{models}")
+    run_python(tmp_path, "models.py")

@@ -9,10 +9,15 @@ from schema_tables import Schema, Setting
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_section
-from fedcm.config.sections import SECTIONS, Experiment
+from fedcm.config.sections import RESERVED_MODEL_KEYS, SECTIONS, Experiment
+from fedcm.core.conditions.availability import AVAILABILITY
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
+from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
+from fedcm.data.work.amounts import WORK
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import UserError
 from fedcm.sweeps.grid import ExperimentGrid, GridException
 
@@ -46,9 +51,26 @@ def test_every_section_of_an_experiment_is_on_the_page() -> None:
     assert "## `[[grid.exceptions]]`" in page
 
 
+def test_every_reserved_key_of_a_model_has_a_complete_row() -> None:
+    settings = SCHEMA.read_model()
+    assert [setting.name for setting in settings] == list(RESERVED_MODEL_KEYS)
+    for setting in settings:
+        assert setting.meaning, setting
+        assert setting.default, setting
+        assert f"| `{setting.name}` | {setting.meaning} |" in SCHEMA.write_markdown()
+
+
 @pytest.mark.parametrize(
     ("section", "kinds"),
-    [("split", SPLITS), ("participation", PARTICIPATION), ("topology", TOPOLOGIES), ("algorithm", ALGORITHMS)],
+    [
+        ("split", SPLITS),
+        ("participation", PARTICIPATION),
+        ("topology", TOPOLOGIES),
+        ("algorithm", ALGORITHMS),
+        ("schedule", SCHEDULES),
+        ("optimizer", OPTIMIZERS),
+        ("availability", AVAILABILITY),
+    ],
 )
 def test_every_choice_and_its_settings_are_on_the_page(section: str, kinds: dict[str, type]) -> None:
     choices = SCHEMA.read_choices()[section]
@@ -58,6 +80,25 @@ def test_every_choice_and_its_settings_are_on_the_page(section: str, kinds: dict
         assert summary
         assert [setting.name for setting in settings] == [field.name for field in dataclasses.fields(kind)]
         assert all(setting.meaning for setting in settings), name
+
+
+def test_stragglers_and_unequal_work_are_on_the_page() -> None:
+    rows = map_by_name(SCHEMA.read_sections()["stragglers"])
+    fields = {field.name: field.default for field in dataclasses.fields(Stragglers)}
+    assert list(rows) == list(fields)
+    for name, default in fields.items():
+        shown = (
+            "required" if default is dataclasses.MISSING else "none" if default is None else f"`{json.dumps(default)}`"
+        )
+        assert rows[name].default == shown
+        assert rows[name].meaning
+    assert map_by_name(SCHEMA.read_sections()["client"])["steps"][1:3] == ("integer or table", "≥ 1, ≤ 10⁹")
+    chapter = SCHEMA.prose.split("### Unequal work")[1].split("\n## ")[0]
+    for name, kind in WORK.items():
+        row = next(line for line in chapter.splitlines() if line.startswith(f"| `{name}` |"))
+        for field in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
+            default = f' (`"{field.default}"`)' if isinstance(field.default, str) else ""
+            assert f"`{field.name}`{default}" in row
 
 
 def test_types_ranges_and_defaults_are_those_of_the_schema() -> None:

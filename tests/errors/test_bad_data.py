@@ -163,7 +163,7 @@ def test_a_folder_of_incompatible_clients_is_rejected(
     assert_rejected(run(experiment(data={"source": "clients"}, split={"kind": "natural"})), message)
 
 
-@pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "fashion-mnist"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "fashion-mnist", "shakespeare"])
 def test_unprepared_data_are_rejected(run: Fedcm, experiment: Write, tmp_path: Path, name: str) -> None:
     answer = run(experiment(data={"source": name}), "--data-dir", tmp_path / "data")
     assert_rejected(answer, f"run `fedcm data prepare {name}`")

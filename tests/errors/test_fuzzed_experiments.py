@@ -71,7 +71,7 @@ def _shrink_grid(grid: dict[str, Any]) -> dict[str, Any]:
 def _only_if_short(run_session: Callable[..., str]) -> Callable[..., str]:
     def run_short(session: Any, **more: Any) -> str:
         setup = session.setup
-        steps = setup.runner.count_steps(np.arange(setup.plan.population)).sum()
+        steps = setup.runner.count_steps(np.arange(setup.plan.population), 0).sum()
         if session.total_rounds <= 3 and steps <= 1000:
             return run_session(session, **more)
         return "finished"

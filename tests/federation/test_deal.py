@@ -10,6 +10,7 @@ from sites_here import make_experiment
 
 from fedcm.config.experiment import to_toml
 from fedcm.errors import UserError
+from fedcm.federation.experiment import prepare_experiment
 from fedcm.federation.provision.deal import deal
 
 
@@ -26,3 +27,32 @@ def test_spaces_around_the_names_of_sites_are_ignored(fedcm: Callable[..., Answe
     assert answer.code == 0, answer.err
     assert sorted(file.name for file in (tmp_path / "dealt").iterdir()) == ["test.npz", "x.npz", "y.npz", "z.npz"]
     assert all(len(np.load(tmp_path / "dealt" / f"{site}.npz")["y"]) for site in "xyz")
+
+
+def test_validation_data_are_dealt_to_the_server(tmp_path: Path) -> None:
+    experiment = make_experiment()
+    whole = deal(experiment, ["x", "y", "z"], tmp_path / "whole")
+    section = experiment.data.model_copy(update={"validation": 0.25})
+    held = deal(experiment.model_copy(update={"data": section}), ["x", "y", "z"], tmp_path / "held")
+    sizes = {
+        folder: {file.stem: len(np.load(file)["y"]) for file in (tmp_path / folder).iterdir()}
+        for folder in ("whole", "held")
+    }
+    assert set(sizes["held"]) == {*sizes["whole"], "validation"}
+    assert len(held.files) == len(whole.files) + 1
+    assert sum(sizes["held"].values()) == sum(sizes["whole"].values())
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "sentence"),
+    [
+        ("data", {"validation": 0.1}, "data.validation cannot be a share"),
+        ("evaluation", {"clients": 0.2}, "evaluation.clients must be left out"),
+        ("evaluation", {"personalise": 2}, "evaluation.personalise must be left out"),
+    ],
+)
+def test_a_federation_rejects_shares_of_the_sites_data(section: str, changes: dict[str, float], sentence: str) -> None:
+    experiment = make_experiment()
+    own = getattr(experiment, section).model_copy(update=changes)
+    with pytest.raises(UserError, match=sentence):
+        prepare_experiment(experiment.model_copy(update={section: own}))

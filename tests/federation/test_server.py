@@ -50,6 +50,33 @@ def test_a_federation_ends_with_the_bits_of_the_simulation(algorithm: str, tmp_p
     assert parameters(run) == simulate(chosen, tmp_path)
 
 
+@pytest.mark.parametrize("unit", ["steps", "epochs"])
+def test_unequal_work_gives_the_bits_of_the_simulation(unit: str, tmp_path: Path) -> None:
+    """Each site draws its own number, and the server rejects a reply with another one."""
+    client = {unit: {"kind": "uniform", "low": 1, "high": 5}, "batch_size": 50, "lr": 0.1}
+    chosen = make_experiment("fednova", client=client)
+    run = run_all(InProcessChannel(write_kits(chosen, tmp_path), make_federated(chosen)), chosen)
+    assert parameters(run) == simulate(chosen, tmp_path)
+    assert any("steps_least" in line for line in metrics(run))
+    assert [line["steps"] for line in metrics(run)] == [line["steps"] for line in metrics(tmp_path / "simulated")]
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"stragglers": {"deadline": 5.0}}, r"federation\.deadline, so \[stragglers\] must be left out"),
+        ({"availability": {"kind": "day-night", "period": 4, "share": 0.5}}, r"\[availability\] must be left out"),
+        (
+            {"client": {"steps": {"kind": "file", "path": "x.csv"}}},
+            r"client\.steps must be a number or kind",
+        ),
+    ],
+)
+def test_conditions_of_simulations_are_rejected(tables: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make_federated(make_experiment(**tables))
+
+
 def test_weights_by_examples_give_the_bits_of_the_simulation(tmp_path: Path) -> None:
     table = {"kind": "dirichlet-by-label", "clients": 3, "concentration": 0.6}
     chosen = make_experiment("fedavg", split=table, server={"weights": "examples"})

@@ -56,4 +56,4 @@ def test_the_schedule_covers_the_intended_cases() -> None:
     cohorts = [PARTICIPATION.cohort(len(SIZES), SEED, t).tolist() for t in range(ROUNDS)]
     assert sum(not cohort for cohort in cohorts) == 1
     assert {client for cohort in cohorts for client in cohort} == set(range(len(SIZES)))
-    assert any(len({WORK.count_steps(SIZES[client]) for client in cohort}) > 1 for cohort in cohorts)
+    assert any(len({WORK.count_steps(SIZES[client], 0, 0, client) for client in cohort}) > 1 for cohort in cohorts)

@@ -15,7 +15,9 @@ import numpy as np
 import torch
 from reference import Shape, World
 from torch import Tensor, nn
+from torch_optimizers import OptimizedWorld, TorchSteps
 
+from fedcm.config.choices import read_optimizer
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.participation import Independent, Participation
 from fedcm.core.problem import Problem
@@ -86,21 +88,32 @@ def check_same_trajectory(
     clip: float | None = None,
     stack: int = 1,
     limit: float = LIMIT,
+    optimizer: dict[str, Any] | None = None,
 ) -> None:
     data = make_data()
     problem = Problem(make_model(), weight_decay=weight_decay, clip=clip)
     schedule = Schedule(client_lr=row.client_lr, decay=0.97, server_lr=row.server_lr)
     executor = LocalExecutor(
-        ClientRunner(row.algorithm, problem, data, row.work, SEED, step_decay=step_decay, stack=stack)
+        ClientRunner(
+            row.algorithm,
+            problem,
+            data,
+            row.work,
+            SEED,
+            step_decay=step_decay,
+            stack=stack,
+            optimizer=read_optimizer(optimizer),
+        )
     )
     plan = TrainingPlan(ROUNDS, len(SIZES), row.participation, schedule, SEED, ROUNDS, row.topology)
 
     start = torch.cat([parameter.detach().reshape(-1) for parameter in make_model().parameters()])
-    world = World(
+    steps = TorchSteps(optimizer or {"name": "sgd"})
+    world = (World if optimizer is None else OptimizedWorld)(
         SHAPE,
         len(SIZES),
         cohort=lambda t: row.participation.cohort(len(SIZES), SEED, t).tolist(),
-        minibatches=lambda t, i: list(row.work.draw_batches(data.client(i), SEED, t, i)),
+        minibatches=lambda t, i: steps.begin(list(row.work.draw_batches(data.client(i), SEED, t, i))),
         all_data=data.client,
         client_lr=lambda t: row.client_lr * 0.97**t,
         server_lr=row.server_lr,
@@ -108,6 +121,8 @@ def check_same_trajectory(
         step_decay=step_decay,
         clip=clip,
     )
+    if isinstance(world, OptimizedWorld):
+        world.steps = steps
     distance = 0.0
     expectation = row.transcribed(world, start, ROUNDS)
     count = 0

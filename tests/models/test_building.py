@@ -1,5 +1,6 @@
 """Models are built by name or import path; what cannot be built is rejected in one sentence."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def test_a_users_factory_receives_input_shape_classes_and_options(
         ("resnet18", (1, 7, 8), "at least 8×8"),
         ("resnet18-imagenet-stem", (1, 31, 32), "at least 32×32"),
         ("resnet81", (3, 32, 32), "did you mean 'resnet8'"),
+        ("lstm", (3, 32, 32), r"needs sequences of token ids .* shape \(3, 32, 32\); use a model of images"),
+        ("transformer", (), r"needs sequences of token ids .* shape \(\)"),
     ],
 )
 def test_a_model_that_does_not_fit_the_data_is_rejected_with_alternatives(
@@ -106,3 +109,37 @@ def test_a_regression_has_one_output_per_label_value(
     )
     found = build(load_experiment_file(path))
     assert found.problem.model(torch.ones(2, 6)).shape == (2, outputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("lstm", {"hidden": 0}, "model.hidden must be a whole number of at least 1, got 0"),
+        ("lstm", {"embedding": 2.5}, "model.embedding must be a whole number of at least 1, got 2.5"),
+        ("lstm", {"layers": True}, "model.layers must be a whole number of at least 1, got True"),
+        ("lstm", {"vocabulary": -1}, "model.vocabulary must be a whole number, 0 for the number of classes, got -1"),
+        ("transformer", {"outputs": "first"}, 'model.outputs must be "all" or "last", got \'first\''),
+        (
+            "transformer",
+            {"width": 6, "heads": 4},
+            "model.width must be a multiple of model.heads, got width 6 and heads 4",
+        ),
+        ("transformer", {"heads": 0}, "model.heads must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_wrong_options_of_a_sequence_model_are_rejected(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        build_model(name, (5,), 4, options, 0)
+
+
+@pytest.mark.parametrize("name", ["lstm", "transformer"])
+def test_a_sequence_model_rejects_features_that_are_no_token_ids_in_one_sentence(
+    experiment: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    np.savez(tmp_path / "numbers.npz", x=np.ones((8, 6), np.float32), y=np.arange(8) % 2)
+    split = {"kind": "iid", "clients": 2}
+    path = experiment(data={"source": str(tmp_path / "numbers.npz")}, model={"name": name, "layers": 1}, split=split)
+    with pytest.raises(
+        UserError, match=r"^this model needs token ids, but the features are float32 numbers; give integers"
+    ):
+        build(load_experiment_file(path))

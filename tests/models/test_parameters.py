@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from architectures import SEQUENCE_MODELS
 from torch import Tensor, nn
 
 from fedcm.core.problem import Problem
@@ -17,16 +18,20 @@ SEED = 7
 
 
 def build(name: str, shape: tuple[int, ...] = (3, 32, 32)) -> nn.Module:
+    if name in SEQUENCE_MODELS:
+        return build_model(name, (80,), 97, {}, torch_seed=SEED)
     return build_model(name, shape, 10, {}, torch_seed=SEED)
 
 
 def build_narrow(name: str, seed: int = SEED) -> nn.Module:
     """Build a model; residual networks are narrow, because large ones take long to initialise."""
+    if name in SEQUENCE_MODELS:
+        return build_model(name, (80,), 97, {}, torch_seed=seed)
     return build_model(name, (3, 32, 32), 10, {"width": 16} if name in RESIDUAL else {}, torch_seed=seed)
 
 
 def read_documented_counts() -> dict[str, int]:
-    """Return the last column of the document's first table, by model."""
+    """Return the last column of the document's tables of models, by model."""
     rows = re.findall(r"^\| `([\w-]+)` \|.*\| ([\d,]+) \|$", DOCUMENT, re.MULTILINE)
     return {name: int(count.replace(",", "")) for name, count in rows}
 
@@ -68,12 +73,23 @@ def list_residual_names(blocks: tuple[int, ...]) -> list[str]:
     return [*names, *list_layer_names(str(block + 3))]
 
 
+BLOCK = ["norm1", *(f"attention.{part}" for part in ("query", "key", "value", "output")), "norm2", "up", "down"]
 NAMES = {
     "linear": list_layer_names("1"),
     "mlp": list_layer_names("1", "3", "5"),
     "lenet": list_layer_names("0", "3", "7", "9", "11"),
     "cnn": list_layer_names("0", "3", "7", "9", "11"),
     **{name: list_residual_names(blocks) for name, blocks in RESIDUAL.items()},
+    "lstm": [
+        "tokens.weight",
+        *(f"lstm.{kind}_l{layer}" for layer in (0, 1) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")),
+        *list_layer_names("head"),
+    ],
+    "transformer": [
+        "tokens.weight",
+        "positions.weight",
+        *list_layer_names(*(f"blocks.{block}.{layer}" for block in (0, 1) for layer in BLOCK), "norm", "head"),
+    ],
 }
 
 
@@ -121,9 +137,27 @@ def assert_initial(model: nn.Module, residual: bool, what: str) -> None:
             assert tensor.abs().max() <= 1 / math.sqrt(weight[0].numel()), (what, name)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in SEQUENCE_MODELS])
 def test_the_initial_parameters_have_the_documented_distributions(name: str) -> None:
     assert_initial(build_narrow(name), name in RESIDUAL, name)
+
+
+def test_the_initial_parameters_of_the_lstm_have_the_documented_distributions() -> None:
+    for name, tensor in build("lstm").named_parameters():
+        if name == "tokens.weight":
+            assert_normal(tensor.detach(), 1.0, name)
+        else:
+            assert_uniform(tensor.detach().flatten(), 1 / 16, name)  # 256 units in every layer and below the head
+
+
+def test_the_initial_parameters_of_the_transformer_have_the_documented_distributions() -> None:
+    for name, tensor in build("transformer").named_parameters():
+        if tensor.dim() == 1:
+            is_scale = "norm" in name and name.endswith("weight")
+            assert torch.equal(tensor, torch.full_like(tensor, 1.0 if is_scale else 0.0)), name
+        else:
+            adds = name.endswith(("attention.output.weight", "down.weight"))
+            assert_normal(tensor.detach(), 0.02 / math.sqrt(2 * 2) if adds else 0.02, name)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_digests import make_decentralised_digest, make_test_digest
+from made_digests import make_decentralised_digest, make_heterogeneous_digest, make_test_digest
 from scenes import Answer, load_summary, run_and_stop_after, run_to_end
 
 from fedcm.errors import UserError
-from fedcm.reports.digest import Diagnoses, read_digest, write_digest
+from fedcm.reports.digest import SYSTEM_COLUMNS, Diagnoses, read_digest, write_digest
 from fedcm.reports.extraction import count_participation, extract_curve, extract_diagnoses, make_digest
 from fedcm.reports.label_mixes import LabelMixFinder
 from fedcm.runs.folder import RunFolder
@@ -210,6 +210,29 @@ def test_only_digests_of_decentralised_runs_have_a_consensus_distance(tmp_path: 
         stored = json.loads((tmp_path / "one.json").read_text())["curve"]
         assert ("consensus_distance" in stored) == digest.is_decentralised
     assert extract_curve(make_lines(4, every=2)).consensus_distance == []
+
+
+def test_curve_has_the_conditions_since_the_last_evaluation() -> None:
+    lines = [
+        line
+        | {"cohort": 3, "available": 10 + k, "missed": k, "simulated_seconds": 2.5}
+        | {"steps": 4.0 + k, "steps_least": 3 - k % 2, "steps_most": 5 + k}
+        for k, line in enumerate(make_lines(4, every=2))
+    ]
+    curve = extract_curve(lines)
+    assert curve.simulated_seconds == [5.0, 10.0]
+    assert (curve.available, curve.missed) == ([10.5, 12.5], [0.5, 2.5])
+    assert (curve.steps, curve.steps_least, curve.steps_most) == ([4.5, 6.5], [2, 2], [6, 8])
+    plain = extract_curve(make_lines(4, every=2))
+    assert not any(getattr(plain, name) for name in SYSTEM_COLUMNS)
+
+
+def test_only_digests_of_heterogeneous_runs_have_columns_of_the_system(tmp_path: Path) -> None:
+    for digest, expected in ((make_test_digest(), set()), (make_heterogeneous_digest(), set(SYSTEM_COLUMNS))):
+        write_digest(digest, tmp_path / "one.json")
+        assert read_digest(tmp_path / "one.json") == digest
+        stored = json.loads((tmp_path / "one.json").read_text())["curve"]
+        assert set(stored) & set(SYSTEM_COLUMNS) == expected
 
 
 def test_consensus_distance_of_another_length_is_rejected(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ def test_draw_label_mix_writes_a_png(tmp_path: Path, clients: int, classes: int)
 
 
 def test_label_mix_distance_is_0_for_equal_clients_and_grows() -> None:
-    same = measure_label_mix(np.full((4, 5), 3))
+    same = measure_label_mix(np.full((4, 5), 3), np.full(4, 15))
     assert same["mean_distance"] == pytest.approx(0)
     assert same["examples"] == 60
-    apart = measure_label_mix(np.eye(4, dtype=int) * 10)
+    apart = measure_label_mix(np.eye(4, dtype=int) * 10, np.full(4, 10))
     assert apart["mean_distance"] == pytest.approx(0.75)
     assert apart["mean_classes"] == 1
 
@@ -115,7 +115,7 @@ def test_logarithmic_axes_have_plain_numbers(
 ) -> None:
     run = make_loss_digest(loss=0.5)
     curve = run.curve.model_copy(
-        update={name: getattr(run.curve, name)[: len(losses)] for name in type(run.curve).model_fields}
+        update={name: column[: len(losses)] for name, column in run.curve.flatten().items()}
         | {"test_loss": losses, "train_loss": losses}
     )
     draw(tmp_path, run.model_copy(update={"curve": curve}))

@@ -32,19 +32,19 @@ def render(*runs: Digest) -> str:
 @pytest.mark.parametrize(
     ("runs", "metric"),
     [
-        ([(1, 1), (1, 1)], ACCURACY),
-        ([(1, None), (1, 1)], ACCURACY),
+        ([(ACCURACY, 1), (ACCURACY, 1)], ACCURACY),
+        ([(ACCURACY, None), (ACCURACY, 1)], ACCURACY),
         ([(None, 1), (None, 1)], LOSS),
-        ([(1, 1), (None, 1)], LOSS),  # only the loss is common to all
-        ([(1, None), (None, 1)], ACCURACY),  # nothing is common to all
+        ([(ACCURACY, 1), (None, 1)], LOSS),  # only the loss is common to all
+        ([(ACCURACY, None), (None, 1)], ACCURACY),  # nothing is common to all
         ([(None, None), (None, 1)], LOSS),  # one is not evaluated yet
-        ([(None, None), (1, 1)], ACCURACY),
+        ([(None, None), (ACCURACY, 1)], ACCURACY),
         ([(None, None)], ACCURACY),
         ([], ACCURACY),
     ],
 )
 def test_metric_is_the_one_that_all_evaluated_runs_have(runs: list[tuple[object, object]], metric: object) -> None:
-    assert choose_metric(runs) is metric
+    assert choose_metric(runs) == metric
 
 
 def test_lowest_loss_leads_in_every_table() -> None:

@@ -7,7 +7,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_digests import make_decentralised_digest, make_paper_grid, make_paper_sweep, make_test_digest
+from made_digests import (
+    make_decentralised_digest,
+    make_heterogeneous_digest,
+    make_paper_grid,
+    make_paper_sweep,
+    make_test_digest,
+)
 
 from fedcm.reports.claims.headline import write_headline
 from fedcm.reports.claims.paper import PaperFigure, read_paper_figures
@@ -170,6 +176,28 @@ def test_agreement_of_nodes_is_shown_for_decentralised_runs_only() -> None:
     (plot,) = read_data(text)["agreement"]  # pyright: ignore[reportGeneralTypeIssues]
     assert plot["log"]
     assert [(line["round"], line["value"]) for line in plot["lines"]] == [([1, 2], [0.5, 0.25])]
+
+
+def test_system_is_shown_for_heterogeneous_runs_only() -> None:
+    text = render(make_test_digest("fedavg"), make_heterogeneous_digest(name="slow", curve=[0.5, 0.6]))
+    assert text.index('id="curves"') < text.index('id="system"') < text.index('id="costs"')
+    section = text[text.index('id="system"') : text.index('id="costs"')]
+    assert "slow" in section
+    assert "made-fedavg-seed1" not in section
+    assert 'id="system"' not in render(make_test_digest())
+    time, *plots = read_data(text)["system"]  # pyright: ignore[reportGeneralTypeIssues]
+    assert time["x"] == "simulated seconds"
+    assert [(line["round"], line["value"]) for line in time["lines"]] == [([12.0, 24.0], [50.0, 60.0])]
+    assert [plot["lines"][0]["value"] for plot in plots] == [[value] * 2 for value in (25.0, 2.5, 4.5, 1.0, 9.0)]
+
+
+def test_curves_can_be_drawn_against_simulated_time() -> None:
+    for runs, expected in (
+        ([make_heterogeneous_digest(curve=[0.5, 0.6])], [12.0, 24.0]),
+        ([make_test_digest(curve=[0.5, 0.6])], [None, None]),
+    ):
+        (cell,) = read_data(render(*runs))["cells"]  # pyright: ignore[reportGeneralTypeIssues]
+        assert cell["rows"][0]["mean"]["simulated_seconds"] == expected
 
 
 def test_distance_of_0_is_a_gap_on_the_logarithmic_axis() -> None:

@@ -106,9 +106,10 @@ def test_current_summaries_and_those_without_an_evaluation_are_unchanged() -> No
 
 def test_the_rounds_to_a_target_are_counted() -> None:
     evaluated = [line(4, 0.3), line(9, 0.6), line(14, 0.5)]
-    assert count_rounds_to(evaluated, 0.3) == 5
-    assert count_rounds_to(evaluated, 0.55) == 10
-    assert count_rounds_to(evaluated, 0.7) is None
+    points = read_points(evaluated, "test_accuracy")
+    assert count_rounds_to(points, 0.3) == 5
+    assert count_rounds_to(points, 0.55) == 10
+    assert count_rounds_to(points, 0.7) is None
     metrics = [line(r) for r in range(4)] + evaluated[:1]
     assert summarise(metrics, [0.25, 0.9])["rounds_to_accuracy"] == {"0.25": 5, "0.9": None}
 

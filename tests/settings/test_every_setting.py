@@ -8,7 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from batches import augments_images, makes_batches_with_the_function, minimises_the_loss, reads_items_anew
 from bench import Bench
+from conditions import (
+    has_a_deadline,
+    has_time_zones,
+    has_unequal_speeds,
+    keeps_or_drops_slow_clients,
+    reads_the_speeds,
+    reads_the_trace,
+    reads_the_work,
+    repeats_the_trace,
+    sleeps_for_a_share_of_the_day,
+    takes_unequal_work,
+)
 from engines import (
     compiles_the_model,
     computes_in_this_precision,
@@ -16,12 +29,19 @@ from engines import (
     lays_out_images,
     stacks_clients,
 )
-from networks import NARROW, trains_the_architecture
+from fine_tuning import loads_the_common_names, starts_from_the_file, trains_only_these_parameters
+from local_training import make_optimizer_rows, make_schedule_rows
+from networks import ATTENTIVE, NARROW, RECURRENT, trains_the_architecture
 from records import (
     counts_the_rounds,
+    ends_by,
+    evaluates_clients,
+    evaluates_these_metrics,
     evaluates_when_due,
+    holds_back_validation_data,
     keeps_the_newest_checkpoints,
     names_the_run,
+    personalises,
     records_the_cell_of_a_table,
     reports_when_targets_are_reached,
     saves_checkpoints_when_due,
@@ -81,8 +101,34 @@ ROWS: dict[str, Row] = {
     "rounds": counts_the_rounds,
     "seed": depends_on_the_seed,
     "data.source": reads_the_source,
+    "data.validation": holds_back_validation_data,
+    "data.augment": augments_images,
+    "data.collate": makes_batches_with_the_function,
+    "data.fresh": reads_items_anew,
     "client.epochs": changes_the_trajectory(None, 3),
     "client.steps": changes_the_trajectory(None, 5, client={"batch_size": 4, "lr": 0.3}),
+    **{
+        f"client.{unit}.{setting}": row
+        for unit in ("epochs", "steps")
+        for setting, row in {
+            "uniform.low": takes_unequal_work({"low": 4}),
+            "uniform.high": takes_unequal_work({"high": 2}),
+            "uniform.per": takes_unequal_work({"per": "client"}),
+            "file.path": reads_the_work,
+            "file.default": reads_the_work,
+        }.items()
+    },
+    "availability.trace.file": reads_the_trace,
+    "availability.trace.period": repeats_the_trace,
+    "availability.day-night.period": sleeps_for_a_share_of_the_day(period=3),
+    "availability.day-night.share": sleeps_for_a_share_of_the_day(share=0.25),
+    "availability.day-night.zones": has_time_zones,
+    "stragglers.deadline": has_a_deadline,
+    "stragglers.seconds_per_step": has_unequal_speeds(0.5),
+    "stragglers.spread": has_unequal_speeds(1.5),
+    "stragglers.jitter": has_unequal_speeds(1.5),
+    "stragglers.file": reads_the_speeds,
+    "stragglers.policy": keeps_or_drops_slow_clients,
     "client.batch_size": changes_the_trajectory(None, 3),
     "client.lr": changes_the_trajectory(None, 0.4),
     "client.lr_decay": changes_the_trajectory(None, 0.5),
@@ -93,6 +139,13 @@ ROWS: dict[str, Row] = {
     "server.weights": changes_the_trajectory_of_every_algorithm(None, "examples", *STATELESS),
     "evaluation.every": evaluates_when_due,
     "evaluation.targets": reports_when_targets_are_reached,
+    "evaluation.metrics": evaluates_these_metrics,
+    "evaluation.clients": evaluates_clients,
+    "evaluation.personalise": personalises,
+    "stop.metric": ends_by(None, "loss", "validation_loss", patience=2),
+    "stop.patience": ends_by(1, 5),
+    "stop.min_delta": ends_by(None, 0.3, patience=4),
+    "stop.target": ends_by(0.4, 0.99),
     "checkpoints.every": saves_checkpoints_when_due,
     "checkpoints.keep": keeps_the_newest_checkpoints,
     "engine.stack": stacks_clients,
@@ -115,6 +168,10 @@ ROWS: dict[str, Row] = {
     "participation.independent.probability": draws_independent_clients,
     "participation.fixed.clients": draws_a_fixed_cohort,
     "participation.everyone": takes_everyone,
+    "model.weights": starts_from_the_file,
+    "model.weights_strict": loads_the_common_names,
+    "model.train": trains_only_these_parameters,
+    "model.loss": minimises_the_loss,
     "model.linear": trains_the_architecture(),
     "model.mlp": trains_the_architecture(),
     "model.mlp.hidden": trains_the_architecture({"hidden": [5]}, {"hidden": [5, 3]}),
@@ -129,6 +186,18 @@ ROWS: dict[str, Row] = {
     "model.resnet18-imagenet-stem": trains_the_architecture(NARROW),
     "model.resnet18-imagenet-stem.width": trains_the_architecture({"width": 4}, {"width": 6}),
     "model.resnet18-imagenet-stem.groups": trains_the_architecture(NARROW, NARROW | {"groups": 4}),
+    "model.lstm": trains_the_architecture(),
+    "model.lstm.embedding": trains_the_architecture(RECURRENT, RECURRENT | {"embedding": 5}),
+    "model.lstm.hidden": trains_the_architecture(RECURRENT, RECURRENT | {"hidden": 7}),
+    "model.lstm.layers": trains_the_architecture(RECURRENT, RECURRENT | {"layers": 2}),
+    "model.lstm.vocabulary": trains_the_architecture(RECURRENT, RECURRENT | {"vocabulary": 9}),
+    "model.lstm.outputs": trains_the_architecture(RECURRENT, RECURRENT | {"outputs": "last"}),
+    "model.transformer": trains_the_architecture(),
+    "model.transformer.width": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"width": 12}),
+    "model.transformer.layers": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"layers": 2}),
+    "model.transformer.heads": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"heads": 4}),
+    "model.transformer.vocabulary": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"vocabulary": 9}),
+    "model.transformer.outputs": trains_the_architecture(ATTENTIVE, ATTENTIVE | {"outputs": "last"}),
     "algorithm.fedavg": chooses_the_algorithm,
     "algorithm.fedcm": chooses_the_algorithm,
     "algorithm.fedcm.alpha": changes_the_trajectory(None, 0.8),
@@ -238,6 +307,10 @@ ROWS: dict[str, Row] = {
     "federation.classes": has_this_number_of_classes,
     "federation.mean": normalises_bytes([0.3], [0.7]),
     "federation.std": normalises_bytes([0.2], [0.5]),
+    **make_schedule_rows("client.schedule"),
+    **make_schedule_rows("client.step_schedule"),
+    **make_schedule_rows("server.schedule"),
+    **make_optimizer_rows(),
 }
 
 

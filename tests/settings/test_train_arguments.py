@@ -1,7 +1,9 @@
 """Every keyword of `fedcm.train`: the trajectory is that of the literal run with the same settings."""
 
 import inspect
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import literal
@@ -9,10 +11,13 @@ import numpy as np
 import pytest
 import torch
 from bench import APART, CLASSES, CLOSE, FEATURES, SIZES, make_clients
+from safetensors.torch import save_file
 from schema import put
 from torch import nn
 
 import fedcm
+from fedcm.config.choices import describe_optimizer, describe_schedule
+from fedcm.rng import Purpose, make_generator
 
 CLIENTS = make_clients()
 USUAL: dict[str, Any] = {"rounds": 4, "participation": 3, "epochs": 2, "batch_size": 4, "lr": 0.3, "seed": 11}
@@ -25,10 +30,18 @@ SETTINGS = {  # keyword -> the setting of an experiment
     "weight_decay": "client.weight_decay",
     "weight_decay_at": "client.weight_decay_at",
     "clip": "client.clip",
+    "lr_schedule": "client.schedule",
+    "step_schedule": "client.step_schedule",
     "server_lr": "server.lr",
+    "server_lr_schedule": "server.schedule",
+    "optimizer": "client.optimizer",
     "weights": "server.weights",
     "seed": "seed",
     "stack": "engine.stack",
+}
+DESCRIBED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("lr_schedule", "step_schedule", "server_lr_schedule"), describe_schedule),
+    "optimizer": describe_optimizer,
 }
 
 
@@ -42,18 +55,20 @@ def flatten(given: nn.Module) -> torch.Tensor:
 
 
 def train_model(**keywords: Any) -> tuple[torch.Tensor, list[dict[str, Any]]]:
-    ended, history = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **USUAL | keywords)
+    given = {key: value for key, value in (USUAL | keywords).items() if value is not None}
+    ended, history = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **given)
     return flatten(ended), history
 
 
-def assert_literal_trajectory(**keywords: Any) -> torch.Tensor:
-    """Train with keywords that are settings; None leaves a keyword out."""
+def assert_literal_trajectory(averages: bool = False, **keywords: Any) -> torch.Tensor:
+    """Train with keywords that are settings, by FedCM or FedAvg; None leaves a keyword out."""
     given = {key: value for key, value in (USUAL | keywords).items() if value is not None}
-    ended, history = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **given)
-    table: dict[str, Any] = {"algorithm": {"name": "fedcm", "alpha": 0.3}, "classes": CLASSES}
+    ended, history = fedcm.train(model(), CLIENTS, fedcm.FedAvg() if averages else fedcm.FedCM(0.3), **given)
+    own = {"name": "fedavg"} if averages else {"name": "fedcm", "alpha": 0.3}
+    table: dict[str, Any] = {"algorithm": own, "classes": CLASSES}
     for key, value in given.items():
         if key in SETTINGS:
-            put(table, SETTINGS[key], value)
+            put(table, SETTINGS[key], DESCRIBED.get(key, lambda value: value)(value))
     cohorts = [line["clients"] for line in history]
     *_, last = literal.run_literally(table, CLIENTS, cohorts, start=flatten(model()).double())
     assert float((flatten(ended) - last["x"]).abs().max()) <= CLOSE
@@ -93,6 +108,41 @@ def chooses_the_graph(keyword: str) -> None:
     assert default == ring > 0.01 > 1e-5 > complete
 
 
+def waits_for_available_clients(keyword: str) -> None:
+    history = train_model(availability=fedcm.DayNight(period=4, share=0.5), participation=1.0, rounds=8)[1]
+    phases = literal.generator(USUAL["seed"], literal.AVAILABILITY).random(len(SIZES))
+    expected = [np.flatnonzero((round / 4 + phases) % 1 < 0.5).tolist() for round in range(8)]
+    assert [line["clients"] for line in history] == expected
+    assert [line["available"] for line in history] == list(map(len, expected))
+
+
+def drops_slow_clients(keyword: str) -> None:
+    table = {"seed": USUAL["seed"], "stragglers": {"deadline": 4.0, "spread": 1.0}}
+    table["client"] = {"epochs": 2, "batch_size": 4}
+    slow = fedcm.Stragglers(deadline=4.0, spread=1.0)
+    for line in train_model(stragglers=slow, participation=1.0)[1]:
+        round = line["round"]
+        seconds = [
+            literal.step_seconds(table, round, number) * literal.count_steps(table, round, number, size)
+            for number, size in enumerate(SIZES)
+        ]
+        assert line["clients"] == [number for number, own in enumerate(seconds) if own <= 4]
+        assert 0 < line["missed"] == len(SIZES) - line["cohort"]
+        assert line["simulated_seconds"] == 4
+
+
+def takes_a_number_a_draw_or_a_function(keyword: str) -> None:
+    """A draw of a single number, and a function that returns it, are that number bit for bit."""
+    others = {"epochs": None} if keyword == "steps" else {}
+    expected = assert_literal_trajectory(**others | {keyword: 3})
+    apart = assert_literal_trajectory(**others | {keyword: 1})
+    assert float((expected - apart).abs().max()) >= APART
+    for same in (fedcm.UniformWork(3, 3), fedcm.UniformWork(3, 3, per="client"), lambda round, client: 3):
+        assert torch.equal(train_model(**others | {keyword: same})[0], expected)
+    lines = train_model(**others | {keyword: lambda round, client: 1 + round + client}, batch_size=20)[1]
+    assert [line["steps_most"] for line in lines] == [1 + line["round"] + max(line["clients"]) for line in lines]
+
+
 def is_evaluated_on(keyword: str) -> None:
     x, y = make_clients((50,), seed=1)[0]
     ended, history = train_model(test=(x, y))
@@ -100,6 +150,65 @@ def is_evaluated_on(keyword: str) -> None:
     assert history[-1]["test_loss"] == pytest.approx(literal.cross_entropy(outputs, y).item(), rel=1e-5)
     assert history[-1]["test_accuracy"] == (outputs.argmax(1) == y).double().mean().item()
     assert "test_loss" not in train_model()[1][-1]
+
+
+def is_held_back(keyword: str) -> None:
+    """A share of every client, drawn as one permutation per client, or given examples."""
+    generator = make_generator(USUAL["seed"], Purpose.VALIDATION)
+    held, kept = [], []
+    for x, y in CLIENTS:
+        count = len(x) // 4
+        index = np.sort(generator.permutation(len(x))[:count])
+        held.append((x[index], y[index]))
+        rest = np.setdiff1d(np.arange(len(x)), index)
+        kept.append((x[rest], y[rest]))
+    x, y = (torch.cat(parts) for parts in zip(*held, strict=True))
+    ended, history = train_model(validation=0.25)
+    same, given = fedcm.train(model(), kept, fedcm.FedCM(0.3), **USUAL, validation=(x, y))
+    assert torch.equal(ended, flatten(same))
+    outputs = literal.logits(ended.double(), x.double(), CLASSES)
+    for line in (history[-1], given[-1]):
+        assert line["validation_loss"] == pytest.approx(literal.cross_entropy(outputs, y).item(), rel=1e-5)
+        assert line["validation_accuracy"] == (outputs.argmax(1) == y).double().mean().item()
+    assert "validation_loss" not in train_model()[1][-1]
+
+
+def are_evaluated(keyword: str) -> None:
+    def share(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        return (outputs.argmax(1) == labels).double().mean().item()
+
+    line = train_model(test=CLIENTS[1], metrics=[share, "accuracy"])[1][-1]
+    assert line["test_share"] == line["test_accuracy"]
+    assert list(line).index("test_share") < list(line).index("test_accuracy")
+
+
+def ends_early(keyword: str) -> None:
+    """The first round in which the literal rule holds, and the bits of the shorter training."""
+    usual = {"rounds": 40, "validation": 0.3, "evaluate_every": 1, "lr": 0.5}
+    scores = [line["validation_accuracy"] for line in train_model(**usual)[1]]
+    last = next(k for k in range(3, 40) if max(scores[k - 2 : k + 1]) <= max(scores[: k - 2]))
+    ended, history = train_model(**usual, stop=fedcm.Stop(patience=3))
+    assert len(history) == last + 1 < 40
+    assert torch.equal(ended, train_model(**usual | {"rounds": last + 1})[0])
+
+
+def are_clients_tested(keyword: str) -> None:
+    """On a share of each client's examples, or on given examples; a client without is left out."""
+    tests = [None if k == 2 else client for k, client in enumerate(make_clients(seed=1))]
+    result = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **USUAL, client_tests=tests)
+    with torch.no_grad():
+        expected = [(result.model(x).argmax(1) == y).double().mean().item() for x, y in filter(None, tests)]
+    assert result.client_results is not None
+    assert (result.client_results["clients"], result.client_results["values"]) == ([0, 1, 3, 4, 5], expected)
+    assert torch.equal(flatten(result.model), train_model()[0]), "given examples do not change the training"
+    assert not torch.equal(train_model(client_tests=0.4)[0], train_model()[0]), "a share is not trained on"
+
+
+def are_personal(keyword: str) -> None:
+    """Steps at a tiny rate change nothing, so the results are those of the global model."""
+    one, other = (train_model(client_tests=CLIENTS, personalise=2, lr=lr)[1][-1] for lr in (1e-7, 0.3))
+    assert one["personal_accuracy_mean"] == one["clients_accuracy_mean"]
+    assert other["personal_accuracy_mean"] > other["clients_accuracy_mean"], "they are tested on what they train on"
 
 
 def is_evaluated_when_due(keyword: str) -> None:
@@ -116,6 +225,109 @@ def takes_another_loss(keyword: str) -> None:
         return 2 * nn.functional.cross_entropy(outputs, labels)
 
     torch.testing.assert_close(train_model(loss=twice, lr=0.15)[0], train_model()[0], rtol=1e-5, atol=1e-6)
+
+
+def make_state_dict() -> dict[str, torch.Tensor]:
+    torch.manual_seed(6)
+    return nn.Linear(FEATURES, CLASSES).state_dict()
+
+
+def starts_from_these_weights(keyword: str) -> None:
+    """A state dict and a file with the same tensors start where a model with them starts."""
+    other = model()
+    other.load_state_dict(make_state_dict())
+    expected = flatten(fedcm.train(other, CLIENTS, fedcm.FedCM(0.3), **USUAL).model)
+    assert not torch.equal(expected, train_model()[0])
+    assert torch.equal(train_model(model_weights=make_state_dict())[0], expected)
+    with tempfile.TemporaryDirectory() as folder:
+        save_file(make_state_dict(), Path(folder) / "weights.safetensors")
+        assert torch.equal(train_model(model_weights=Path(folder) / "weights.safetensors")[0], expected)
+    with pytest.raises(fedcm.UserError, match="model_weights must be a path"):
+        train_model(model_weights=3)
+
+
+def loads_the_common_names(keyword: str) -> None:
+    tensors = {"weight": make_state_dict()["weight"], "elsewhere": torch.ones(1)}
+    with pytest.raises(fedcm.UserError, match="lack 'bias' and have besides 'elsewhere'"):
+        train_model(model_weights=tensors)
+    other = model()
+    other.load_state_dict({"weight": tensors["weight"], "bias": model().state_dict()["bias"]})
+    expected = flatten(fedcm.train(other, CLIENTS, fedcm.FedCM(0.3), **USUAL).model)
+    assert torch.equal(train_model(model_weights=tensors, weights_strict=False)[0], expected)
+
+
+def trains_only_these_parameters(keyword: str) -> None:
+    """As if the model had frozen the others itself; one pattern may be a plain string."""
+    own = model()
+    own.get_parameter("weight").requires_grad_(False)
+    expected = flatten(fedcm.train(own, CLIENTS, fedcm.FedCM(0.3), **USUAL).model)
+    assert torch.equal(train_model(trainable="b*")[0], expected)
+    ended, history = train_model(trainable=["bias"])
+    assert torch.equal(ended, expected)
+    assert torch.equal(ended[:-CLASSES], flatten(model())[:-CLASSES])
+    assert history[0]["bytes_up"] == 3 * 4 * CLASSES
+    assert all(parameter.requires_grad for parameter in model().parameters()), "the given model is not changed"
+    for wrong, message in (
+        (["bais"], "the nearest names are bias"),
+        ([], "trainable must"),
+        (3, "trainable must be a"),
+    ):
+        with pytest.raises(fedcm.UserError, match=message):
+            train_model(trainable=wrong)
+
+
+def takes_a_loss_by_name(keyword: str) -> None:
+    assert torch.equal(train_model(loss="cross_entropy")[0], train_model()[0])
+    takes_another_loss(keyword)
+
+
+def changes_every_batch(keyword: str) -> None:
+    """A function that doubles the features is a training on doubled features; bundled changes need images."""
+
+    def double(batch: Any, generator: torch.Generator) -> Any:
+        return 2 * batch.features, batch.labels
+
+    doubled = [(2 * x, y) for x, y in CLIENTS]
+    expected = flatten(fedcm.train(model(), doubled, fedcm.FedCM(0.3), **USUAL).model)
+    assert torch.equal(train_model(augment=[double])[0], expected)
+    with pytest.raises(fedcm.UserError, match="'flip' needs images"):
+        train_model(augment=["flip"])
+
+
+def makes_the_batch(keyword: str) -> None:
+    def double(examples: list[Any]) -> Any:
+        return torch.stack([2 * x for x, _ in examples]), torch.stack([y for _, y in examples])
+
+    doubled = [(2 * x, y) for x, y in CLIENTS]
+    expected = flatten(fedcm.train(model(), doubled, fedcm.FedCM(0.3), **USUAL).model)
+    assert torch.equal(train_model(collate=double)[0], expected)
+    assert torch.equal(train_model(collate="torch.utils.data:default_collate")[0], train_model()[0])
+
+
+def reads_items_anew(keyword: str) -> None:
+    """Items are read twice by the checks of a training, then once in every pass of every client."""
+
+    class Counting(torch.utils.data.Dataset[Any]):
+        def __init__(self, x: torch.Tensor, y: torch.Tensor) -> None:
+            self.x, self.y, self.reads = x, y, 0
+
+        def __len__(self) -> int:
+            return len(self.y)
+
+        def __getitem__(self, index: int) -> Any:
+            self.reads += 1
+            return self.x[index], int(self.y[index])
+
+    reads = {}
+    for fresh, rounds in ((False, 4), (True, 4), (True, 6)):
+        counting = [Counting(*one) for one in CLIENTS]
+        given = USUAL | {"rounds": rounds, "participation": 1.0, "fresh": fresh}
+        fedcm.train(model(), counting, fedcm.FedCM(0.3), **given)
+        reads[fresh, rounds] = [own.reads for own in counting[1:]]  # the checks read client 0
+    sizes = np.array(SIZES[1:])
+    assert (np.array(reads[False, 4]) <= sizes + 10).all()
+    assert reads[True, 4] == (sizes + 4 * 2 * sizes).tolist()
+    assert reads[True, 6] == (sizes + 6 * 2 * sizes).tolist()
 
 
 def calls_the_model_once_for_several_clients(keyword: str) -> None:
@@ -138,19 +350,36 @@ def calls_the_model_once_for_several_clients(keyword: str) -> None:
 ROWS: dict[str, Callable[[str], None]] = {
     "rounds": counts_the_rounds,
     "test": is_evaluated_on,
+    "validation": is_held_back,
+    "metrics": are_evaluated,
+    "stop": ends_early,
+    "client_tests": are_clients_tested,
+    "personalise": are_personal,
     "participation": accepts_a_number_a_probability_or_everyone,
     "topology": chooses_the_graph,
-    "epochs": changes_the_trajectory(None, 3),
-    "steps": changes_the_trajectory(None, 5, epochs=None),
+    "availability": waits_for_available_clients,
+    "stragglers": drops_slow_clients,
+    "epochs": takes_a_number_a_draw_or_a_function,
+    "steps": takes_a_number_a_draw_or_a_function,
     "batch_size": changes_the_trajectory(None, 3),
     "lr": changes_the_trajectory(None, 0.4),
     "lr_decay": changes_the_trajectory(None, 0.5),
+    "lr_schedule": changes_the_trajectory(None, fedcm.Cosine(warmup=2)),
+    "step_schedule": changes_the_trajectory(None, fedcm.Polynomial(final=0.3), averages=True),
+    "optimizer": changes_the_trajectory(None, fedcm.AdamW(weight_decay=0.1), lr=0.03),
     "server_lr": changes_the_trajectory(None, 0.4),
+    "server_lr_schedule": changes_the_trajectory(None, fedcm.StepDecay(0.3, every=2)),
     "weight_decay": changes_the_trajectory(None, 0.5),
     "weight_decay_at": changes_the_trajectory(None, "step", weight_decay=0.4, clip=0.3),
     "clip": changes_the_trajectory(None, 0.2),
     "weights": changes_the_trajectory(None, "examples"),
-    "loss": takes_another_loss,
+    "loss": takes_a_loss_by_name,
+    "augment": changes_every_batch,
+    "collate": makes_the_batch,
+    "fresh": reads_items_anew,
+    "model_weights": starts_from_these_weights,
+    "weights_strict": loads_the_common_names,
+    "trainable": trains_only_these_parameters,
     "evaluate_every": is_evaluated_when_due,
     "stack": calls_the_model_once_for_several_clients,
     "seed": changes_the_trajectory(None, 4),

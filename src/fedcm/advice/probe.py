@@ -26,7 +26,6 @@ from fedcm.algorithms.client_momentum.fedcm import FedCM
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score, evaluation_mode
 from fedcm.core.round_loop import run_rounds
-from fedcm.core.schedule import Schedule
 from fedcm.data.dataset import Examples
 from fedcm.errors import Diverged, UserError
 from fedcm.executors.client_runner import ClientRunner
@@ -59,18 +58,16 @@ def profile_experiment(setup: TrainingSetup, alpha: float | None) -> ExperimentP
         alpha: The experiment's own α; None if its algorithm is not FedCM.
     """
     plan, client, runner = setup.plan, setup.experiment.client, setup.runner
-    sizes = [
-        len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(min(plan.rounds, 500))
-    ]
+    sizes = [len(plan.draw_cohort(index).reporting) for index in range(min(plan.rounds, 500))]
     non_empty = [size for size in sizes if size]
-    steps = runner.count_steps(np.arange(min(plan.population, 10_000)))
+    steps = runner.count_steps(np.arange(min(plan.population, 10_000)), round=0)
     return ExperimentProfile(
         rounds=plan.rounds,
         population=plan.population,
         cohort_size=float(np.mean(sizes)),
         inverse_cohort=float(np.mean([1 / size for size in non_empty])) if non_empty else 1.0,
         empty=float(np.mean([size == 0 for size in sizes])),
-        steps=float(steps.mean()),
+        steps=float(runner.sum_step_factors(steps).mean()),
         steps_least=int(steps.min()),
         steps_most=int(steps.max()),
         by_examples=runner.weigh_by_examples,
@@ -106,6 +103,8 @@ def probe(
         Diverged: If every trial diverged, or the local steps after the best one do.
         Stopped: If `stop_requested` returns True.
     """
+    if setup.problem.personal_size:
+        raise UserError("a model with personal parameters cannot be probed; leave model.personal out")
     _reject_empty(setup, rounds)
     task = _ProbeTask(setup, rounds, on_rounds, stop_requested, _draw_examples(setup))
     initial_loss = _compute_loss(task, setup.problem.initial_params)
@@ -134,8 +133,9 @@ def probe(
             run_trial(alpha, rate)
     best = find_best_trial(trials)
     runner, server = _with_alpha(setup.runner, best.alpha), servers[best.alpha, best.client_lr]
-    client_lr = _make_schedule(setup, best.client_lr).client_lr_at(rounds)
-    round = Round(rounds, client_lr, 1.0, 0, setup.plan.population, math.nan)
+    schedule = replace(setup.plan.schedule, client_lr=best.client_lr)
+    client_lr, server_lr = schedule.client_lr_at(rounds), schedule.server_lr_at(rounds)
+    round = Round(rounds, client_lr, server_lr, 0, setup.plan.population, math.nan)
     states = LocalExecutor(runner).states
     values = diagnose(runner, states, server, round, max_gradients=_GRADIENT_CLIENTS, stop_requested=stop_requested)
     finite = {name: value for name, value in values.items() if value is not None}
@@ -146,7 +146,7 @@ def probe(
 
 def _reject_empty(setup: TrainingSetup, rounds: int) -> None:
     plan = setup.plan
-    if not any(len(plan.participation.cohort(plan.population, plan.seed, index)) for index in range(rounds)):
+    if not any(len(plan.draw_cohort(index).reporting) for index in range(rounds)):
         raise UserError(
             f"a probe needs clients, but the cohorts of the first {rounds} rounds are empty; try more rounds, or raise "
             "participation.probability"
@@ -188,27 +188,24 @@ def _run_trial(task: _ProbeTask, alpha: float, rate: float, initial_loss: float)
 
 
 class _ExecutorWithoutTest:
-    """An executor that skips the evaluation on the test data."""
+    """An executor that skips the evaluation."""
 
     def __init__(self, executor: LocalExecutor) -> None:
         self.run_round = executor.run_round
 
-    def evaluate(self, params: Vector) -> Score | None:
-        return None
+    def evaluate(self, params: Vector) -> dict[str, Score]:
+        return {}
 
 
 def _run_rounds(task: _ProbeTask, alpha: float, rate: float) -> Iterator[Any]:
     """Yield the server state after each round of a trial."""
     runner = _with_alpha(task.setup.runner, alpha)
-    plan = replace(task.setup.plan, schedule=_make_schedule(task.setup, rate), rounds=task.rounds)
+    schedule = replace(task.setup.plan.schedule, client_lr=rate)  # as in the first rounds of the whole run
+    plan = replace(task.setup.plan, schedule=schedule, rounds=task.rounds, stop=None, evaluates_clients=False)
     server = runner.algorithm.init_server(task.setup.problem.initial_params)
     executor = LocalExecutor(runner, stop_requested=task.stop_requested)
     for done in run_rounds(runner.algorithm, _ExecutorWithoutTest(executor), plan, server):
         yield done.server
-
-
-def _make_schedule(setup: TrainingSetup, rate: float) -> Schedule:
-    return Schedule(rate, setup.experiment.client.lr_decay, setup.experiment.server.lr)
 
 
 def _with_alpha(runner: ClientRunner, alpha: float) -> ClientRunner:
@@ -257,7 +254,8 @@ def measure_smoothness(runner: ClientRunner, server: Any, round: Round) -> float
         for client in clients.tolist():
             done = runner.run_client(client, sent, runner.initial_state, round)
             report: Any = done.report
-            moved = report.direction * (round.client_lr * done.steps)
+            steps = float(runner.sum_step_factors(np.array([done.steps]))[0])
+            moved = report.direction * (round.client_lr * steps)
             gradient = runner.problem.full_gradient(runner.data.client(client))
             change = gradient(params - moved) - gradient(params)
             ratios.append((change.norm() / moved.norm().clamp(min=1e-30)).item())

@@ -65,7 +65,7 @@ class ExperimentProfile(NamedTuple):
     cohort_size: float  # mean of S
     inverse_cohort: float  # mean of 1/S over the rounds with a non-empty cohort
     empty: float  # share of rounds with an empty cohort
-    steps: float  # mean of K
+    steps: float  # mean of K, or of Σ f_k with client.step_schedule
     steps_least: int
     steps_most: int
     by_examples: bool  # whether clients are weighed by their examples

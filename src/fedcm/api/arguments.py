@@ -15,14 +15,14 @@ AnyPath = str | PathLike[str]
 Overrides = Mapping[str, Any] | Iterable[str]
 
 
-def to_count(name: str, value: Any) -> int:
+def to_count(name: str, value: Any, *, least: int = 1) -> int:
     """Return an argument as an int.
 
     Raises:
-        UserError: If it is not a whole number of at least 1.
+        UserError: If it is not a whole number of at least `least`.
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise UserError(f"{name} must be a whole number, at least 1, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise UserError(f"{name} must be a whole number, at least {least}, got {value!r}")
     return int(value)
 
 

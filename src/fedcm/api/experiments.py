@@ -2,22 +2,31 @@
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypedDict, Unpack, cast
 
+import numpy as np
 from pydantic import PrivateAttr
-from torch import nn
+from torch import Tensor, nn
 
-from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_python
+from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_path, to_python, to_words
+from fedcm.api.metric_arguments import read_metrics
 from fedcm.config.bundled import find_experiment
-from fedcm.config.experiment import load_experiment_file, read_experiment, reject_topology_with_server, to_table
+from fedcm.config.choices import IN_MEMORY
+from fedcm.config.conditions import make_path_absolute
+from fedcm.config.experiment import (
+    load_experiment_file,
+    make_weights_absolute,
+    read_experiment,
+    reject_topology_with_server,
+    to_table,
+)
 from fedcm.config.overrides import apply_overrides
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import (
-    IN_MEMORY,
     SECTIONS,
     CheckpointSection,
     ClientSection,
@@ -27,20 +36,31 @@ from fedcm.config.sections import (
     Experiment,
     ModelSection,
     ServerSection,
+    StopSection,
 )
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.conditions.availability import Availability
+from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss, find_loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
+from fedcm.core.scoring.whole import MetricFunction
+from fedcm.core.stopping import Stop
 from fedcm.core.topology import Topology
+from fedcm.data.array_conversion import check_compatible
 from fedcm.data.augmentation import Augment, make_augment
+from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.federated import ArrayData, FederatedData
-from fedcm.data.on_demand import OnDemandData
-from fedcm.data.partition import Natural, split_by_owner
+from fedcm.data.partition import Natural
+from fedcm.data.sources.arrays import join_clients
 from fedcm.data.structures.collate import Collate, UserCollate, make_collate
-from fedcm.data.user_data import convert_clients_to_dataset
+from fedcm.data.user_data import convert_clients_to_dataset, convert_to_examples
+from fedcm.data.work.amounts import WorkAmount
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import UserError, suggest
-from fedcm.runs.build import BuildSetup, TrainingSetup, build
+from fedcm.models.weights import load_weights
+from fedcm.runs.build import BuildSetup, TrainingSetup, build, make_federated_data
 from fedcm.runs.identity import FREE_SETTINGS, list_changed_settings
 from fedcm.system.imports import import_function
 
@@ -53,6 +73,7 @@ class PythonExperiment(Experiment):
     _loss: Loss | None = PrivateAttr()
     _augment: Augment | None = PrivateAttr(default=None)
     _collate: Collate | None = PrivateAttr(default=None)
+    _metric_functions: dict[str, MetricFunction] = PrivateAttr()  # by their names in evaluation.metrics
 
     def copy_model(self) -> nn.Module:
         """Return a copy of the given model."""
@@ -68,6 +89,7 @@ class PythonExperiment(Experiment):
             loss=self._loss,
             augment=self._augment,
             collate=self._collate,
+            metric_functions=self._metric_functions,
         )
 
 
@@ -91,18 +113,28 @@ def load_experiment(path: AnyPath, overrides: Overrides = ()) -> Experiment:
     return load_experiment_file(find_experiment(path), format_overrides(overrides))
 
 
+Work = int | WorkAmount | Callable[[int, int], int]  # a number, or one for each client and round
+
+
 class TrainingSettings(TypedDict, total=False):
     """The settings of a training; `fedcm.train` describes them."""
 
     test: Any | None
+    validation: Any | None
     participation: float | int | Participation
     topology: Topology | None
-    epochs: int | None
-    steps: int | None
+    availability: Availability | None
+    stragglers: Stragglers | None
+    epochs: Work | None
+    steps: Work | None
     batch_size: int
     lr: float
     lr_decay: float
+    lr_schedule: RateSchedule | FactorFunction | None
+    step_schedule: RateSchedule | FactorFunction | None
+    optimizer: LocalOptimizer | None
     server_lr: float
+    server_lr_schedule: RateSchedule | FactorFunction | None
     weight_decay: float
     weight_decay_at: Literal["loss", "step"]
     clip: float | None
@@ -111,13 +143,28 @@ class TrainingSettings(TypedDict, total=False):
     augment: Sequence[Any]
     collate: UserCollate | str | None
     fresh: bool
+    model_weights: Mapping[str, Tensor] | AnyPath | None
+    weights_strict: bool
+    trainable: str | Sequence[str] | None
+    personal: str | Sequence[str] | None
     evaluate_every: int
+    metrics: Sequence[str | Mapping[str, Any] | Callable[..., Any]] | None
+    stop: Stop | None
+    client_tests: float | Sequence[Any] | None
+    personalise: int | None
     stack: int
     seed: int
 
 
-_OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate")  # settings that are not plain values
+# settings that are not plain values
+_OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate", "model_weights", "trainable", "personal")
+_OBJECTS += ("lr_schedule", "step_schedule", "server_lr_schedule", "optimizer", "availability", "stragglers")
+_OBJECTS += ("validation", "metrics", "stop", "client_tests")
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
+_CLIENT_SETTINGS += ("step_schedule", "optimizer")
+_ARGUMENTS = {"client.schedule": "lr_schedule", "client.step_schedule": "step_schedule"}  # of settings, for messages
+_ARGUMENTS |= {"client.optimizer": "optimizer"}
+_SERVER_ARGUMENTS = {"lr": "server_lr", "server.schedule": "server_lr_schedule"}
 
 
 def make_experiment(
@@ -155,31 +202,49 @@ def make_experiment(
         if key not in TrainingSettings.__annotations__:
             raise UserError(f"there is no setting {key!r}; {suggest(key, TrainingSettings.__annotations__)}")
     given: dict[str, Any] = {key: value if key in _OBJECTS else to_python(value) for key, value in settings.items()}
-    local = {key: given[key] for key in _CLIENT_SETTINGS if key in given}
+    local = {key: given[key] for key in _CLIENT_SETTINGS if key in given} | {"schedule": given.get("lr_schedule")}
+    tests = _read_client_tests(given.get("client_tests"), clients)
+    metrics, functions = read_metrics(given.get("metrics"))
+    share, validation = _read_validation(given.get("validation"))
     server = {key: given[name] for key, name in (("lr", "server_lr"), ("weights", "weights")) if name in given}
+    server["schedule"] = given.get("server_lr_schedule")
     experiment = read_section(
         PythonExperiment,
         {
             "name": name,
             "rounds": to_python(rounds),
             "seed": given.get("seed", 0),
-            "data": _read_data_settings(given),
+            "data": _read_data_settings(given | {"validation": share}),
             "split": Natural(),
             "participation": _read_participation(given.get("participation", 1.0)),
             "topology": _check_topology(given.get("topology"), algorithm),
-            "model": ModelSection(name=f"{IN_MEMORY}:{type(model).__name__}", loss=_name_object(given.get("loss"))),
+            "model": _read_model(model, given),
+            "availability": _check_availability(given.get("availability")),
+            "stragglers": _check_stragglers(given.get("stragglers")),
             "algorithm": algorithm,
-            "client": _read_settings(ClientSection, local),
-            "server": _read_settings(ServerSection, server, {"lr": "server_lr"}),
+            "client": _read_settings(ClientSection, local, _ARGUMENTS),
+            "server": _read_settings(ServerSection, server, _SERVER_ARGUMENTS),
             "evaluation": _read_settings(
-                EvaluationSection, {"every": given.get("evaluate_every", 10)}, {"every": "evaluate_every"}
+                EvaluationSection,
+                {
+                    "every": given.get("evaluate_every", 10),
+                    "metrics": metrics,
+                    "clients": tests if isinstance(tests, float) else None,
+                    "personalise": given.get("personalise"),
+                },
+                {"every": "evaluate_every", "clients": "client_tests"},
             ),
+            "stop": _read_stop(given.get("stop")),
             "engine": read_section(EngineSection, {"stack": given.get("stack", 1)}).without_autotune(),
         },
     )
-    experiment._model = model
-    experiment._data = _make_data(clients, given.get("test"), fresh=bool(experiment.data.fresh))
-    experiment._loss = _read_loss(given.get("loss"))
+    experiment._model = _load_state_dict(model, given)
+    experiment._data = _make_data(experiment, clients, given.get("test"), validation)
+    if isinstance(tests, ClientTests) and isinstance(experiment._data, ArrayData):
+        assert tests.examples is not None
+        check_compatible(experiment._data.dataset.train, tests.examples, "the clients", "client_tests")
+        experiment._data.client_tests = tests
+    experiment._loss, experiment._metric_functions = _read_loss(given.get("loss")), functions
     if changes := given.get("augment"):
         experiment._augment = make_augment(changes)
     if (collate := given.get("collate")) is not None:
@@ -195,8 +260,17 @@ def _read_data_settings(given: Mapping[str, Any]) -> DataSection:
     changes = given.get("augment", ())
     if isinstance(changes, str | Mapping) or not isinstance(changes, Sequence):
         raise UserError(f"augment must be a list of names or functions, got {describe_value(changes)}")
-    names = [change if isinstance(change, str | Mapping) else _name_object(change) for change in changes]
-    settings = {"augment": names or None, "collate": _name_object(given.get("collate")), "fresh": given.get("fresh")}
+    make_augment(changes)  # rejects what cannot be described
+    names = [
+        {**change, "name": _name_object(change.get("name"))} if isinstance(change, Mapping) else _name_object(change)
+        for change in changes
+    ]
+    settings = {
+        "validation": given.get("validation"),
+        "augment": names or None,
+        "collate": _name_object(given.get("collate")),
+        "fresh": given.get("fresh"),
+    }
     return _read_settings(DataSection, {"source": IN_MEMORY, **settings})
 
 
@@ -246,7 +320,7 @@ def override_experiment(experiment: Experiment, overrides: Sequence[str]) -> Exp
             f"a run of Python objects can be resumed with other {', '.join(FREE_SETTINGS)} only, got another "
             f"{changed[0]}"
         )
-    sections = {"evaluation": EvaluationSection, "checkpoints": CheckpointSection}
+    sections = {"evaluation": EvaluationSection, "stop": StopSection, "checkpoints": CheckpointSection}
     changed = {key: read_section(kind, table[key], key) for key, kind in sections.items()}
     return experiment.model_copy(update={**changed, "rounds": table["rounds"]})
 
@@ -298,12 +372,86 @@ def _check_types(model: Any, clients: Any, algorithm: Any) -> None:
         )
 
 
-def _make_data(clients: Sequence[Any] | ClientsOnDemand, test: Any | None, *, fresh: bool) -> FederatedData:
+def _read_model(model: nn.Module, given: Mapping[str, Any]) -> ModelSection:
+    weights, trainable, personal = given.get("model_weights"), given.get("trainable"), given.get("personal")
+    table = {
+        "name": f"{IN_MEMORY}:{type(model).__name__}",
+        "weights": None if weights is None or isinstance(weights, Mapping) else str(to_path("model_weights", weights)),
+        "weights_strict": given.get("weights_strict", True),
+        "loss": _name_object(given.get("loss")),
+        "train": None if trainable is None else to_words("trainable", trainable),
+        "personal": None if personal is None else to_words("personal", personal),
+    }
+    section = _read_settings(ModelSection, table, {"weights": "model_weights", "train": "trainable"})
+    return section.model_copy(update={"weights": make_weights_absolute(section.weights)})
+
+
+def _load_state_dict(model: nn.Module, given: Mapping[str, Any]) -> nn.Module:
+    """Return the model with the weights of a given state dict, in a copy; a file is loaded when the model is built."""
+    weights = given.get("model_weights")
+    if not isinstance(weights, Mapping):
+        return model
+    model = copy.deepcopy(model)
+    load_weights(model, weights, where="model_weights", strict=given.get("weights_strict", True))
+    return model
+
+
+def _make_data(
+    experiment: Experiment, clients: Sequence[Any] | ClientsOnDemand, test: Any | None, validation: Any | None
+) -> FederatedData:
+    given = {key: value for key, value in (("test", test), ("validation", validation)) if value is not None}
     if isinstance(clients, ClientsOnDemand):
-        return OnDemandData(clients if test is None else dataclasses.replace(clients, test=test))
-    dataset = convert_clients_to_dataset(list(clients), test, fresh=fresh)
-    assert dataset.owners is not None
-    return ArrayData(dataset, split_by_owner(dataset.owners))
+        source = dataclasses.replace(clients, **given)
+    else:
+        source = convert_clients_to_dataset(list(clients), **given, fresh=bool(experiment.data.fresh))
+    return make_federated_data(experiment, source)
+
+
+def _read_client_tests(value: Any, clients: Sequence[Any] | ClientsOnDemand) -> float | ClientTests | None:
+    """Return the share of each client's examples for its own test data, or the given test data of each client."""
+    plain = to_python(value)
+    if value is None or isinstance(plain, float):
+        return plain
+    if isinstance(clients, ClientsOnDemand) or isinstance(value, str) or not isinstance(value, Sequence):
+        raise UserError(
+            "client_tests must be a share above 0 and below 1, or a list with the test data of each client, and needs "
+            f"clients in a list, got {describe_value(value)}"
+        )
+    if len(value) != len(clients) or all(one is None for one in value):
+        raise UserError(
+            f"client_tests must have one entry for each of the {len(clients)} clients (None for a client without), and "
+            f"at least one with data, got {len(value)} entries"
+        )
+    given = [None if one is None else convert_to_examples(one, where="client_tests") for one in value]
+    known = [one for one in given if one is not None]
+    joined = join_clients("client_tests", known, [str(k) for k in range(len(known))], None).train
+    ends = np.cumsum([0 if one is None else one.size for one in given])
+    return ClientTests(
+        [np.arange(end - (0 if one is None else one.size), end) for one, end in zip(given, ends, strict=True)], joined
+    )
+
+
+def _read_stop(stop: Any) -> StopSection:
+    if stop is None:
+        return StopSection()
+    if not isinstance(stop, Stop):
+        raise UserError(f"stop must be a fedcm.Stop, such as fedcm.Stop(patience=5), got {describe_value(stop)}")
+    given = {key: value for key, value in dataclasses.asdict(stop).items() if value is not None}
+    section = _read_settings(StopSection, to_python(given))
+    if section.patience is None and section.target is None:
+        raise UserError("stop must have patience, target or both, such as fedcm.Stop(patience=5)")
+    return section
+
+
+def _read_validation(value: Any) -> tuple[float | None, Any | None]:
+    """Return the share of the training data to hold back, and given validation examples."""
+    plain = to_python(value)
+    if isinstance(plain, bool | int | str):
+        raise UserError(
+            "validation must be a share above 0 and below 1, or examples in the form of one client, got "
+            f"{describe_value(plain)}"
+        )
+    return (plain, None) if isinstance(plain, float) else (None, value)
 
 
 def _check_topology(topology: Topology | None, algorithm: Algorithm[Any, Any, Any, Any]) -> Topology | None:
@@ -312,6 +460,23 @@ def _check_topology(topology: Topology | None, algorithm: Algorithm[Any, Any, An
     if topology is not None:
         reject_topology_with_server(algorithm)
     return topology
+
+
+def _check_availability(availability: Availability | None) -> Availability | None:
+    if availability is not None and (isinstance(availability, type) or not isinstance(availability, Availability)):
+        raise UserError(
+            "availability must be an availability such as fedcm.DayNight(period=24, share=0.5), got "
+            f"{describe_value(availability)}"
+        )
+    return make_path_absolute(availability)
+
+
+def _check_stragglers(stragglers: Stragglers | None) -> Stragglers | None:
+    if stragglers is not None and not isinstance(stragglers, Stragglers):
+        raise UserError(
+            f"stragglers must be speeds such as fedcm.Stragglers(deadline=10.0), got {describe_value(stragglers)}"
+        )
+    return make_path_absolute(stragglers)
 
 
 def _read_participation(value: float | int | Participation) -> Participation:

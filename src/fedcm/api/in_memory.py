@@ -1,10 +1,12 @@
 """A training that leaves nothing on the disk: what `fedcm.train` and `fedcm.rounds` share."""
 
+import copy
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, NamedTuple, Self, final
 
 from torch import nn
 
@@ -14,6 +16,7 @@ from fedcm.api.state import RunState
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.executor import Executor
 from fedcm.core.round_loop import FinishedRound, run_rounds
+from fedcm.core.stopping import BestRound
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.errors import UserError
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
@@ -22,6 +25,13 @@ from fedcm.executors.process_group import reject_second_group
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.workers.connection import Workers
 from fedcm.system.callbacks import StopRequested
+
+
+class BestModel(NamedTuple):
+    """The model of the best round."""
+
+    round: int
+    model: nn.Module
 
 
 @final
@@ -33,6 +43,7 @@ class InMemoryTraining:
         server: The algorithm's server state after the last finished round.
         next_round: The next round to run.
         finished: The last finished round.
+        client_results: The results of each client in the last evaluation.
         stop_requested: Called before every client; the training stops when it returns True.
     """
 
@@ -63,7 +74,11 @@ class InMemoryTraining:
             resume_from._check_clients(self.setup.plan.population)
         self.finished: FinishedRound | None = None
         self.stop_requested: StopRequested = lambda: False
+        self.client_results: Mapping[str, Any] | None = None
         self._resume_from = resume_from
+        self._watched: list[dict[str, Any]] = list(resume_from.watched) if resume_from is not None else []
+        self._best = BestRound(self.setup.best_by, self._watched) if self.setup.best_by is not None else None
+        self._best_params = None if resume_from is None else resume_from.best_params
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -90,18 +105,39 @@ class InMemoryTraining:
             self._resume_from._restore_clients(states)
         workers = stack.enter_context(Workers.fork(folder, self._workers, self.setup, self.stop_requested))
         self.executor = workers.make_executor(
-            folder, self.setup, states, self.server, self.next_round, self.stop_requested
+            folder, self.setup, states, self.server, self.next_round, self.stop_requested, self._watched
         )
         self.states = states
         stack.enter_context(workers.watch())
 
     def run(self) -> Iterator[FinishedRound]:
         """Run the rounds and yield each one when it is finished."""
-        setup = self.setup
-        for finished in run_rounds(setup.algorithm, self.executor, setup.plan, self.server, self.next_round):
+        setup, before = self.setup, tuple(self._watched)
+        for finished in run_rounds(setup.algorithm, self.executor, setup.plan, self.server, self.next_round, before):
             self.server, self.next_round, self.finished = finished.server, finished.index + 1, finished
+            self._watch(finished)
+            if (scores := finished.metrics.client_scores) is not None:
+                self.client_results = scores.to_dict(finished.index)
             yield finished
+
+    def _watch(self, finished: FinishedRound) -> None:
+        """Keep what the end of the training and its best model depend on."""
+        columns = {self.setup.best_by.column} if self.setup.best_by is not None else set()
+        columns |= {self.setup.plan.stop.metric.column} if self.setup.plan.stop is not None else set()
+        if columns:
+            line = finished.metrics.to_dict()
+            self._watched.append({key: line[key] for key in ("round", *sorted(columns)) if key in line})
+            if self._best is not None and self._best.add(line):
+                self._best_params = finished.server.params.detach().clone()
+
+    def find_best(self) -> BestModel | None:
+        """Return the model with the best result on the validation data; None if there is none."""
+        if self._best is None or self._best.round is None or self._best_params is None:
+            return None
+        params = self._best_params.to(self.server.params)
+        return BestModel(self._best.round, copy.deepcopy(self.setup.problem.bind(params)))
 
     def capture_state(self) -> RunState:
         """Return the state after the last finished round."""
-        return RunState._capture(self.setup, self.next_round, self.server, self.states)
+        captured = RunState._capture(self.setup, self.next_round, self.server, self.states)
+        return replace(captured, watched=tuple(self._watched), best_params=self._best_params)

@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from fedcm.core.metrics import describe_score
+
 _PLAIN_EVERY = 10.0  # seconds between plain lines
 
 
@@ -96,23 +98,19 @@ def _show_plain(rounds: Iterator[Any], total: int, first: int, title: str, conso
 
 
 class _RoundFormatter:
-    """Describes a round: loss, accuracy (or test loss, if there is no accuracy) and speed."""
+    """Describes a round: loss, headline metric (or test loss, if there is none) and speed."""
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.started = time.monotonic()
-        self.accuracy: float | None = None
-        self.test_loss: float | None = None
+        self.score: str | None = None
 
     def __call__(self, metrics: dict[str, Any]) -> str:
-        self.accuracy = metrics.get("test_accuracy", self.accuracy)
-        self.test_loss = metrics.get("test_loss", self.test_loss)
+        self.score = describe_score(metrics) or self.score
         rate = (metrics["round"] + 1 - self.first) / max(time.monotonic() - self.started, 1e-9)
         parts = ["empty cohort" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
-        if self.accuracy is not None:
-            parts.append(f"accuracy {self.accuracy:.2%}")
-        elif self.test_loss is not None:
-            parts.append(f"test loss {self.test_loss:.4g}")
+        if self.score is not None:
+            parts.append(self.score)
         parts.append(f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round")
         return "  ".join(parts)
 

@@ -204,7 +204,8 @@ def _has_all_rounds(run: Run, overrides: Sequence[str], experiment: Experiment |
     before = read_table(run.folder.experiment)
     table = apply_overrides(before, overrides)
     rounds = experiment.rounds if experiment is not None else table.get("rounds")
-    return summary.get("rounds") == rounds and table | {"rounds": rounds} == before | {"rounds": rounds}
+    complete = summary.get("rounds") == rounds or "stopped_early" in summary
+    return complete and table | {"rounds": rounds} == before | {"rounds": rounds}
 
 
 def _describe_start(session: Session, archive: Path | None, notify: Notify) -> None:

@@ -1,21 +1,26 @@
 """A run on disk, as a Python object."""
 
+from contextlib import closing
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 from safetensors.torch import load_file
 from torch import nn
 
-from fedcm.api.arguments import AnyPath, to_optional_path, to_path
-from fedcm.api.experiments import PythonExperiment
+from fedcm.api.arguments import AnyPath, to_count, to_optional_path, to_path
+from fedcm.api.experiments import PythonExperiment, get_builder
 from fedcm.api.metrics_table import MetricsTable
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
+from fedcm.executors.client_runner import PERSONAL
+from fedcm.models.trainable import load_personal
 from fedcm.runs.build import build
+from fedcm.runs.checkpoint import read_newest_checkpoint
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import read_current_summary
+from fedcm.system.callbacks import ignore_message
 
 
 @final
@@ -64,37 +69,78 @@ class Run:
         """The contents of summary.json; empty if the run has not ended."""
         return read_current_summary(self.folder) or {}
 
-    def model(self, module: nn.Module | None = None, *, data_dir: AnyPath | None = None) -> nn.Module:
+    def model(
+        self,
+        which: Literal["last", "best"] | nn.Module = "last",
+        module: nn.Module | None = None,
+        *,
+        client: int | None = None,
+        data_dir: AnyPath | None = None,
+    ) -> nn.Module:
         """Return the trained model.
 
         Args:
+            which: "last": the model after the last round. "best": the model of the best round on the validation data. A
+                module here is taken as `module`.
             module: A module to load the parameters into. It is needed only for a run that was made of Python objects
                 in another program.
+            client: Return the model with the personal parameters of this client, if the model has any.
             data_dir: Folder of prepared datasets, which give the shape of the inputs.
 
         Raises:
             UserError: If the run has not finished, or the model cannot be built.
         """
-        if not self.folder.model.is_file():
-            raise UserError(
-                f"the run {self.name!r} has no model yet, because it is {self.outcome}; resume it with fedcm.resume"
-            )
+        if isinstance(which, nn.Module):
+            which, module = "last", which
+        if which not in ("last", "best"):
+            raise UserError(f'which must be "last" or "best", got {which!r}')
+        file = self._find_model_file(which)
         if module is None:
             module = self._build_model(to_optional_path("data_dir", data_dir))
         if not isinstance(module, nn.Module):
             raise UserError(f"module must be a torch.nn.Module, got {module!r}")
         try:
-            module.load_state_dict(load_file(self.folder.model))
+            module.load_state_dict(load_file(file))
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise UserError(f"the module does not have the parameters of the run's model: {reason}") from None
+        if client is not None:
+            self._load_personal(module, to_count("client", client, least=0), to_optional_path("data_dir", data_dir))
         return module.eval()
+
+    def _load_personal(self, module: nn.Module, client: int, data_dir: Path | None) -> None:
+        """Load the personal parameters of a client from the newest checkpoint, in place."""
+        experiment = self.experiment.without_autotune()
+        setup = get_builder(experiment)(experiment, data_dir)
+        names = setup.problem.personal_names
+        if not names:
+            raise UserError(f"all clients of the run {self.name!r} share one model, so client must be left out")
+        if client >= setup.plan.population:
+            raise UserError(f"client must be below {setup.plan.population}, the number of clients, got {client}")
+        with closing(setup.open_client_states(self.folder.client_states)) as states:
+            read_newest_checkpoint(self.folder.checkpoints, setup.init_server(), states.try_restore, ignore_message)
+            load_personal(module, names, getattr(states.get(client), PERSONAL))
+
+    def _find_model_file(self, which: str) -> Path:
+        if which == "best":
+            if not self.folder.best.is_file():
+                raise UserError(
+                    f"the run {self.name!r} has no best model, because no validation data were evaluated; set "
+                    "data.validation = 0.1, for example"
+                )
+            return self.folder.best
+        if not self.folder.model.is_file():
+            raise UserError(
+                f"the run {self.name!r} has no model yet, because it is {self.outcome}; resume it with fedcm.resume"
+            )
+        return self.folder.model
 
     def _build_model(self, data_dir: Path | None) -> nn.Module:
         experiment = self.experiment
         if isinstance(experiment, PythonExperiment):
             return experiment.copy_model()
-        return build(experiment.without_autotune(), data_dir).problem.model
+        unloaded = experiment.model.model_copy(update={"weights": None})  # the run's own parameters replace them
+        return build(experiment.without_autotune().model_copy(update={"model": unloaded}), data_dir).problem.model
 
     def __repr__(self) -> str:
         return f"<Run {self.name!r}: {self.outcome}, {len(self.metrics)} rounds>"

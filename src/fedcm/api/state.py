@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from fedcm.api.arguments import AnyPath, to_path
+from fedcm.config.sections import Experiment
 from fedcm.data.federated import ArrayData
 from fedcm.errors import UserError
 from fedcm.executors.client_states import ClientStates
@@ -22,6 +23,7 @@ from fedcm.system.files import atomic_write
 from fedcm.system.tensor_files import save_tensors
 
 _FORMAT = 1
+_CONSTANTS = "constants"  # the checksum of frozen parameters and buffers
 
 
 @final
@@ -35,6 +37,8 @@ class RunState:
         clients: The states of clients that have one: by client, then by field.
         settings_sha256: Identifies the settings that the finished rounds depend on.
         data_sha256: Identifies the data; empty for clients on demand.
+        watched: The metrics of the finished rounds that an early end and the best model depend on.
+        best_params: The parameters of the best round, if there are validation data.
     """
 
     next_round: int
@@ -42,6 +46,8 @@ class RunState:
     clients: dict[int, dict[str, Tensor]]
     settings_sha256: str
     data_sha256: dict[str, str]
+    watched: tuple[dict[str, Any], ...] = ()
+    best_params: Tensor | None = None
 
     @classmethod
     def _capture(cls, setup: TrainingSetup, next_round: int, server: Any, states: ClientStates) -> Self:
@@ -73,10 +79,27 @@ class RunState:
         if server is None:
             raise UserError("resume_from must come from this algorithm and model, and its tensors have other shapes")
         if self.settings_sha256 != hash_settings(setup.experiment):
+            self._reject_other_horizon(setup.experiment)
             raise UserError("resume_from must come from a training with the same settings, and they differ")
-        if self.data_sha256 != _hash_data(setup):
-            raise UserError("resume_from must come from a training on the same data, and their checksums differ")
+        current = _hash_data(setup)
+        if _CONSTANTS not in self.data_sha256:  # a state of an older version
+            current.pop(_CONSTANTS, None)
+        if self.data_sha256 != current:
+            raise UserError(
+                "resume_from must come from a training with the same data, weights and frozen parameters, and their "
+                "checksums differ"
+            )
         return server
+
+    def _reject_other_horizon(self, experiment: Experiment) -> None:
+        """Raise a UserError if the settings differ only because a schedule depends on the number of rounds."""
+        ended = experiment.model_copy(update={"rounds": self.next_round})
+        if self.next_round and self.settings_sha256 == hash_settings(ended):
+            raise UserError(
+                f"resume_from comes from a training of {self.next_round} rounds, and a schedule of a learning rate "
+                "depends on this number; give the schedule of both trainings the same `over`, such as the number of "
+                "all rounds"
+            )
 
     def _restore_clients(self, states: ClientStates) -> None:
         """Store the client states.
@@ -104,7 +127,15 @@ class RunState:
         tensors = {f"server.{name}": field for name, field in self.server.items()}
         for client, fields in self.clients.items():
             tensors |= {f"client.{client}.{name}": field for name, field in fields.items()}
-        notes = {"format": _FORMAT, "next_round": self.next_round, "settings_sha256": self.settings_sha256}
+        if self.best_params is not None:
+            tensors["best.params"] = self.best_params
+        notes: dict[str, Any] = {
+            "format": _FORMAT,
+            "next_round": self.next_round,
+            "settings_sha256": self.settings_sha256,
+        }
+        if self.watched:
+            notes["watched"] = list(self.watched)
         notes["tensors_sha256"] = _hash_tensors(tensors)
         with atomic_write(to_path("path", path)) as temporary:
             save_tensors(tensors, temporary, {"fedcm": json.dumps(notes | {"data_sha256": self.data_sha256})})
@@ -119,6 +150,7 @@ class RunState:
         file_path = to_path("path", path)
         server: dict[str, Tensor] = {}
         clients: dict[int, dict[str, Tensor]] = {}
+        best: Tensor | None = None
         try:
             with safe_open(file_path, "pt") as file:
                 notes = json.loads(file.metadata()["fedcm"])
@@ -131,17 +163,23 @@ class RunState:
                 kind, _, rest = key.partition(".")
                 if kind == "server":
                     server[rest] = tensor
+                elif kind == "best":
+                    best = tensor
                 else:
                     client, _, name = rest.partition(".")
                     clients.setdefault(int(client), {})[name] = tensor
-            return cls(notes["next_round"], server, clients, notes["settings_sha256"], notes["data_sha256"])
+            watched = tuple(notes.get("watched", ()))
+            sums = notes["settings_sha256"], notes["data_sha256"]
+            return cls(notes["next_round"], server, clients, *sums, watched=watched, best_params=best)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{str(file_path)!r} must be a state that RunState.save wrote ({error})") from None
 
 
 def _hash_data(setup: TrainingSetup) -> dict[str, str]:
-    """Checksums of data in memory; empty for clients on demand, which would have to be made for it."""
-    return setup.checksums if isinstance(setup.runner.data, ArrayData) else {}
+    """Checksums of the model's constants, and of data in memory; clients on demand would have to be made for it."""
+    constants = setup.problem.hash_constants()
+    data = setup.checksums if isinstance(setup.runner.data, ArrayData) else {}
+    return data | ({_CONSTANTS: constants} if constants is not None else {})
 
 
 def _hash_tensors(tensors: dict[str, Tensor]) -> str:

@@ -1,25 +1,33 @@
 """Train in memory, in five lines of Python: any `nn.Module`, any list of clients, any algorithm."""
 
 import copy
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack, final
 
-from torch import nn
+from torch import Tensor, nn
 
-from fedcm.api.experiments import TrainingSettings
+from fedcm.api.arguments import AnyPath
+from fedcm.api.experiments import TrainingSettings, Work
 from fedcm.api.in_memory import InMemoryTraining
 from fedcm.api.progress import show_progress
 from fedcm.api.state import RunState
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.conditions.availability import Availability
+from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss
-from fedcm.core.metrics import Metrics
+from fedcm.core.metrics import Metrics, describe_score
 from fedcm.core.participation import Participation
 from fedcm.core.round_loop import FinishedRound
+from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
+from fedcm.core.stopping import Stop
 from fedcm.core.topology import Topology
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.structures.collate import UserCollate
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import Stopped, UserError
+from fedcm.executors.client_runner import PERSONAL
+from fedcm.models.trainable import load_personal
 from fedcm.system.signals import StopSignals
 
 
@@ -33,12 +41,47 @@ class TrainingResult:
         history: One dict per round: loss, cohort, steps, norms, bytes; test_accuracy in evaluated rounds.
         state: The state after the last round; `resume_from` continues from it.
         stopped: Whether Ctrl-C ended the training early.
+        stopped_early: Whether the rule `stop` ended the training.
+        client_results: The results of each client in the last evaluation, if `client_tests` is given.
+        best_round: The round with the best result on the validation data; None without such data.
     """
 
     model: nn.Module
     history: list[Metrics]
     state: RunState
     stopped: bool = False
+    stopped_early: bool = False
+    best_round: int | None = None
+    client_results: Mapping[str, Any] | None = None
+    _best_model: nn.Module | None = field(default=None, repr=False)
+    _personal_names: tuple[str, ...] = field(default=(), repr=False)
+
+    def client_model(self, client: int) -> nn.Module:
+        """Return a copy of the model with the personal parameters of one client.
+
+        Raises:
+            UserError: If the model has no personal parameters, or the client has not taken part.
+        """
+        if not self._personal_names:
+            raise UserError("all clients share one model, because personal is not given; use the model of the result")
+        if client not in self.state.clients:
+            raise UserError(f"client {client} has no personal parameters yet, because it has not taken part")
+        model = copy.deepcopy(self.model)
+        load_personal(model, self._personal_names, self.state.clients[client][PERSONAL])
+        return model
+
+    @property
+    def best_model(self) -> nn.Module:
+        """The model after `best_round`.
+
+        Raises:
+            UserError: If there were no validation data, or no evaluation.
+        """
+        if self._best_model is None:
+            raise UserError(
+                "there is a best model only if validation data were evaluated; give validation=0.1, for example"
+            )
+        return self._best_model
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.model, self.history))
@@ -62,7 +105,7 @@ class TrainingRound:
 
     def model(self) -> nn.Module:
         """Return a copy of the model with the parameters after this round."""
-        return copy.deepcopy(self._training.setup.problem.bind(self._finished.server.params))
+        return copy.deepcopy(self._training.setup.problem.bind_initial_personal(self._finished.server.params))
 
     def state(self) -> RunState:
         """Return the state after this round, for `resume_from`.
@@ -82,9 +125,9 @@ class TrainingRound:
             self._state = self._training.capture_state()
 
     def __repr__(self) -> str:
-        loss, accuracy = self.metrics["loss"], self.metrics.get("test_accuracy")
+        loss, score = self.metrics["loss"], describe_score(self.metrics)
         words = [f"round {self.index}", "empty" if loss is None else f"loss {loss:.4g}"]
-        words += [] if accuracy is None else [f"accuracy {accuracy:.2%}"]
+        words += [] if score is None else [score]
         return f"<TrainingRound: {', '.join(words)}>"
 
 
@@ -95,14 +138,21 @@ def train(
     *,
     rounds: int,
     test: Any | None = None,
+    validation: Any | None = None,
     participation: float | int | Participation = 1.0,
     topology: Topology | None = None,
-    epochs: int | None = None,
-    steps: int | None = None,
+    availability: Availability | None = None,
+    stragglers: Stragglers | None = None,
+    epochs: Work | None = None,
+    steps: Work | None = None,
     batch_size: int = 50,
     lr: float = 0.1,
     lr_decay: float = 1.0,
+    lr_schedule: RateSchedule | FactorFunction | None = None,
+    step_schedule: RateSchedule | FactorFunction | None = None,
+    optimizer: LocalOptimizer | None = None,
     server_lr: float = 1.0,
+    server_lr_schedule: RateSchedule | FactorFunction | None = None,
     weight_decay: float = 0.0,
     weight_decay_at: Literal["loss", "step"] = "loss",
     clip: float | None = None,
@@ -111,7 +161,15 @@ def train(
     augment: Sequence[Any] = (),
     collate: UserCollate | str | None = None,
     fresh: bool = False,
+    model_weights: Mapping[str, Tensor] | AnyPath | None = None,
+    weights_strict: bool = True,
+    trainable: str | Sequence[str] | None = None,
+    personal: str | Sequence[str] | None = None,
     evaluate_every: int = 10,
+    metrics: Sequence[str | Mapping[str, Any] | Callable[..., Any]] | None = None,
+    stop: Stop | None = None,
+    client_tests: float | Sequence[Any] | None = None,
+    personalise: int | None = None,
     stack: int = 1,
     seed: int = 0,
     workers: int = 1,
@@ -131,15 +189,26 @@ def train(
         algorithm: The algorithm, such as `fedcm.FedCM(alpha=0.1)`.
         rounds: How many rounds to run.
         test: Held-out examples, in the form of one client.
+        validation: Validation data, for choices such as when to stop: a share of every client's examples, which is held
+            back, such as 0.1, or other examples in the form of one client.
         participation: A probability (each client independently, 1.0 = every client), a number of clients per round,
             or a `Participation`.
         topology: The graph of a decentralised algorithm, such as `fedcm.Ring()`, its default.
-        epochs: Passes over a client's data per round; 1 by default.
-        steps: Local steps per round, instead of epochs.
+        availability: When clients can take part, such as `fedcm.DayNight(period=24, share=0.5)`; by default always.
+        stragglers: How fast clients are, and the deadline of a round: `fedcm.Stragglers(deadline=10.0, spread=0.5)`.
+        epochs: Passes over a client's data per round; 1 by default. A number, unequal work such as
+            `fedcm.UniformWork(1, 10)`, or a function of (round, client).
+        steps: Local steps per round, instead of epochs, in the same forms.
         batch_size: Examples per local step.
         lr: The clients' learning rate in round 0.
         lr_decay: The learning rate is multiplied by this after every round.
+        lr_schedule: Factors of the learning rate over the rounds, instead of `lr_decay`: a schedule such as
+            `fedcm.Cosine(warmup=5)`, or a function `(round, rounds) → factor`.
+        step_schedule: Factors of the learning rate over the local steps of a round, as for `lr_schedule`.
+        optimizer: Maps a client's gradients before the algorithm sees them, such as `fedcm.AdamW()`; plain SGD by
+            default. Its state is fresh in every round.
         server_lr: The server's learning rate; 1.0 is plain averaging.
+        server_lr_schedule: Factors of `server_lr` over the rounds, as for `lr_schedule`.
         weight_decay: Weight decay of the local steps.
         weight_decay_at: "loss" adds it to the client's gradient, "step" to the algorithm's direction.
         clip: The greatest norm of a client's own gradient.
@@ -151,7 +220,22 @@ def train(
             `(batch, generator) → batch`.
         collate: Makes a batch of a list of examples; by default sequences of unequal lengths are padded.
         fresh: Read the items of torch datasets anew in every pass, for random transforms inside them.
+        model_weights: A state dict, or a safetensors file, to load into the model before the first round.
+        weights_strict: Whether `model_weights` must have exactly the names of the model's tensors. If not, names that
+            only one of them has are left out.
+        trainable: Shell patterns of the parameters to train, such as "head.*"; all others are frozen, and not sent.
+            By default those that require a gradient.
+        personal: Shell patterns of the parameters that each client trains and keeps for itself, such as "head.*"; they
+            are never sent. Such a model is evaluated by `client_tests`, not by `test`.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
+        metrics: What is evaluated besides the loss, such as `["accuracy", "f1", my_function]`: names, dicts with a name
+            and options, or functions of all outputs and labels that return a number. The first is the headline. By
+            default the accuracy, if the labels are classes.
+        stop: When the training ends early, such as `fedcm.Stop(patience=5)`, by its validation data.
+        client_tests: Test data of the clients themselves: a share of each client's examples, such as 0.2, or a list
+            with examples for each client (None for a client without). The history then has mean, standard deviation,
+            worst tenth and worst of the first metric over clients.
+        personalise: Passes over a client's own data before a second evaluation of it.
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
         workers: Processes that share each round.
@@ -177,14 +261,21 @@ def train(
     """
     settings = TrainingSettings(
         test=test,
+        validation=validation,
         participation=participation,
         topology=topology,
+        availability=availability,
+        stragglers=stragglers,
         epochs=epochs,
         steps=steps,
         batch_size=batch_size,
         lr=lr,
         lr_decay=lr_decay,
+        lr_schedule=lr_schedule,
+        step_schedule=step_schedule,
+        optimizer=optimizer,
         server_lr=server_lr,
+        server_lr_schedule=server_lr_schedule,
         weight_decay=weight_decay,
         weight_decay_at=weight_decay_at,
         clip=clip,
@@ -193,7 +284,15 @@ def train(
         augment=augment,
         collate=collate,
         fresh=fresh,
+        model_weights=model_weights,
+        weights_strict=weights_strict,
+        trainable=trainable,
+        personal=personal,
         evaluate_every=evaluate_every,
+        metrics=metrics,
+        stop=stop,
+        client_tests=client_tests,
+        personalise=personalise,
         stack=stack,
         seed=seed,
     )
@@ -209,8 +308,20 @@ def train(
                 history.append(finished.metrics.to_dict())  # noqa: PERF401 - what is there stays after Ctrl-C
         except Stopped:
             stopped = True
-        trained = copy.deepcopy(training.setup.problem.bind(training.server.params))
-        return TrainingResult(trained, history, training.capture_state(), stopped)
+        trained = copy.deepcopy(training.setup.problem.bind_initial_personal(training.server.params))
+        best = training.find_best()
+        stopped_early = training.finished is not None and training.finished.stop is not None
+        return TrainingResult(
+            trained,
+            history,
+            training.capture_state(),
+            stopped,
+            stopped_early=stopped_early,
+            best_round=None if best is None else best.round,
+            client_results=training.client_results,
+            _best_model=None if best is None else best.model,
+            _personal_names=training.setup.problem.personal_names,
+        )
 
 
 def rounds(

@@ -26,6 +26,20 @@ def ask_for_archive(runs_dir: Path, names: Sequence[str], *, ask: bool = True) -
     return archive
 
 
+def ask_before_archiving(folder: Path, sign: Path) -> None:
+    """On a terminal, ask before a folder of runs is moved to the archive.
+
+    Args:
+        folder: The folder.
+        sign: A file that exists if there is something to move.
+
+    Raises:
+        typer.Exit: If the answer is no.
+    """
+    if sign.is_file() and sys.stdin.isatty() and sys.stderr.isatty():
+        _ask(f"move {folder} to the archive and start again?")
+
+
 def _ask(question: str) -> None:
     try:
         agreed, code = typer.confirm(question, default=True, err=True), 1

@@ -14,7 +14,7 @@ data_app = typer.Typer(no_args_is_help=True, help="Prepare datasets, and show ho
 
 @data_app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="cifar10, cifar100, mnist or fashion-mnist.")],
+    name: Annotated[str, typer.Argument(help="cifar10, cifar100, mnist, fashion-mnist or shakespeare.")],
     archive: Annotated[
         Path | None, typer.Option("--from", help="A local archive or unpacked folder to read instead of downloading.")
     ] = None,

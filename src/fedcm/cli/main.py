@@ -25,6 +25,7 @@ from fedcm.cli.runs.worker import worker
 from fedcm.cli.sweeps.compare import compare
 from fedcm.cli.sweeps.reproduce import reproduce
 from fedcm.cli.sweeps.sweep import sweep
+from fedcm.cli.sweeps.tune import tune
 from fedcm.cli.theory import theory_app
 from fedcm.errors import UserError
 from fedcm.system.error_messages import DEBUG, describe_error, find_user_code, format_traceback, is_disk_error
@@ -58,7 +59,9 @@ def _options(
     pass
 
 
-for command in (run, resume, compare, sweep, reproduce, report, runs, experiments, advise, algorithms, models, check):
+for command in (run, resume, compare, sweep, tune, reproduce, report, runs, experiments, advise):
+    app.command()(command)
+for command in (algorithms, models, check):
     app.command()(command)
 app.command(hidden=True)(worker)
 app.add_typer(data_app, name="data")

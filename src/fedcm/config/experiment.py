@@ -9,19 +9,29 @@ import tomli_w
 
 from fedcm.algorithms import ALGORITHMS, GROUPS
 from fedcm.algorithms.registry import find_algorithm, get_algorithm_name
+from fedcm.config.choices import IN_MEMORY, describe_choice
+from fedcm.config.conditions import (
+    describe_fields,
+    read_availability,
+    read_stragglers,
+    reject_conditions,
+)
 from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
 from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import (
-    IN_MEMORY,
-    MODEL_SETTINGS,
+    RESERVED_MODEL_KEYS,
     SECTIONS,
+    ClientSection,
     DataSection,
     Experiment,
     ModelSection,
     ServerSection,
 )
 from fedcm.core.algorithm import Algorithm, has_client_state, is_decentralised
+from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.contract import find_violations
+from fedcm.core.contract.costs import measure_costs
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.losses import find_loss
 from fedcm.core.participation import PARTICIPATION, Everyone, FixedSize, Independent, Participation
 from fedcm.core.topology import TOPOLOGIES, Adjacency, Topology
@@ -32,7 +42,8 @@ from fedcm.errors import UserError, suggest
 from fedcm.models import reject_unknown_model
 
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
-_CHOICES = ("split", "participation", "topology", "model", "algorithm")
+_GREATEST_RATE = 1e6
+_CHOICES = ("split", "participation", "topology", "availability", "stragglers", "model", "algorithm")
 _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
 
 
@@ -83,11 +94,17 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     fields["algorithm"] = read_algorithm(table.get("algorithm"))
     _reject_broken_contract(fields["algorithm"])
     fields["topology"] = _read_topology(table.get("topology"), fields["algorithm"])
+    fields["availability"] = read_availability(table.get("availability"))
+    fields["stragglers"] = read_stragglers(table.get("stragglers"))
     experiment = read_section(Experiment, fields)
     _reject_vanishing_rate(experiment)
+    reject_unusable_rates(experiment)
     reject_unequal_weights(experiment.algorithm, experiment.server)
     reject_server_lr(experiment.algorithm, experiment.server)
+    reject_step_schedule(experiment.algorithm, experiment.client)
+    reject_optimizer(experiment.algorithm, experiment.client)
     reject_absent_clients(experiment.algorithm, experiment.participation)
+    reject_conditions(experiment.algorithm, experiment.availability, experiment.stragglers)
     _reject_rounded_reports(experiment)
     return experiment
 
@@ -97,19 +114,16 @@ def to_table(experiment: Experiment) -> Table:
     table: Table = {"name": experiment.name, "rounds": experiment.rounds, "seed": experiment.seed}
     table |= {key: getattr(experiment, key).model_dump(exclude_none=True) for key in SECTIONS}
     for key, kinds in (("split", SPLITS), ("participation", PARTICIPATION)):
-        table[key] = _describe_choice(getattr(experiment, key), kinds)
-    if experiment.topology is not None:
-        table["topology"] = _describe_choice(experiment.topology, TOPOLOGIES)
+        table[key] = describe_choice(getattr(experiment, key), kinds)
+    for key, kinds in (("topology", TOPOLOGIES), ("availability", AVAILABILITY)):
+        if getattr(experiment, key) is not None:
+            table[key] = describe_choice(getattr(experiment, key), kinds)
+    if experiment.stragglers is not None:
+        table["stragglers"] = describe_fields(experiment.stragglers)
     table["model"] = experiment.model.to_table()
     settings = {key: value for key, value in dataclasses.asdict(experiment.algorithm).items() if value is not None}
     table["algorithm"] = {"name": get_algorithm_name(experiment.algorithm), **settings}
     return table
-
-
-def _describe_choice(chosen: Any, kinds: Mapping[str, type]) -> Table:
-    kind = next((name for name, kind in kinds.items() if kind is type(chosen)), None)
-    fields = dataclasses.asdict(chosen) if dataclasses.is_dataclass(type(chosen)) else {}
-    return {"kind": kind or f"{IN_MEMORY}:{type(chosen).__name__}", **fields}
 
 
 def to_toml(experiment: Experiment) -> str:
@@ -179,13 +193,21 @@ def _read_model(table: Any) -> ModelSection:
             f"the model {table['name']!r} is a Python object of the program that made this experiment; run or resume "
             "it there with fedcm.run or fedcm.resume"
         )
-    options = {key: value for key, value in table.items() if key not in MODEL_SETTINGS}
-    settings = {key: value for key, value in table.items() if key in MODEL_SETTINGS}
-    model = read_section(ModelSection, {**settings, "options": options}, "model")
+    reserved = {key: value for key, value in table.items() if key in RESERVED_MODEL_KEYS}
+    options = {key: value for key, value in table.items() if key not in RESERVED_MODEL_KEYS}
+    model = read_section(ModelSection, reserved | {"options": options}, "model")
     reject_unknown_model(model.name)  # now, rather than after the data have been read
     if model.loss is not None:
         find_loss(model.loss)
-    return model
+    return model.model_copy(update={"weights": make_weights_absolute(model.weights)})
+
+
+def make_weights_absolute(weights: str | None) -> str | None:
+    """Return the absolute path of a file of weights, so that the run can be resumed from another folder."""
+    try:
+        return None if weights is None else str(Path(weights).expanduser().absolute())
+    except (OSError, RuntimeError, ValueError):  # an unknown ~user; loading the weights reports it
+        return weights
 
 
 def _make_absolute(source: str) -> str:
@@ -216,10 +238,22 @@ def reject_topology_with_server(algorithm: Algorithm[Any, Any, Any, Any]) -> Non
 
 
 def reject_server_lr(algorithm: Algorithm[Any, Any, Any, Any], server: ServerSection) -> None:
-    """Raise UserError if an algorithm that has no server learning rate is given one."""
-    if server.lr != 1 and not (algorithm.has_server_lr and not is_decentralised(algorithm)):
+    """Raise UserError if an algorithm that has no server learning rate is given one, or a schedule of it."""
+    if algorithm.has_server_lr and not is_decentralised(algorithm):
+        return
+    name = get_algorithm_name(algorithm)
+    if server.lr != 1:
+        raise UserError(f"{name!r} has no server learning rate, so server.lr must be 1, got {server.lr}")
+    if server.schedule is not None:
+        raise UserError(f"{name!r} has no server learning rate, so server.schedule must be left out")
+
+
+def reject_step_schedule(algorithm: Algorithm[Any, Any, Any, Any], client: ClientSection) -> None:
+    """Raise UserError if an algorithm that needs local steps of equal length is given factors of the steps."""
+    if client.step_schedule is not None and not algorithm.has_step_factors:
         raise UserError(
-            f"{get_algorithm_name(algorithm)!r} has no server learning rate, so server.lr must be 1, got {server.lr}"
+            f"{get_algorithm_name(algorithm)!r} with these settings needs local steps of equal length, so "
+            "client.step_schedule must be left out"
         )
 
 
@@ -259,3 +293,28 @@ def _reject_vanishing_rate(experiment: Experiment) -> None:
             f"client.lr must stay above {_LEAST_RATE:g} to the last round, but {client.lr} · {client.lr_decay}^{last} "
             "does not; raise client.lr_decay or take fewer rounds"
         )
+
+
+def reject_optimizer(algorithm: Algorithm[Any, Any, Any, Any], client: ClientSection) -> None:
+    """Raise UserError if an algorithm mixes full gradients with the gradients of steps that an optimiser maps."""
+    if client.optimizer is not None and not client.optimizer.is_identity and measure_costs(algorithm).full_gradients:
+        name = describe_choice(client.optimizer, OPTIMIZERS, "name")["name"]
+        raise UserError(
+            f"{get_algorithm_name(algorithm)!r} with these settings compares the gradients of its steps with gradients "
+            f"over all data of a client, which client.optimizer does not change, so it needs plain sgd, got {name!r}"
+        )
+
+
+def reject_unusable_rates(experiment: Experiment) -> None:
+    """Raise UserError if a schedule makes a learning rate vanish or explode before the last round."""
+    client, server = experiment.client, experiment.server
+    for section, rate, schedule in (("client", client.lr, client.schedule), ("server", server.lr, server.schedule)):
+        if schedule is None:
+            continue
+        for round in schedule.list_extremes(experiment.rounds):
+            own = rate * schedule.compute_factor(round, experiment.rounds)
+            if not _LEAST_RATE <= own <= _GREATEST_RATE:
+                raise UserError(
+                    f"{section}.lr times the factor of {section}.schedule must stay between {_LEAST_RATE:g} and "
+                    f"{_GREATEST_RATE:g}, but it is {own:g} in round {round}; change one of them"
+                )

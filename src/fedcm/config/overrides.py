@@ -9,9 +9,13 @@ from typing import Any
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_toml
 from fedcm.config.toml_values import read_value, read_values, write_value
+from fedcm.core.conditions.availability import AVAILABILITY
+from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
+from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.core.topology import TOPOLOGIES
 from fedcm.data.partition import SPLITS
+from fedcm.data.work.amounts import WORK
 from fedcm.errors import UserError, suggest
 
 Table = dict[str, Any]
@@ -66,10 +70,19 @@ def set_value(table: Table, keys: list[str], value: Any) -> None:
 def merge_table(table: Table, changes: Mapping[str, Any], parents: tuple[str, ...] = ()) -> None:
     """Put a table of settings into the table, in place; `kind` and `name` first, because the others depend on them."""
     for key in sorted(changes, key=lambda key: key not in ("kind", "name")):
-        if isinstance(changes[key], Mapping):
+        path = [*parents, key]
+        if isinstance(changes[key], Mapping) and not _is_number(table, path):
             merge_table(table, changes[key], (*parents, key))
         else:
-            set_value(table, [*parents, key], changes[key])
+            set_value(table, path, copy.deepcopy(changes[key]))
+
+
+def _is_number(table: Table, path: list[str]) -> bool:
+    """Return whether the table has a number at a path, such as `client.steps`, that may also be a table."""
+    value: Any = table
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return isinstance(value, int | float)
 
 
 def select_algorithm(table: Table, name: str | None = None) -> Table:
@@ -98,23 +111,41 @@ def select_algorithm(table: Table, name: str | None = None) -> Table:
 
 
 def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
-    """Remove the settings that a new kind of split, participation, topology or model does not have."""
+    """Remove the settings that a new kind of split, schedule or another choice does not have."""
     section = table.get(keys[0])
     if not isinstance(section, dict) or section.get(keys[-1]) == value:
         return
     match keys:
-        case ["split" | "participation" | "topology" as where, "kind"]:
-            kinds = {"split": SPLITS, "participation": PARTICIPATION, "topology": TOPOLOGIES}[where]
-            chosen = kinds.get(value) if isinstance(value, str) else None
-            if chosen is not None:
-                known = {field.name for field in dataclasses.fields(chosen)}  # pyright: ignore[reportArgumentType]
-                table[where] = {key: setting for key, setting in section.items() if key in known}
+        case ["client", "optimizer", "name"]:
+            if isinstance(section.get("optimizer"), dict):
+                section["optimizer"] = _keep_known_fields(OPTIMIZERS, section["optimizer"], "name", value)
+        case ["client" | "server", "schedule" | "step_schedule" as inner, "kind"]:
+            if isinstance(section.get(inner), dict):
+                section[inner] = _keep_known_fields(SCHEDULES, section[inner], "kind", value)
+        case [where, "kind"] if where in _KINDS:
+            table[where] = _keep_known_fields(_KINDS[where], section, "kind", value)
         case ["model", "name"]:
             table["model"] = {}
-        case ["client", "steps"]:
-            section.pop("epochs", None)
-        case ["client", "epochs"]:
-            section.pop("steps", None)
+        case ["client", "steps" | "epochs" as unit, *rest]:
+            section.pop("epochs" if unit == "steps" else "steps", None)
+            if rest == ["kind"] and isinstance(section.get(unit), dict):
+                section[unit] = _keep_known_fields(WORK, section[unit], "kind", value)
+
+
+_KINDS: dict[str, Mapping[str, type]] = {
+    "split": SPLITS,
+    "participation": PARTICIPATION,
+    "topology": TOPOLOGIES,
+    "availability": AVAILABILITY,
+}
+
+
+def _keep_known_fields(kinds: Mapping[str, Any], table: Table, key: str, name: Any) -> Table:
+    """Return the settings of a table that a newly chosen kind has too; all of them if there is no such kind."""
+    if table.get(key) == name or not isinstance(name, str) or name not in kinds:
+        return table
+    known = {field.name for field in dataclasses.fields(kinds[name])}
+    return {key: setting for key, setting in table.items() if key in known}
 
 
 def _parse_override(override: str) -> tuple[list[str], Any]:

@@ -86,36 +86,37 @@ def read_choice(kinds: Mapping[str, type], table: Mapping[str, Any], key: str, w
     return read_dataclass(kinds[name], {k: v for k, v in table.items() if k != key}, where, name)
 
 
-def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str) -> Any:
+def read_dataclass(kind: type, table: Mapping[str, Any], where: str, name: str = "") -> Any:
     """Read a table as a frozen dataclass.
 
     Args:
         kind: The dataclass.
         table: The table.
         where: The path of the table, for error messages.
-        name: The name of the choice, for error messages.
+        name: The name of the choice, for error messages; empty if there is no choice.
 
     Raises:
         UserError: If a key is unknown, a value is missing, or `__post_init__` raises an error.
     """
     fields = {field.name: field for field in dataclasses.fields(kind)}
+    subject = f"{where} {name!r}" if name else where
     for key in table:
         if key not in fields:
             hint = suggest(key, fields) if fields else "it has none"
-            raise UserError(f"{where} {name!r} has no setting {key!r}; {hint}")
+            raise UserError(f"{subject} has no setting {key!r}; {hint}")
     try:
         hints = get_type_hints(kind)
     except Exception as error:
-        raise UserError(f"{where} {name!r}: the types of its settings cannot be read: {error}") from None
+        raise UserError(f"{subject}: the types of its settings cannot be read: {error}") from None
     values = {key: _read_value(hints[key], value, f"{where}.{key}") for key, value in table.items()}
     for key, field in fields.items():
         if key not in values and field.default is MISSING and field.default_factory is MISSING:
-            raise UserError(f"{where}.{key} must be given for {name!r}")
+            raise UserError(f"{where}.{key} must be given{f' for {name!r}' if name else ''}")
     try:
         return kind(**values)
     except Exception as error:  # from the user's own `__post_init__`, or because a method is missing
         message = f"{error}{format_location(error)}" if isinstance(error, ValueError) else describe_error(error)
-        raise UserError(f"{where} {name!r}: {message}") from error
+        raise UserError(f"{subject}: {message}") from error
 
 
 def _read_value(hint: Any, value: Any, where: str) -> Any:
@@ -138,7 +139,8 @@ def _describe_problem(error: ValidationError, kind: Any, where: str) -> str:
         case "missing":
             return f"{path} must be given"
         case "value_error":
-            return f"{path}: {problem.get('ctx', {}).get('error')}"
+            reason = problem.get("ctx", {}).get("error")
+            return str(reason) if isinstance(reason, UserError) else f"{path}: {reason}"  # a UserError names the path
         case _:
             must = re.sub(r"^\w+ should", "must", problem["msg"])
             return f"{path} {must}, got {_shorten(problem['input'])}"

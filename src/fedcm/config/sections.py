@@ -2,15 +2,16 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WrapValidator, field_serializer, model_validator
 
+from fedcm.config.choices import ClientOptimizer, ClientSchedule, ServerSchedule, StepSchedule
+from fedcm.config.conditions import describe_work, read_work
 from fedcm.config.schema import Section
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Work = Annotated[Count, WrapValidator(read_work)]  # or a table, which becomes an object such as `UniformWork`
 Link = Literal["exact", "float16", "bfloat16"]  # vectors are sent unchanged, or rounded to 16 bits per number
-
-IN_MEMORY = "in-memory"  # names Python objects, which no file describes
 
 _WITHOUT_AUTOTUNE = {"stack": 1, "layout": "channels_last", "compile": "off"}
 
@@ -21,23 +22,26 @@ class DataSection(Section):
     # a known name, an .npz file, a folder with one .npz file per client, or package.module:function
     source: Annotated[str, Field(min_length=1)] = "digits"
     augment: list[str | dict[str, Any]] | None = None  # changes of training images in every step: crop, flip, cutout
-    collate: str | None = (
-        None  # package.module:function that makes a batch of examples; by default sequences are padded
-    )
+    collate: str | None = None  # package.module:function from a list of examples to a batch; by default they are padded
     fresh: bool | None = None  # whether the items of torch datasets are read anew in every pass
+    # share of the training data that is held back for validation, before the split over clients
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
 class ClientSection(Section):
     """The local work of a client."""
 
-    epochs: Count | None = None  # passes over the client's data per round; 1 by default
-    steps: Count | None = None  # local steps per round, instead of epochs
+    epochs: Work | None = None  # passes over the client's data per round; 1 by default
+    steps: Work | None = None  # local steps per round, instead of epochs
     batch_size: Count = 50
     lr: Rate = 0.1  # η_l of round 0
     lr_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # η_l is multiplied by this after every round
+    schedule: ClientSchedule = None  # factors of η_l over the rounds, instead of lr_decay
+    step_schedule: StepSchedule = None  # factors of η_l over the local steps of a round
     weight_decay: Annotated[float, Field(ge=0, le=1e6)] = 0.0
     weight_decay_at: Literal["loss", "step"] = "loss"  # added to the client's gradient, or to the algorithm's direction
     clip: Rate | None = None  # largest norm of the client's gradient
+    optimizer: ClientOptimizer = None  # maps the client's gradient, before the algorithm sees it
 
     @model_validator(mode="after")
     def _check_steps_or_epochs(self) -> Self:
@@ -45,19 +49,63 @@ class ClientSection(Section):
             raise ValueError("steps and epochs exclude each other; give one of them")
         return self
 
+    @model_validator(mode="after")
+    def _check_decay_or_schedule(self) -> Self:
+        if self.schedule is not None and self.lr_decay != 1:
+            raise ValueError(f"lr_decay must be 1 if the rate has a schedule, got {self.lr_decay}; give one of them")
+        return self
+
+    @field_serializer("epochs", "steps")
+    def _write_work(self, work: Any) -> Any:
+        return describe_work(work)
+
 
 class ServerSection(Section):
     """The update of the server."""
 
     lr: Rate = 1.0  # 1.0 = plain averaging
+    schedule: ServerSchedule = None  # factors of lr over the rounds
     weights: Literal["clients", "examples"] = "clients"  # what has equal weight in the mean
 
 
+def _check_metrics(metrics: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+    if not metrics:
+        raise ValueError("must name at least one metric, got an empty list; leave it out for the default")
+    for table in (entry for entry in metrics if isinstance(entry, dict)):
+        if not isinstance(table.get("name"), str):
+            raise ValueError(f'a metric must have a name, such as {{name = "f1", average = "micro"}}, got {table}')
+        if not isinstance(table.get("higher_is_better", True), bool):
+            raise ValueError(f"higher_is_better must be true or false, got {table['higher_is_better']!r}")
+        if not isinstance(table.get("label", ""), str):
+            raise ValueError(f"the label of a metric must be a string, got {table['label']!r}")
+    return metrics
+
+
 class EvaluationSection(Section):
-    """When to evaluate on the test data."""
+    """When and how to evaluate on the test data and the validation data."""
 
     every: Count = 10  # rounds; the last round is always evaluated
     targets: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default=[0.5, 0.6, 0.7, 0.8, 0.9])  # accuracies to reach
+    # names, package.module:function, or tables with a name and options; the first is the headline; accuracy by default
+    metrics: Annotated[list[str | dict[str, Any]], AfterValidator(_check_metrics)] | None = None
+    clients: Annotated[float, Field(gt=0, lt=1)] | None = None  # share of each client's examples for its own test data
+    personalise: Count | None = None  # passes over a client's training data before its own evaluation
+
+
+class StopSection(Section):
+    """When a run ends early. Without patience and target it never does."""
+
+    # validation_METRIC, by default of the first metric, or "loss" for the training loss
+    metric: Annotated[str, Field(min_length=1)] | None = None
+    patience: Count | None = None  # evaluations without an improvement
+    min_delta: Annotated[float, Field(ge=0, le=1e9)] | None = None  # least change that is an improvement; 0 by default
+    target: Annotated[float, Field(ge=-1e9, le=1e9)] | None = None  # value of the metric
+
+    @model_validator(mode="after")
+    def _check_patience_or_target(self) -> Self:
+        if self.patience is None and self.target is None and (self.metric is not None or self.min_delta is not None):
+            raise ValueError("patience, target or both must be given, and neither is")
+        return self
 
 
 class CheckpointSection(Section):
@@ -124,22 +172,26 @@ class CellSection(Section):
 
 
 class ModelSection(Section):
-    """The model and its options."""
+    """The model. Every field but `options` is a reserved key of `[model]`: no option of a model can have its name."""
 
-    name: str
+    name: str  # a bundled model, or package.module:factory
     loss: str | None = None  # a known name or package.module:function; by default it follows from the labels
-    options: dict[str, Any] = Field(default={})
+    weights: Annotated[str, Field(min_length=1)] | None = None  # a safetensors file with the initial weights
+    weights_strict: bool = True  # the file must have exactly the names of the model's tensors
+    train: Annotated[list[str], Field(min_length=1)] | None = None  # patterns of the parameters to train
+    personal: Annotated[list[str], Field(min_length=1)] | None = None  # patterns of those that clients keep, never sent
+    options: dict[str, Any] = Field(default={})  # keyword arguments of the factory
 
     def to_table(self) -> dict[str, Any]:
-        """Return the table that describes this model: its options beside the settings of every model."""
-        return {**self.model_dump(exclude_none=True, exclude={"options"}), **self.options}
+        """Return the `[model]` table; reserved keys with their defaults are left out."""
+        return self.model_dump(exclude={"options"}, exclude_defaults=True) | self.options
 
 
-MODEL_SETTINGS = tuple(key for key in ModelSection.model_fields if key != "options")  # the other keys are options
+RESERVED_MODEL_KEYS = tuple(key for key in ModelSection.model_fields if key != "options")
 
 
 class Experiment(Section):
-    """One run, as `fedcm run` runs it. `split`, `participation`, `topology`, `algorithm` hold the chosen dataclass."""
+    """One run, as `fedcm run` runs it. Fields of type `Any` hold the chosen dataclass."""
 
     name: Annotated[str, Field(pattern=r"^\w[\w .+=-]*$", max_length=100)]  # also part of file names
     rounds: Count
@@ -148,11 +200,14 @@ class Experiment(Section):
     split: Any
     participation: Any
     topology: Any = None  # the graph of a decentralised algorithm
+    availability: Any = None  # when clients can take part; None: always
+    stragglers: Any = None  # how fast clients are, and the deadline; None: the server waits for every client
     model: ModelSection
     algorithm: Any
     client: ClientSection = ClientSection()
     server: ServerSection = ServerSection()
     evaluation: EvaluationSection = EvaluationSection()
+    stop: StopSection = StopSection()
     checkpoints: CheckpointSection = CheckpointSection()
     engine: EngineSection = EngineSection()
     federation: FederationSection = FederationSection()
@@ -168,6 +223,7 @@ SECTIONS: dict[str, type[Section]] = {
     "client": ClientSection,
     "server": ServerSection,
     "evaluation": EvaluationSection,
+    "stop": StopSection,
     "checkpoints": CheckpointSection,
     "engine": EngineSection,
     "federation": FederationSection,

@@ -5,14 +5,15 @@ contract        checks that an algorithm follows the contract
 problem         a torch model and its loss as functions of one flat vector
 losses          the default losses, per batch and per example
 model_mode      training and eval mode of a model's modules
-local_steps     the local SGD loop of one client
-stacked         the same loop for several clients at once
-traced_function traces a function of tensors and runs the trace instead
+local           the local SGD loop of one client, and of several clients at once; optimisers and factors of the steps
 participation   which clients form the cohort of a round
 schedule        the learning rates of a round
+schedule_kinds  factors of a learning rate over rounds or local steps
 executor        the interface between the round loop and whatever runs the clients
 exact_mean      the mean of reports, with the same bits in any order
-evaluation      loss and accuracy on the test data
+evaluation      loss and metrics on the test data and the validation data
+scoring         the metrics of an evaluation
+stopping        when a run ends early, and which round was the best
 round_loop      the round loop
 metrics         the metrics of one round
 

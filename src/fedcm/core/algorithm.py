@@ -30,11 +30,11 @@ class Round:
     """The index, rates and sizes of one round, which the server and the clients know."""
 
     index: int
-    client_lr: float  # constant within the round
+    client_lr: float  # of a step with factor 1, see `client.step_schedule`
     server_lr: float  # 1.0 = plain averaging
     cohort_size: int  # S, the number of clients in the mean
     population: int  # N, the number of all clients
-    steps: float  # mean local steps of the clients in the mean; nan until they have reported
+    steps: float  # mean of `LocalRun.steps` over the clients in the mean; nan until they have reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Step:
 
     index: int  # 0 for the first step of the round
     count: Tensor  # K_i of each client: (1,) for one client, (C, 1) for a stack
-    client_lr: float
+    client_lr: float | Tensor  # of this step; (C, 1) in a stack whose steps have factors
     shapes: tuple[Size, ...]  # of the model's parameters, in their order in the flat vector
 
 
@@ -57,8 +57,8 @@ class LocalRun:
 
     start: Vector
     end: Vector  # start − client_lr · direction_sum, rounded to the precision of the parameters
-    direction_sum: Vector  # Σ_k direction_k, added step by step
-    steps: Tensor  # K_i of each client: (1,) for one client, (C, 1) for a stack
+    direction_sum: Vector  # Σ_k f_k·direction_k, added step by step; f_k = 1 without `client.step_schedule`
+    steps: Tensor  # Σ_k f_k of each client, so K_i without factors: (1,) for one client, (C, 1) for a stack
     client_lr: float
     full_gradient: Gradient  # over all data of the client; each call costs one pass over them
     local: Any = ()  # the local state after the last step
@@ -73,7 +73,7 @@ class LocalRun:
 
     @property
     def mean_direction(self) -> Vector:
-        """The mean direction of the local steps."""
+        """The mean direction of the local steps, weighted by their factors."""
         return self.direction_sum / self.steps
 
 
@@ -102,6 +102,11 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
     paper: ClassVar[str] = ""  # shown by `fedcm algorithms`
     needs_all_clients: ClassVar[bool] = False  # whether every client must take part in every round
     has_server_lr: ClassVar[bool] = True  # False if the server learning rate must be 1
+
+    @property
+    def has_step_factors(self) -> bool:
+        """Whether `client.step_schedule` may be set. False if `report` relies on steps of equal length."""
+        return True
 
     @abstractmethod
     def init_server(self, params: Vector) -> ServerState:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score
+from fedcm.core.scoring.over_clients import ClientScores
 
 
 class RoundResult(NamedTuple):
@@ -19,6 +20,12 @@ class RoundResult(NamedTuple):
     loss: float  # mean local loss of these clients
     clients: np.ndarray  # the clients that reported, sorted
     extra_metrics: Mapping[str, Any] = MappingProxyType({})  # they override the loop's own
+    effective_steps: float | None = None  # mean Σ f_k of these clients; None if all factors are 1
+
+    @property
+    def update_steps(self) -> float:
+        """The mean of `LocalRun.steps` over these clients, for `Round.steps`."""
+        return self.steps if self.effective_steps is None else self.effective_steps
 
 
 class Executor(Protocol):
@@ -28,8 +35,8 @@ class Executor(Protocol):
         """Run the local steps of the cohort and store the new client states: all of them, or on an error none."""
         ...
 
-    def evaluate(self, params: Vector) -> Score | None:
-        """Evaluate parameters on the test data; None if there are none."""
+    def evaluate(self, params: Vector) -> Mapping[str, Score]:
+        """Evaluate parameters on the test data and the validation data: by set, without those that are empty."""
         ...
 
 
@@ -39,6 +46,15 @@ class SurveyExecutor(Protocol):
 
     def run_survey(self, params: Vector, cohort: np.ndarray, round: Round) -> Any:
         """Return the mean of the cohort's surveys, if the algorithm has any; the cohort is not empty."""
+        ...
+
+
+@runtime_checkable
+class ClientTestExecutor(Protocol):
+    """An executor that can also evaluate a model on the test data of each client."""
+
+    def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
+        """Evaluate parameters on the test data of all clients that have some."""
         ...
 
 

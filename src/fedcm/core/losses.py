@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch.nn.functional as F
 from torch import Tensor
 
+from fedcm.data.dataset import IGNORED
 from fedcm.errors import UserError, suggest
 from fedcm.system.imports import import_object
 
@@ -48,13 +49,12 @@ def squared_error(outputs: Any, labels: Tensor) -> Tensor:
 
     The outputs may be an object with `logits`.
     """
-    outputs = get_scores(outputs)
-    return F.mse_loss(_reshape_outputs(outputs, labels), labels)
+    return F.mse_loss(*_match_scored(outputs, labels))
 
 
 def absolute_error(outputs: Any, labels: Tensor) -> Tensor:
     """Return the mean absolute error; outputs and labels have the same shape up to axes of length 1."""
-    return F.l1_loss(_reshape_outputs(get_scores(outputs), labels), labels)
+    return F.l1_loss(*_match_scored(outputs, labels))
 
 
 def binary_cross_entropy(outputs: Any, labels: Tensor) -> Tensor:
@@ -64,8 +64,7 @@ def binary_cross_entropy(outputs: Any, labels: Tensor) -> Tensor:
         outputs: Scores before the sigmoid, of the labels' shape up to axes of length 1.
         labels: 0 and 1, or probabilities.
     """
-    scores = _reshape_outputs(get_scores(outputs), labels)
-    return F.binary_cross_entropy_with_logits(scores, labels.to(scores))
+    return F.binary_cross_entropy_with_logits(*_match_scored(outputs, labels))
 
 
 def find_example_loss(loss: Loss) -> Loss | None:
@@ -89,15 +88,15 @@ def _cross_entropy_per_example(outputs: Any, labels: Tensor) -> Tensor:
 
 
 def _squared_error_per_example(outputs: Any, labels: Tensor) -> Tensor:
-    return _average_per_example((_reshape_outputs(get_scores(outputs), labels) - labels).square())
+    return _average_per_example((reshape_outputs(get_scores(outputs), labels) - labels).square())
 
 
 def _absolute_error_per_example(outputs: Any, labels: Tensor) -> Tensor:
-    return _average_per_example((_reshape_outputs(get_scores(outputs), labels) - labels).abs())
+    return _average_per_example((reshape_outputs(get_scores(outputs), labels) - labels).abs())
 
 
 def _binary_cross_entropy_per_example(outputs: Any, labels: Tensor) -> Tensor:
-    scores = _reshape_outputs(get_scores(outputs), labels)
+    scores = reshape_outputs(get_scores(outputs), labels)
     return _average_per_example(F.binary_cross_entropy_with_logits(scores, labels.to(scores), reduction="none"))
 
 
@@ -108,6 +107,8 @@ _PER_EXAMPLE: dict[Any, Loss] = {
     absolute_error: _absolute_error_per_example,
     binary_cross_entropy: _binary_cross_entropy_per_example,
 }
+
+LIKE_LABELS = (squared_error, absolute_error, binary_cross_entropy)  # these need outputs of the labels' shape
 
 LOSSES: dict[str, Loss] = {
     "cross_entropy": cross_entropy,
@@ -151,7 +152,17 @@ def _reshape_labels(outputs: Tensor, labels: Tensor) -> Tensor:
     )
 
 
-def _reshape_outputs(outputs: Tensor, labels: Tensor) -> Tensor:
+def _match_scored(outputs: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return outputs and labels of one shape and dtype; of integer labels only those that are not ignored."""
+    scores = reshape_outputs(get_scores(outputs), labels)
+    if labels.is_floating_point():
+        return scores, labels
+    scored = labels != IGNORED
+    return scores[scored], labels[scored].to(scores)
+
+
+def reshape_outputs(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the outputs in the shape of the labels, from which they may differ in axes of length 1."""
     if _list_long_axes(outputs) != _list_long_axes(labels):
         raise ValueError(
             f"this loss needs outputs of the labels' shape, got outputs {tuple(outputs.shape)} and labels "

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
+EVALUATED = ("test", "validation", "clients", "personal")  # the keys of evaluations in a line begin with these words
 Metrics = dict[str, Any]  # a `RoundMetrics` as a dict: one line of metrics.jsonl
 
 
@@ -33,10 +34,22 @@ class RoundMetrics:
     bytes_up: int
     clients: list[int] | None = None  # the clients that reported; None for a large cohort, which the seed determines
     extra: Mapping[str, Any] = field(default_factory=dict)  # what else the executor reports
-    test_loss: float | None = None  # None in rounds without an evaluation
-    test_accuracy: float | None = None  # None as well if the labels are not classes
+    # by set ("test", "validation"): the loss and the metrics by name; a set is absent in rounds without an evaluation
+    evaluations: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    client_scores: Any = field(default=None, compare=False)  # `ClientScores` of an evaluation; not written in a line
     seconds: float | None = None
+    server_lr: float | None = None  # None without a schedule of the server rate
     diagnosis: Mapping[str, Any] | None = None  # None in rounds without a diagnosis
+
+    @property
+    def test_loss(self) -> float | None:
+        """The loss on the test data; None in rounds without an evaluation."""
+        return self.evaluations.get("test", {}).get("loss")
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """The accuracy on the test data; None in rounds without an evaluation, and if the labels are not classes."""
+        return self.evaluations.get("test", {}).get("accuracy")
 
     def override(self, values: Mapping[str, Any]) -> Self:
         """Return a copy with these values: in the fields that they name, and all others in `extra`."""
@@ -49,12 +62,15 @@ class RoundMetrics:
         line: Metrics = {"round": self.round, "cohort": self.cohort_size}
         if self.clients is not None:
             line["clients"] = self.clients
-        line |= {"steps": self.steps, "client_lr": self.client_lr, "loss": self.loss}
+        line |= {"steps": self.steps, "client_lr": self.client_lr}
+        if self.server_lr is not None:
+            line["server_lr"] = self.server_lr
+        line["loss"] = self.loss
         line |= self.norms
         line |= {"bytes_down": self.bytes_down, "bytes_up": self.bytes_up}
         line |= self.extra
-        if self.test_loss is not None:
-            line |= {"test_loss": self.test_loss, "test_accuracy": self.test_accuracy}
+        for which, scores in self.evaluations.items():
+            line |= {f"{which}_{name}": value for name, value in scores.items()}
         if self.seconds is not None:
             line["seconds"] = self.seconds
         if self.diagnosis is not None:
@@ -69,15 +85,43 @@ class RoundMetrics:
             TypeError: If a required key is missing.
         """
         own = {_FIELD_OF[key]: value for key, value in line.items() if key in _FIELD_OF}
-        norms = {key: value for key, value in line.items() if key.endswith("_norm")}
-        extra = {key: value for key, value in line.items() if key not in _FIELD_OF and key not in norms}
-        return cls(**own, norms=norms, extra=extra)
+        evaluations: dict[str, dict[str, float | None]] = {}
+        for key, value in line.items():
+            which, _, name = key.partition("_")
+            if which in EVALUATED and name:
+                evaluations.setdefault(which, {})[name] = value
+        scores = {f"{which}_{name}" for which, values in evaluations.items() for name in values}
+        norms = {key: value for key, value in line.items() if key.endswith("_norm") and key not in scores}
+        read = {*_FIELD_OF, *norms, *scores}
+        extra = {key: value for key, value in line.items() if key not in read}
+        return cls(**own, norms=norms, evaluations=evaluations, extra=extra)
+
+
+def describe_score(line: Mapping[str, Any]) -> str | None:
+    """Describe the first metric of an evaluation, or else the loss, for a progress line; None without an evaluation.
+
+    >>> describe_score({"test_loss": 0.5, "test_accuracy": 0.75}), describe_score({"test_loss": 0.5, "test_f1": 0.25})
+    ('accuracy 75.00%', 'f1 0.25')
+    >>> describe_score({"test_loss": 0.5, "test_accuracy": None}), describe_score({"validation_loss": 0.5})
+    ('test loss 0.5', 'validation loss 0.5')
+    """
+    for which in ("test", "validation"):
+        prefix = f"{which}_"
+        scores = {key.removeprefix(prefix): value for key, value in line.items() if key.startswith(prefix)}
+        word = "" if which == "test" else f"{which} "
+        for name, value in scores.items():
+            if name != "loss" and value is not None:
+                shown = f"{value:.2%}" if name == "accuracy" else f"{value:.4g}"
+                return f"{word}{name} {shown}"
+        if scores.get("loss") is not None:
+            return f"{which} loss {scores['loss']:.4g}"
+    return None
 
 
 _KEYS = {"cohort_size": "cohort"}  # of fields whose key in a line has another name
 _FIELD_OF = {
     _KEYS.get(one.name, one.name): one.name
     for one in dataclasses.fields(RoundMetrics)
-    if one.name not in ("norms", "extra")  # written as several keys
+    if one.name not in ("norms", "evaluations", "client_scores", "extra")  # written as several keys
 }
 _OVERRIDABLE = {"clients", "steps", "loss", "bytes_down", "bytes_up"}

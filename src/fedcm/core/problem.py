@@ -66,6 +66,7 @@ class Problem:
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._parameters = [p for name, p in trained.items() if name not in personal]
         self._personal = [p for name, p in trained.items() if name in personal]
+        self.personal_names = tuple(name for name in trained if name in personal)  # in their order in a personal vector
         if not self._parameters:
             raise UserError(f"the model {type(model).__name__} must have parameters to train, but has none")
         self.shapes = tuple(p.shape for p in self._parameters)  # in their order in the flat vector
@@ -125,6 +126,12 @@ class Problem:
                 parameter.data = piece.view(parameter.shape)
             self._bound_personal = personal
 
+    def bind_initial_personal(self, params: Vector) -> nn.Module:
+        """Return the model with these shared parameters and the initial personal ones, if there are any."""
+        if self.personal_size:
+            self.bind_personal(self._initial_personal)
+        return self.bind(params)
+
     def call(self, model: Callable[..., Any], batch: Examples) -> Any:
         """Call the model on a batch: features in a tuple are its arguments, features in a dict are given by name.
 
@@ -133,7 +140,7 @@ class Problem:
         features = batch.features
         if isinstance(features, Tensor):
             return model(features)
-        if isinstance(features, tuple):
+        if isinstance(features, tuple | list):
             return model(*features)
         return model(**features, labels=batch.labels) if self._gives_labels else model(**features)
 

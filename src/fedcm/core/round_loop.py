@@ -5,26 +5,37 @@ It is a generator: the caller gets every finished round, and decides what to wri
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm, Round, has_survey, is_decentralised
-from fedcm.core.executor import Executor, GossipExecutor, RoundResult, SurveyExecutor
+from fedcm.core.conditions.availability import Availability, draw_available_cohort, list_available
+from fedcm.core.conditions.deadline import SimulatedDeadline
+from fedcm.core.executor import ClientTestExecutor, Executor, GossipExecutor, RoundResult, SurveyExecutor
 from fedcm.core.metrics import RoundMetrics
 from fedcm.core.participation import Participation
 from fedcm.core.schedule import Schedule
+from fedcm.core.stopping import Line, StopReason, StopRule, StopWatch
 from fedcm.core.topology import Topology, compute_mixing_matrix
 from fedcm.errors import Diverged
 from fedcm.system.error_messages import add_note
 from fedcm.system.hardware import use_one_thread
 
 _MAX_LISTED_CLIENTS = 1000  # the clients of a larger cohort are not recorded, because they follow from the seed
+
+
+class RoundCohort(NamedTuple):
+    """Who takes part in a round."""
+
+    asked: np.ndarray  # the clients that receive the broadcast, sorted
+    reporting: np.ndarray  # those of them that report, sorted
+    metrics: Mapping[str, Any]  # of the conditions, for metrics.jsonl
 
 
 @final
@@ -39,6 +50,10 @@ class TrainingPlan:
     seed: int = 0
     evaluate_every: int = 10  # rounds; the last round is always evaluated
     topology: Topology | None = None  # the graph of a decentralised algorithm
+    availability: Availability | None = None  # None: all clients, always
+    deadline: SimulatedDeadline | None = None  # None: the server waits for every client
+    stop: StopRule | None = None  # when the run ends early
+    evaluates_clients: bool = False  # on the test data of each client, whenever the model is evaluated
 
     @cached_property
     def mixing(self) -> np.ndarray:
@@ -51,6 +66,21 @@ class TrainingPlan:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
+    def draw_cohort(self, round: int) -> RoundCohort:
+        """Draw the cohort of a round; a pure function of (seed, round)."""
+        metrics: dict[str, Any] = {}
+        if self.availability is None:
+            asked = self.participation.cohort(self.population, self.seed, round)
+        else:
+            available = list_available(self.availability, self.population, self.seed, round)
+            asked = draw_available_cohort(self.participation, available, self.population, self.seed, round)
+            metrics["available"] = len(available)
+        if self.deadline is None:
+            return RoundCohort(asked, asked, metrics)
+        reporting, seconds = self.deadline.admit(asked, round)
+        metrics |= {"missed": len(asked) - len(reporting), "simulated_seconds": seconds}
+        return RoundCohort(asked, reporting, metrics)
+
 
 @final
 @dataclass(frozen=True)
@@ -60,17 +90,34 @@ class FinishedRound:
     index: int
     server: Any  # the algorithm's server state after the round
     metrics: RoundMetrics
+    stop: StopReason | None = None  # why the run ends early after this round
 
 
 def run_rounds(
-    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, first: int = 0
+    algorithm: Algorithm[Any, Any, Any, Any],
+    executor: Executor,
+    plan: TrainingPlan,
+    server: Any,
+    first: int = 0,
+    before: Iterable[Line] = (),
 ) -> Iterator[FinishedRound]:
-    """Run the rounds from `first` to the last one, starting from a server state.
+    """Run the rounds from `first` to the last one, or until the plan's rule ends the run early.
+
+    Args:
+        algorithm: The algorithm.
+        executor: Runs the clients.
+        plan: The plan.
+        server: The server state before round `first`.
+        first: The first round.
+        before: The metrics of the rounds before it, for the plan's rule.
 
     Yields:
         Each round when it is finished.
     """
+    watch = StopWatch(plan.stop, before) if plan.stop is not None else None
     for index in range(first, plan.rounds):
+        if watch is not None and watch.reason is not None:
+            return
         started = time.perf_counter()
         try:
             with use_one_thread():
@@ -78,16 +125,18 @@ def run_rounds(
         except Exception as error:
             add_note(error, f"round {index} failed")
             raise
-        yield FinishedRound(index, server, replace(metrics, seconds=_measure_seconds(started)))
+        metrics = replace(metrics, seconds=_measure_seconds(started))
+        yield FinishedRound(index, server, metrics, watch.add(metrics.to_dict()) if watch is not None else None)
 
 
 def run_round(
     algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, index: int
 ) -> tuple[Any, RoundMetrics]:
     """Run one round and return the new server state and the metrics."""
-    cohort = plan.participation.cohort(plan.population, plan.seed, index)
+    asked, cohort, conditions = plan.draw_cohort(index)
     client_lr = plan.schedule.client_lr_at(index)
-    round = Round(index, client_lr, plan.schedule.server_lr, len(cohort), plan.population, math.nan)
+    server_lr = plan.schedule.server_lr_at(index)
+    round = Round(index, client_lr, server_lr, len(cohort), plan.population, math.nan)
     before = server
     survey: tuple = ()
     if has_survey(algorithm) and len(cohort):
@@ -101,13 +150,21 @@ def run_round(
     else:
         result = executor.run_round(sent, cohort, round)
     if result.cohort_size:  # a round without reports changes nothing
-        known = replace(round, cohort_size=result.cohort_size, steps=result.steps)
+        known = replace(round, cohort_size=result.cohort_size, steps=result.update_steps)
         server = algorithm.update(server, result.mean, known)
     metrics = collect_metrics(round, sent, result, before, server)
+    if plan.schedule.server is not None:
+        metrics = replace(metrics, server_lr=server_lr)
+    if conditions:  # the broadcast goes down to everyone who was asked
+        metrics = replace(metrics, bytes_down=len(asked) * count_bytes(sent)).override(conditions)
     if survey:  # the parameters go down in the first exchange, the rest of the broadcast in the second
         metrics = replace(metrics, bytes_up=metrics.bytes_up + len(cohort) * count_bytes(survey))
     if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
         metrics = add_evaluation(metrics, executor, server.params)
+        if plan.evaluates_clients:
+            assert isinstance(executor, ClientTestExecutor), "this executor cannot evaluate clients"
+            scores = executor.evaluate_clients(server.params, round)
+            metrics = replace(metrics, evaluations={**metrics.evaluations, **scores.describe()}, client_scores=scores)
     return server, metrics
 
 
@@ -141,17 +198,16 @@ def collect_metrics(round: Round, sent: Any, result: RoundResult, before: Any, a
 
 
 def add_evaluation(metrics: RoundMetrics, executor: Executor, params: Tensor) -> RoundMetrics:
-    """Return the metrics with the result on the test data, if there are any.
+    """Return the metrics with the results on the test data and the validation data, if there are any.
 
     Raises:
-        Diverged: If the test loss is not finite.
+        Diverged: If a loss is not finite.
     """
-    score = executor.evaluate(params)
-    if score is None:
-        return metrics
-    if not math.isfinite(score.loss):
-        raise Diverged(f"the loss on the test data became {score.loss} in round {metrics.round}")
-    return replace(metrics, test_loss=score.loss, test_accuracy=score.accuracy)
+    scores = executor.evaluate(params)
+    for which, score in scores.items():
+        if not math.isfinite(score.loss):
+            raise Diverged(f"the loss on the {which} data became {score.loss} in round {metrics.round}")
+    return replace(metrics, evaluations={which: score.to_dict() for which, score in scores.items()})
 
 
 def compute_norm(vector: Tensor) -> float:

@@ -2,9 +2,9 @@
 
 `load_source` and `load_dataset` accept:
 
-    digits, cifar10, cifar100, mnist, fashion-mnist     a dataset by name
-    data.npz, clients/                                  the user's arrays: one file, or one file per client
-    package.module:function                             the user's code
+    digits, cifar10, cifar100, mnist, fashion-mnist, shakespeare    a dataset by name
+    data.npz, clients/                                              the user's arrays: one file, or one file per client
+    package.module:function                                         the user's code
 """
 
 import os
@@ -16,7 +16,7 @@ from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples, Normalisation
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
 from fedcm.data.partition import SPLITS, Split
-from fedcm.data.sources import arrays, cifar, digits, mnist
+from fedcm.data.sources import arrays, cifar, digits, mnist, shakespeare
 from fedcm.data.user_data import load_user_data
 from fedcm.errors import UserError, suggest
 
@@ -43,6 +43,7 @@ SOURCES: dict[str, Callable[[Path], Dataset]] = {
     "cifar100": cifar.load_cifar100,
     "mnist": mnist.load_mnist,
     "fashion-mnist": mnist.load_fashion_mnist,
+    "shakespeare": shakespeare.load_shakespeare,
 }
 
 

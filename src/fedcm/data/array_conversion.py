@@ -48,25 +48,32 @@ def make_examples(features: Any, labels: Any, where: str, *, channel_last: bool 
     if min(lengths) != max(lengths):
         text = " and ".join(map(str, lengths))
         raise UserError(f"{where}: features and labels must have the same length, got {text}")
+    if is_leaf(y):
+        _reject_ignored_examples(y, where)
     return Examples(x, y)
 
 
-def make_dataset(name: str, train: Examples, test: Examples | None = None, **split: Any) -> Dataset:
+def make_dataset(
+    name: str, train: Examples, test: Examples | None = None, validation: Examples | None = None, **split: Any
+) -> Dataset:
     """Make a dataset of the user's examples; the classes and the normalisation are derived from them.
 
     Args:
         name: What messages call it.
         train: The training examples.
         test: The test examples.
+        validation: The validation examples.
         **split: `owners` and `client_names` of a natural split.
 
     Raises:
-        UserError: If the two sets do not fit one model.
+        UserError: If the sets do not fit one model.
     """
-    if test is not None:
-        check_compatible(train, test, f"{name}: the training set", "the test set")
-    labels = [train.labels] if test is None else [train.labels, test.labels]
-    return Dataset(name, train, test, _count_classes(name, labels), _derive_normalisation(train.features), **split)
+    for other, which in ((test, "test"), (validation, "validation")):
+        if other is not None:
+            check_compatible(train, other, f"{name}: the training set", f"the {which} set")
+    classes = _count_classes(name, [part.labels for part in (train, test, validation) if part is not None])
+    normalisation = _derive_normalisation(train.features)
+    return Dataset(name, train, test, classes, normalisation, validation=validation, **split)
 
 
 def check_compatible(first: Examples, second: Examples, first_name: str, second_name: str) -> None:
@@ -220,6 +227,20 @@ def _convert_label_values(array: np.ndarray, where: str, *, may_ignore: bool) ->
     return torch.from_numpy(array.astype(np.int64))
 
 
+def _reject_ignored_examples(labels: Any, where: str) -> None:
+    """Raise UserError if all labels of an example are ignored, because a batch of such examples has no loss."""
+    if isinstance(labels, Ragged):
+        labels = labels.pad(IGNORED)
+    if labels.is_floating_point() or labels.dim() == 1:
+        return
+    ignored = (labels == IGNORED).flatten(1).all(1)
+    if ignored.any():
+        raise UserError(
+            f"{where}: every example must have a label that counts, but all labels of example "
+            f"{int(ignored.nonzero()[0])} are {IGNORED}, which is ignored; leave it out"
+        )
+
+
 def _check_fits_int64(array: np.ndarray, what: str, where: str) -> None:
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
         raise UserError(f"{where}: {what} must be less than 2**63, got {array.max()}")
@@ -239,8 +260,6 @@ def _count_classes(name: str, labels: list[Tree]) -> int | None:
     if not is_leaf(labels[0]) or labels[0].is_floating_point():
         return None
     largest = max(map(find_largest_label, labels))
-    if largest < 0:
-        raise UserError(f"{name}: labels must be class numbers 0, 1, 2, …, but all are {IGNORED}, which is ignored")
     if largest >= _MAX_CLASSES:
         raise UserError(f"{name}: labels must be class numbers 0, 1, 2, …, got {largest}")
     return largest + 1

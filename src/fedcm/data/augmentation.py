@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from fedcm.data.dataset import Examples
+from fedcm.data.structures.tree import list_leaves
 from fedcm.errors import UserError, suggest
 from fedcm.system.error_messages import describe_error
 from fedcm.system.imports import import_object
@@ -53,8 +54,13 @@ def crop(images: Tensor, generator: Generator, padding: int | None = None) -> Te
 
 def flip(images: Tensor, generator: Generator, probability: float = 0.5) -> Tensor:
     """Mirror each image from left to right with this probability."""
-    chosen = torch.rand(len(images), generator=generator) < probability
-    return torch.where(chosen.to(images.device)[:, None, None, None], images.flip(3), images)
+    chosen = (torch.rand(len(images), generator=generator) < probability).nonzero()[:, 0].to(images.device)
+    # in the order of memory, and only the chosen images, because mirroring is slow
+    is_last = images.is_contiguous(memory_format=torch.channels_last)
+    rows, axis = (images.permute(0, 2, 3, 1), 2) if is_last else (images, 3)
+    changed = rows.clone()
+    changed.index_copy_(0, chosen, rows.index_select(0, chosen).flip(axis))
+    return changed.permute(0, 3, 1, 2) if is_last else changed
 
 
 def cutout(images: Tensor, generator: Generator, size: int | None = None) -> Tensor:
@@ -75,7 +81,7 @@ def cutout(images: Tensor, generator: Generator, size: int | None = None) -> Ten
         place = torch.arange(length)
         inside.append((place >= first) & (place < first + size))
     square = inside[0][:, None, :, None] & inside[1][:, None, None, :]
-    return images.masked_fill(square.to(images.device), 0.0)
+    return torch.where(square.to(images.device), 0.0, images)  # keeps the layout, as masked_fill does not
 
 
 IMAGE_CHANGES: dict[str, Callable[..., Tensor]] = {"crop": crop, "flip": flip, "cutout": cutout}
@@ -141,6 +147,12 @@ def _change_images(name: str, batch: Examples, generator: Generator, *, options:
     if not (isinstance(images, Tensor) and images.dim() == 4 and images.is_floating_point()):
         shape = tuple(images.shape[1:]) if isinstance(images, Tensor) else type(images).__name__
         raise UserError(f"data.augment {name!r} needs images (channels, height, width), got features {shape}")
+    for leaf in list_leaves(batch.labels):
+        if leaf.dim() > 2 and leaf.shape[-2:] == images.shape[-2:]:
+            raise UserError(
+                f"data.augment {name!r} changes images and not their labels, got a label for every pixel, "
+                f"{tuple(leaf.shape[1:])}; write a function (batch, generator) that changes both"
+            )
     return Examples(IMAGE_CHANGES[name](images, generator, **options), batch.labels)
 
 
@@ -149,13 +161,21 @@ def _call_user_function(
 ) -> Examples:
     result = function(batch, generator, **options)
     if isinstance(result, tuple) and len(result) == 2:
-        changed = Examples(*result)
-        if changed.size == batch.size:
-            return changed
+        leaves = list_leaves(result)
+        if leaves and all(isinstance(leaf, Tensor) and leaf.shape[:1] == (batch.size,) for leaf in leaves):
+            return Examples(*result)
     raise UserError(
-        "a function of data.augment must return the batch (features, labels) with as many examples as it got, got "
-        f"{type(result).__name__}"
+        f"a function of data.augment must return (features, labels) of the {batch.size} examples that it got, got "
+        f"{_describe_result(result)}"
     )
+
+
+def _describe_result(result: Any) -> str:
+    """Describe a wrong result: its type, or the shapes of its tensors."""
+    if not isinstance(result, tuple | Mapping):
+        return type(result).__name__
+    leaves = [tuple(leaf.shape) if isinstance(leaf, Tensor) else type(leaf).__name__ for leaf in list_leaves(result)]
+    return f"a {type(result).__name__} of {', '.join(map(str, leaves)) or 'nothing'}"
 
 
 def reject_failing_augment(augment: Augment, sample: Examples) -> Examples:

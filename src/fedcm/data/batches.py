@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from fedcm.data.dataset import Examples
+from fedcm.data.work.amounts import WorkAmount
+from fedcm.data.work.stragglers import Stragglers
 from fedcm.rng import Purpose, make_generator
 
 ReadPass = Callable[[int], Examples]
@@ -23,36 +25,58 @@ class LocalWork:
 
     Attributes:
         batch_size: Examples per batch.
-        epochs: Passes over the client's data.
+        epochs: Passes over the client's data: a number, or one for each client and round.
         steps: The exact number of batches, over as many passes as needed. If given, `epochs` is ignored.
+        stragglers: The speeds of the clients; with the policy "partial" they limit the number of batches.
     """
 
     batch_size: int = 50
-    epochs: int = 1
-    steps: int | None = None
+    epochs: int | WorkAmount = 1
+    steps: int | WorkAmount | None = None
+    stragglers: Stragglers | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "steps"):
             count = getattr(self, name)
-            if count is not None and count < 1:
+            if isinstance(count, int) and count < 1:
                 raise ValueError(f"{name} must be at least 1, got {count}")
 
-    def count_steps(self, examples: int) -> int:
-        """Return the number of batches per round of a client with this many examples.
+    def plan_steps(self, examples: int, seed: int, round: int, client: int) -> int:
+        """Return the number of batches that a client would do in a round without a deadline.
 
-        >>> LocalWork(batch_size=50, epochs=5).count_steps(120)
+        Args:
+            examples: The client's number of examples.
+            seed: The run's seed.
+            round: The round's index.
+            client: The client's index.
+        """
+        amount = self.epochs if self.steps is None else self.steps
+        if not isinstance(amount, int):
+            amount = amount.draw_amount(seed, round, client)
+        return amount if self.steps is not None else amount * -(-examples // self.batch_size)
+
+    def count_steps(self, examples: int, seed: int, round: int, client: int) -> int:
+        """Return the number of batches of a client in a round; a slow client may have to stop at the deadline.
+
+        >>> LocalWork(batch_size=50, epochs=5).count_steps(120, seed=0, round=0, client=0)
         15
         """
-        return self.steps if self.steps is not None else self.epochs * -(-examples // self.batch_size)
+        steps = self.plan_steps(examples, seed, round, client)
+        return steps if self.stragglers is None else self.stragglers.limit_steps(steps, seed, round, client)
 
-    def list_batch_sizes(self, examples: int) -> list[list[int]]:
-        """Return the sizes of a round's batches, one list per pass; the last pass may be incomplete.
+    def count_most_steps(self, examples: int) -> int:
+        """Return the largest number of batches that a client with this many examples may do in a round."""
+        amount = self.epochs if self.steps is None else self.steps
+        most = amount if isinstance(amount, int) else amount.count_most()
+        return most if self.steps is not None else most * -(-examples // self.batch_size)
 
-        >>> LocalWork(batch_size=50, steps=4).list_batch_sizes(120)
+    def list_batch_sizes(self, examples: int, steps: int) -> list[list[int]]:
+        """Return the sizes of this many batches, one list per pass; the last pass may be incomplete.
+
+        >>> LocalWork(batch_size=50).list_batch_sizes(120, steps=4)
         [[50, 50, 20], [50]]
         """
         full_pass = [min(self.batch_size, examples - start) for start in range(0, examples, self.batch_size)]
-        steps = self.count_steps(examples)
         return [full_pass[: steps - done] for done in range(0, steps, len(full_pass))]
 
     def draw_batches(
@@ -85,7 +109,7 @@ class LocalWork:
     ) -> Iterator[Sequence[Tensor]]:
         """Yield the batches of each pass as indices; the last pass may be incomplete."""
         generator = make_generator(seed, Purpose.BATCHES, round, client)
-        remaining = self.count_steps(examples)
+        remaining = self.count_steps(examples, seed, round, client)
         while remaining:
             order = torch.from_numpy(generator.permutation(examples)).to(device)
             indices = order.split(self.batch_size)[:remaining]
@@ -109,7 +133,8 @@ class LocalWork:
         """
         width, batches = min(self.batch_size, int(sizes.max())), []
         for size, client in zip(sizes.tolist(), clients, strict=True):
-            generator, steps = make_generator(seed, Purpose.BATCHES, round, client), self.count_steps(size)
+            generator = make_generator(seed, Purpose.BATCHES, round, client)
+            steps = self.count_steps(size, seed, round, client)
             per_pass = -(-size // self.batch_size)
             passes = np.full((-(-steps // per_pass), per_pass * width), -1)
             for one_pass in passes:

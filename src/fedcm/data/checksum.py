@@ -1,4 +1,4 @@
-"""Checksums: sha256 of arrays, and md5 where the authors of a dataset published md5."""
+"""Checksums: sha256 of arrays and files, and md5 where the authors of a dataset published md5."""
 
 import hashlib
 from pathlib import Path
@@ -23,3 +23,9 @@ def compute_file_md5(path: Path) -> str:
     """Return the md5 of a file's content, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def compute_file_sha256(path: Path) -> str:
+    """Return the sha256 of a file's content, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -97,6 +97,7 @@ class Dataset:
         owners: (n,) The client 0 … N − 1 of each training example, if the data have a natural split.
         client_names: The names of these clients.
         checksums: The sha256 of each raw array, by its name, if it is known already.
+        validation: Validation examples, if the data have some of their own.
         mapped: Whether the arrays are mapped from files, so that all processes share one copy in memory.
         reread: Reads training examples again by their indices, if they come from a torch dataset item by item.
 
@@ -114,9 +115,10 @@ class Dataset:
     checksums: dict[str, str] = field(default_factory=dict)
     mapped: bool = False
     reread: Callable[[Sequence[int]], Examples] | None = field(default=None, compare=False)
+    validation: Examples | None = None
 
     def __post_init__(self) -> None:
-        for part, examples in (("train", self.train), ("test", self.test)):
+        for part, examples in (("train", self.train), ("test", self.test), ("validation", self.validation)):
             if examples is not None:
                 _check_examples(examples, f"{self.name}: the {part}")
         if self.owners is not None:
@@ -159,6 +161,7 @@ class ClientsOnDemand:
         classes: The number of classes; None for a regression.
         test: The test data, if there are any: a pair or a torch dataset.
         normalisation: Required if the features are bytes.
+        validation: The validation data, if there are any, in the same form.
         version: Change it when the data of any client change; a resumed run compares it.
 
     Raises:
@@ -172,6 +175,7 @@ class ClientsOnDemand:
     test: Any | None = None
     normalisation: Normalisation | None = None
     version: str = ""
+    validation: Any | None = None
 
     def __post_init__(self) -> None:
         for name in ("population", "classes", "size"):

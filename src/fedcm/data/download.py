@@ -1,7 +1,7 @@
 """Download a file completely or not at all.
 
 Bytes are appended to `<target>.part` as they arrive, so a lost connection or an interrupted command resumes where it
-stopped. The file gets its name only if its md5 is right.
+stopped. The file gets its name only if its checksum is right.
 """
 
 import http.client
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedcm.data.checksum import compute_file_md5
+from fedcm.data.checksum import compute_file_md5, compute_file_sha256
 from fedcm.errors import UserError
 from fedcm.system.files import fsync_file
 
@@ -27,27 +27,33 @@ class _AlreadyComplete(Exception):  # noqa: N818 - an answer of the server, not 
     """The server has no bytes beyond those in the part file."""
 
 
-def download_file(url: str, target: Path, *, md5: str, progress: Progress | None = None) -> Path:
-    """Download `url` to `target`.
+def download_file(
+    url: str, target: Path, *, md5: str | None = None, sha256: str | None = None, progress: Progress | None = None
+) -> Path:
+    """Download `url` to `target`; one of the two checksums must be given.
 
     Args:
         url: The address.
         target: The file to write; its folder is created.
         md5: The md5 that the file must have.
+        sha256: The sha256 that the file must have.
         progress: Called with the bytes received and the total. By default a progress bar is shown on a terminal.
 
     Raises:
-        UserError: If the server cannot be reached, or the file has another md5 twice.
+        UserError: If the server cannot be reached, or the file has another checksum twice.
     """
     if progress is None:
         with show_progress_bar(target.name) as update:
-            return download_file(url, target, md5=md5, progress=update)
+            return download_file(url, target, md5=md5, sha256=sha256, progress=update)
+    kind, expected, compute = (
+        ("md5", md5, compute_file_md5) if sha256 is None else ("sha256", sha256, compute_file_sha256)
+    )
     part = target.with_name(f"{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         for _ in range(2):  # the part file of an earlier command may be of another file; then start again
             _fetch(url, part, progress)
-            if compute_file_md5(part) == md5:
+            if compute(part) == expected:
                 fsync_file(part)
                 return part.replace(target)
             part.unlink()
@@ -57,7 +63,7 @@ def download_file(url: str, target: Path, *, md5: str, progress: Progress | None
         reason = getattr(error, "reason", error)
         message = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
         raise UserError(f"{url} cannot be downloaded: {message}") from error
-    raise UserError(f"{url} must have the md5 {md5}, got another file twice; download it in another way")
+    raise UserError(f"{url} must have the {kind} {expected}, got another file twice; download it in another way")
 
 
 def _fetch(url: str, part: Path, progress: Progress) -> None:

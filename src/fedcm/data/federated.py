@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from fedcm.data.checksum import compute_sha256
+from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import IGNORED, Dataset, Examples, Normalisation
 from fedcm.data.randomness_check import seed_global_generators
 from fedcm.data.structures.ragged import Ragged
-from fedcm.data.structures.tree import iterate_tensors, map_leaves
+from fedcm.data.structures.tree import iterate_tensors, list_leaves, map_leaves
 from fedcm.errors import UserError
 
 EXPLAIN_FRESH = (
@@ -40,6 +41,16 @@ class FederatedData(Protocol):
     @property
     def is_stackable(self) -> bool:
         """Whether features and labels are one tensor each, without ignored labels, so that clients can be stacked."""
+        ...
+
+    @property
+    def validation_size(self) -> int:
+        """The number of validation examples."""
+        ...
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether all batches of one size have one shape, because no sequences have unequal lengths."""
         ...
 
     @property
@@ -86,6 +97,10 @@ class FederatedData(Protocol):
         """Return the test examples from `start` to `stop`, ready for the model."""
         ...
 
+    def validation_slice(self, start: int, stop: int) -> Examples:
+        """Return the validation examples from `start` to `stop`, ready for the model."""
+        ...
+
 
 @final
 class ArrayData:
@@ -99,6 +114,8 @@ class ArrayData:
         parts: For each client, the indices of its training examples.
         dtype: The dtype of features and float labels.
         device: The device of the examples.
+        held_back: The indices of the training examples that are the validation set, in place of `dataset.validation`.
+        client_tests: The test data of each client, if there are any.
     """
 
     def __init__(
@@ -107,10 +124,14 @@ class ArrayData:
         parts: Sequence[np.ndarray],
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        held_back: np.ndarray | None = None,
+        client_tests: ClientTests | None = None,
     ) -> None:
         self.dataset = dataset
         self.order = torch.from_numpy(np.concatenate(parts).astype(np.int64))  # client after client
         self.offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        self.client_tests = client_tests
+        self.validation_index = None if held_back is None else torch.from_numpy(held_back.astype(np.int64))
         self._resident: tuple[Examples, Examples | None] | None = None  # copies on a device other than the CPU
         self.dtype = dtype
         self.device = device
@@ -139,6 +160,16 @@ class ArrayData:
         return is_stackable(self.dataset.train)
 
     @property
+    def validation_size(self) -> int:
+        if self.validation_index is not None:
+            return len(self.validation_index)
+        return 0 if self.dataset.validation is None else self.dataset.validation.size
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        return has_fixed_shapes(self.dataset.train)
+
+    @property
     def classes(self) -> int | None:
         return self.dataset.classes
 
@@ -152,6 +183,7 @@ class ArrayData:
         other.dtype, other.device, other.layout = dtype, device, layout
         if device.type != "cpu":
             other.order = self.order.to(device)
+            other.validation_index = None if self.validation_index is None else self.validation_index.to(device)
             train, test = self.dataset.train, self.dataset.test
             test_on_device = None if test is None else test.map(lambda part: part.to(device))
             other._resident = train.map(lambda part: part.to(device)), test_on_device
@@ -160,10 +192,19 @@ class ArrayData:
     def checksums(self) -> dict[str, str]:
         """Return the sha256 of the raw examples and of the split."""
         sums = dict(self.dataset.checksums)
-        for name, examples in (("train", self.dataset.train), ("test", self.dataset.test)):
+        own = {"train": self.dataset.train, "test": self.dataset.test, "validation": self.dataset.validation}
+        for name, examples in own.items():
             if examples is not None and f"{name}_features" not in sums:
                 sums |= hash_examples(examples, name)
         sums["split"] = compute_sha256(self.order.cpu().numpy().astype("<i8"), np.diff(self.offsets).astype("<i8"))
+        if self.validation_index is not None:
+            sums["validation"] = compute_sha256(self.validation_index.cpu().numpy().astype("<i8"))
+        if self.client_tests is not None:
+            parts = self.client_tests.parts
+            index, counts = np.concatenate(parts).astype("<i8"), np.array([len(part) for part in parts], "<i8")
+            sums["client_tests"] = compute_sha256(index, counts)
+            if self.client_tests.examples is not None:
+                sums |= hash_examples(self.client_tests.examples, "client_tests")
         return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
@@ -192,6 +233,24 @@ class ArrayData:
     def test_slice(self, start: int, stop: int) -> Examples:
         assert self.held_out is not None
         return self._prepare(self.held_out.slice(start, stop))
+
+    def validation_slice(self, start: int, stop: int) -> Examples:
+        if self.validation_index is not None:
+            return self._select(self.validation_index[start:stop])
+        assert self.dataset.validation is not None
+        return self._prepare(self.dataset.validation.slice(start, stop))
+
+    def list_tested_clients(self) -> np.ndarray:
+        """Return the clients that have test data of their own."""
+        return np.zeros(0, np.int64) if self.client_tests is None else self.client_tests.list_clients()
+
+    def client_test(self, client: int) -> Examples:
+        """Return the test examples of one client, ready for the model."""
+        assert self.client_tests is not None
+        index = torch.from_numpy(self.client_tests.parts[client].astype(np.int64))
+        if self.client_tests.examples is None:
+            return self._select(index.to(self.device))
+        return self._prepare(self.client_tests.examples.select(index))
 
     def _select(self, index: Tensor) -> Examples:
         return self._prepare(self.train.select(index))
@@ -222,6 +281,11 @@ def _prepare_labels(labels: Any, dtype: torch.dtype) -> Any:
 def is_stackable(examples: Examples) -> bool:
     """Return whether features and labels are one tensor each, without ignored labels."""
     return examples.is_simple and not (examples.labels.dim() > 1 and bool((examples.labels == IGNORED).any()))
+
+
+def has_fixed_shapes(examples: Examples) -> bool:
+    """Return whether no sequences have unequal lengths."""
+    return not any(isinstance(leaf, Ragged) for leaf in list_leaves(tuple(examples)))
 
 
 def get_input_shape(examples: Examples) -> Any:

@@ -16,6 +16,7 @@ from fedcm.data.federated import (
     EXPLAIN_FRESH,
     SelectExamples,
     get_input_shape,
+    has_fixed_shapes,
     hash_examples,
     is_stackable,
     prepare_examples,
@@ -54,12 +55,8 @@ class OnDemandData:
                 f"{name}: bytes need a normalisation, which cannot be computed without reading all clients; give "
                 "ClientsOnDemand a normalisation, or return floats"
             )
-        self._held_out = None
-        if clients.test is not None:
-            self._held_out = convert_to_examples(clients.test, where=f"{name}, the test set")
-            check_compatible(self._first, self._held_out, f"{name}: client 0", "the test set")
-            self._check_labels(self._held_out, "the test set")
-            warn_if_test_is_random(name, clients.test, self._held_out)
+        self._held_out = self._convert_held_out(clients.test, "test")
+        self._validation = self._convert_held_out(clients.validation, "validation")
 
     @property
     def population(self) -> int:
@@ -72,6 +69,14 @@ class OnDemandData:
     @property
     def is_stackable(self) -> bool:
         return is_stackable(self._first)
+
+    @property
+    def validation_size(self) -> int:
+        return 0 if self._validation is None else self._validation.size
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        return has_fixed_shapes(self._first)
 
     @property
     def classes(self) -> int | None:
@@ -93,8 +98,9 @@ class OnDemandData:
             for _, tensor in iterate_tensors(tuple(self._try_create(client))):
                 digest.update(tensor.numpy().data)
         sums = {"clients": digest.hexdigest()}
-        if self._held_out is not None:
-            sums |= hash_examples(self._held_out, "test")
+        for name, examples in (("test", self._held_out), ("validation", self._validation)):
+            if examples is not None:
+                sums |= hash_examples(examples, name)
         return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
@@ -117,10 +123,24 @@ class OnDemandData:
         return lambda index: Examples(*[part[rows, index.to(self.device)] for part in padded])
 
     def test_slice(self, start: int, stop: int) -> Examples:
-        assert self._held_out is not None
-        return prepare_examples(
-            self._held_out.slice(start, stop), self.source.normalisation, self.dtype, self.device, self.layout
-        )
+        return self._prepare_slice(self._held_out, start, stop)
+
+    def validation_slice(self, start: int, stop: int) -> Examples:
+        return self._prepare_slice(self._validation, start, stop)
+
+    def _prepare_slice(self, examples: Examples | None, start: int, stop: int) -> Examples:
+        assert examples is not None
+        piece = examples.slice(start, stop)
+        return prepare_examples(piece, self.source.normalisation, self.dtype, self.device, self.layout)
+
+    def _convert_held_out(self, value: Any, which: str) -> Examples | None:
+        if value is None:
+            return None
+        examples = convert_to_examples(value, where=f"{self.name}, the {which} set")
+        check_compatible(self._first, examples, f"{self.name}: client 0", f"the {which} set")
+        self._check_labels(examples, f"the {which} set")
+        warn_if_test_is_random(self.name, value, examples, which)
+        return examples
 
     def _read_size(self, client: int) -> int:
         size = self.source.size(client) if callable(self.source.size) else self.source.size

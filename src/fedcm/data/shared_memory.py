@@ -61,6 +61,7 @@ def open_shared_dataset(description: int) -> Dataset:
     return Dataset(
         train=parts["train"],
         test=parts.get("test"),
+        validation=parts.get("validation"),
         owners=arrays.get("owners"),
         normalisation=scale and Normalisation(tuple(scale["mean"]), tuple(scale["std"]), scale["scale"]),
         client_names=tuple(fields.pop("client_names")),
@@ -77,7 +78,8 @@ def close_descriptors(descriptors: Descriptors) -> None:
 
 
 def _list_parts(dataset: Dataset) -> dict[str, Examples]:
-    return {"train": dataset.train} | ({} if dataset.test is None else {"test": dataset.test})
+    own = {"train": dataset.train, "test": dataset.test, "validation": dataset.validation}
+    return {part: examples for part, examples in own.items() if examples is not None}
 
 
 def _rebuild_examples(part: str, structure: dict[str, Any], arrays: dict[str, np.ndarray]) -> Examples:

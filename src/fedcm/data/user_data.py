@@ -16,6 +16,7 @@ or a dict with the key "labels"; x and y may be tuples and dicts too. Sequences 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from torch.utils.data import TensorDataset
 
 from fedcm.data.array_conversion import make_dataset, make_examples
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
-from fedcm.data.randomness_check import ReadItem, warn_if_random
+from fedcm.data.randomness_check import ReadItem, seed_global_generators, warn_if_random
 from fedcm.data.sources.arrays import join_clients
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error
@@ -72,7 +73,8 @@ def convert_to_dataset(value: Any, *, name: str = "data", fresh: bool = False) -
     if isinstance(value, list):
         return convert_clients_to_dataset(value, name=name, fresh=fresh)
     if isinstance(value, Examples) or _is_whole_set(value) or _is_torch_dataset(value):
-        train = convert_to_examples(value, where=name)
+        with _seed_items(fresh):
+            train = convert_to_examples(value, where=name)
         warn_of_random_items(name, [(make_item_reader(value), train)])
         return make_dataset(name, train, reread=_make_reread([value], fresh))
     if isinstance(value, tuple) and len(value) == 2:
@@ -80,7 +82,8 @@ def convert_to_dataset(value: Any, *, name: str = "data", fresh: bool = False) -
         if isinstance(first, list):
             return convert_clients_to_dataset(first, test, name=name, fresh=fresh)
         held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
-        train = convert_to_examples(first, where=f"{name}, the training set")
+        with _seed_items(fresh):
+            train = convert_to_examples(first, where=f"{name}, the training set")
         warn_of_random_items(f"{name}, the training set", [(make_item_reader(first), train)])
         warn_if_test_is_random(name, test, held_out)
         return make_dataset(name, train, held_out, reread=_make_reread([first], fresh))
@@ -94,6 +97,7 @@ def convert_clients_to_dataset(
     clients: Sequence[Any],
     test: Any | None = None,
     *,
+    validation: Any | None = None,
     names: Sequence[str] | None = None,
     name: str = "clients",
     fresh: bool = False,
@@ -103,6 +107,7 @@ def convert_clients_to_dataset(
     Args:
         clients: For each client a torch dataset or a pair (features, labels).
         test: The test set, a torch dataset or a pair.
+        validation: The validation set, a torch dataset or a pair.
         names: The clients' names; by default their indices.
         name: What messages call the data.
         fresh: Whether the training items will be read anew in every pass.
@@ -118,15 +123,23 @@ def convert_clients_to_dataset(
             f"{name}: each client must have its own name, got {len(set(names))} different names for {len(clients)} "
             "clients"
         )
-    parts = [
-        convert_to_examples(client, where=f"{name}, client {client_name}")
-        for client, client_name in zip(clients, names, strict=True)
-    ]
+    with _seed_items(fresh):
+        parts = [
+            convert_to_examples(client, where=f"{name}, client {client_name}")
+            for client, client_name in zip(clients, names, strict=True)
+        ]
     held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
     if not fresh:
         warn_if_random(name, [(make_item_reader(client), part) for client, part in zip(clients, parts, strict=True)])
+    validated = None if validation is None else convert_to_examples(validation, where=f"{name}, the validation set")
     warn_if_test_is_random(name, test, held_out)
-    return replace(join_clients(name, parts, names, held_out), reread=_make_reread(clients, fresh))
+    warn_if_test_is_random(name, validation, validated, "validation")
+    return replace(join_clients(name, parts, names, held_out, validated), reread=_make_reread(clients, fresh))
+
+
+def _seed_items(fresh: bool) -> AbstractContextManager[None]:
+    """Return the context in which items are first read: seeded if they are random, so that their checksum is not."""
+    return seed_global_generators(0) if fresh else nullcontext()
 
 
 def _ignore_random_items(name: str, collected: Any) -> None:
@@ -153,10 +166,10 @@ def _make_reread(sets: Sequence[Any], fresh: bool) -> Callable[[Sequence[int]], 
     return reread
 
 
-def warn_if_test_is_random(name: str, test: Any, held_out: Examples | None) -> None:
-    """Warn if the items of a test set are random; `held_out` are the examples that were read from it."""
+def warn_if_test_is_random(name: str, test: Any, held_out: Examples | None, which: str = "test") -> None:
+    """Warn if the items of a test or validation set are random; `held_out` are the examples read from it."""
     if held_out is not None:
-        warn_if_random(f"{name}, the test set", [(make_item_reader(test), held_out)], held_out=True)
+        warn_if_random(f"{name}, the {which} set", [(make_item_reader(test), held_out)], held_out=True)
 
 
 def convert_to_examples(value: Any, *, where: str = "data") -> Examples:
@@ -228,7 +241,7 @@ def _read_item(dataset: Any, index: int, where: str) -> _Item:
         x, y = _split_dict(example)
     elif isinstance(example, tuple | list) and len(example) >= 2:
         *inputs, y = example
-        x = inputs[0] if len(inputs) == 1 else tuple(inputs)
+        x = inputs[0] if len(inputs) == 1 else _Inputs(inputs)
     else:
         raise UserError(
             f"{where}: an example must be a pair (x, y) or a dict with the key 'labels', got "
@@ -280,11 +293,18 @@ def _split_dict(example: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     return {str(key): value for key, value in example.items() if key != "labels"}, example["labels"]
 
 
+class _Inputs(tuple[Any, ...]):
+    """The inputs x1, x2, … of an example (x1, x2, …, y), which are numbers or arrays."""
+
+
 def _convert_item(value: Any) -> Any:
     """Convert what a dataset returns for one example; a tuple, list or dict of tensors is a structure."""
     if isinstance(value, Mapping):
         return {str(key): _convert_item(part) for key, part in value.items()}
-    if isinstance(value, tuple | list) and any(isinstance(part, torch.Tensor | np.ndarray | Mapping) for part in value):
+    has_arrays = isinstance(value, tuple | list) and any(
+        isinstance(part, torch.Tensor | np.ndarray | Mapping) for part in value
+    )
+    if has_arrays or isinstance(value, _Inputs):
         return tuple(_convert_item(part) for part in value)
     return _convert_to_array(value)
 

@@ -13,15 +13,20 @@ import torch
 from fedcm.core.algorithm import Algorithm, Round, Vector
 from fedcm.core.contract.templates import MessageTemplates, make_templates
 from fedcm.core.exact_mean import ExactMean, OutOfRange
+from fedcm.core.local.optimizers import LocalOptimizer
+from fedcm.core.local.personal import PersonalSteps
 from fedcm.core.local.stacked import StackedProblem, StackResult, reject_unstackable, run_stacked_steps
+from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.local.steps import ClientResult, run_local_steps
 from fedcm.core.problem import Problem
+from fedcm.core.scoring.metric_set import DEFAULT_METRICS, MetricSet
 from fedcm.data.augmentation import Augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
 from fedcm.data.federated import FederatedData
 from fedcm.errors import Diverged
 from fedcm.executors.client_states import ClientStates
+from fedcm.executors.client_tests import ClientEvaluation
 from fedcm.rng import Purpose, make_torch_seed
 
 PERSONAL = "personal"  # the field of a client's state with its personal parameters
@@ -50,6 +55,10 @@ class ClientRunner:
     stack: int = 1  # clients that train at once
     augment: Augment | None = None  # changes every batch of training
     fresh: bool = False  # whether the examples are read anew in every pass
+    step_factors: StepFactors | None = None  # factors of the local steps; all 1 by default
+    optimizer: LocalOptimizer | None = None  # maps the gradients of the minibatches; none by default
+    metrics: MetricSet = DEFAULT_METRICS  # of evaluations
+    client_evaluation: ClientEvaluation | None = None  # how clients are evaluated on test data of their own
 
     def __post_init__(self) -> None:
         if self.stack > 1:
@@ -73,13 +82,17 @@ class ClientRunner:
         kind = namedtuple("PersonalClientState", [*kept._fields, PERSONAL])
         return kind(*kept, self.problem.initial_personal)
 
-    def bind_personal(self, state: Any) -> Any:
-        """Put the personal parameters of a client's state into the model; return the algorithm's part of the state."""
+    def split_state(self, state: Any) -> tuple[Any, PersonalSteps | None]:
+        """Return the algorithm's part of a client's state, and a copy of its personal parameters, bound to the model.
+
+        The copy is None if all parameters are shared.
+        """
         if not self.problem.personal_size:
-            return state
+            return state, None
         *kept, personal = state
-        self.problem.bind_personal(personal)
-        return self.templates.client_state._make(kept)
+        steps = PersonalSteps(personal.clone(), self.optimizer, self.step_decay)
+        self.problem.bind_personal(steps.params)
+        return self.templates.client_state._make(kept), steps
 
     def split_into_stacks(self, cohort: np.ndarray) -> list[list[int]]:
         """Return the positions of the cohort in stacks.
@@ -134,14 +147,14 @@ class ClientRunner:
             sizes=torch.from_numpy(sizes),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
+            step_factors=self.step_factors,
+            optimizer=self.optimizer,
         )
 
     def run_client(self, client: int, sent: Any, kept: Any, round: Round) -> ClientResult:
         """Run the local steps of one client. `kept` is its state, with personal parameters if there are any."""
-        state, personal = kept, None
-        if self.problem.personal_size:
-            personal = state[-1].clone()
-            kept = self.bind_personal(state._replace(**{PERSONAL: personal}))
+        state = kept
+        kept, personal = self.split_state(state)
         self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
         data = self.data.client(client)
         done = run_local_steps(
@@ -151,14 +164,16 @@ class ClientRunner:
             kept,
             data=data,
             batches=self.draw_batches(data, round.index, client),
-            count=self.local_work.count_steps(data.size),
+            count=self.local_work.count_steps(data.size, self.seed, round.index, client),
             client_lr=round.client_lr,
             step_decay=self.step_decay,
+            step_factors=self.step_factors,
+            optimizer=self.optimizer,
             personal=personal,
         )
         if personal is None:
             return done
-        return done._replace(client_state=type(state)(*done.client_state, personal))
+        return done._replace(client_state=type(state)(*done.client_state, personal.params))
 
     def draw_batches(self, data: Examples, round: int, client: int) -> Iterator[Examples]:
         """Yield the batches of one client in one round as the model gets them."""
@@ -187,7 +202,7 @@ class ClientRunner:
         self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
         full_gradient = self.problem.full_gradient(self.data.client(client))
         with torch.no_grad():
-            survey = self.algorithm.survey(full_gradient, params, self.bind_personal(states.get(client)))
+            survey = self.algorithm.survey(full_gradient, params, self.split_state(states.get(client))[0])
         try:
             mean.add(client, survey, weight)
         except OutOfRange as error:
@@ -212,9 +227,17 @@ class ClientRunner:
         sizes = self.data.sizes(cohort)
         return sizes / 2.0 ** math.ceil(math.log2(max(int(sizes.max()), 2)))
 
-    def count_steps(self, cohort: np.ndarray) -> np.ndarray:
-        """Return the number of local steps of each client."""
-        return np.array([self.local_work.count_steps(int(size)) for size in self.data.sizes(cohort)], dtype=np.int64)
+    def count_steps(self, cohort: np.ndarray, round: int) -> np.ndarray:
+        """Return the number of local steps of each client in a round."""
+        sizes = zip(cohort.tolist(), self.data.sizes(cohort).tolist(), strict=True)
+        counts = [self.local_work.count_steps(size, self.seed, round, client) for client, size in sizes]
+        return np.array(counts, dtype=np.int64)
+
+    def sum_step_factors(self, counts: np.ndarray) -> np.ndarray:
+        """Return the effective number of steps Σ f_k of clients with these numbers of steps."""
+        if self.step_factors is None:
+            return counts
+        return np.array([self.step_factors.sum(int(count)) for count in counts])
 
 
 def _unstack(stack: tuple, clients: int) -> list[tuple]:

@@ -169,12 +169,12 @@ def _measure_noise(runner: ClientRunner, params: Vector, client: int, round: Rou
     data = runner.data.client(client)
     _reseed(runner, round.index, client)
     full = runner.problem.full_gradient(data)(params).double()
-    passes = runner.local_work.list_batch_sizes(data.size)
-    chosen = set(_draw_steps(runner.seed, round, client, sum(map(len, passes))).tolist())
+    steps = runner.local_work.count_steps(data.size, runner.seed, round.index, client)
+    chosen = set(_draw_steps(runner.seed, round, client, steps).tolist())
     batches = enumerate(runner.draw_batches(data, round.index, client))
     gradients = (runner.problem.gradient(batch)(params).double() for step, batch in batches if step in chosen)
     squares = [_compute_square(gradient - full) for gradient in gradients]
-    return float(np.mean(squares)), compute_noise_share(passes, data.size)
+    return float(np.mean(squares)), compute_noise_share(runner.local_work.list_batch_sizes(data.size, steps), data.size)
 
 
 @final

@@ -12,15 +12,29 @@ import numpy as np
 import torch
 
 from fedcm.core.algorithm import Nothing, Round, Vector
-from fedcm.core.evaluation import Score, Tally, combine_tallies, list_pieces, tally_piece
+from fedcm.core.evaluation import (
+    EVALUATED_SETS,
+    EvaluatedSet,
+    Score,
+    Tally,
+    compute_whole_metrics,
+    count_examples,
+    join_rows,
+    list_pieces,
+    read_piece,
+    tally_piece,
+)
 from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
+from fedcm.core.scoring.over_clients import ClientScores
+from fedcm.core.scoring.summed import Fraction
 from fedcm.errors import Diverged, Stopped, TrainingFailed
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
+from fedcm.executors.client_tests import evaluate_client, list_tested_clients
 from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
 from fedcm.executors.local import make_empty_result, summarise_round
-from fedcm.executors.process_group import ProcessGroup, WorkerStatus, divide_work
+from fedcm.executors.process_group import ProcessGroup, WorkerStatus, divide_work, gather_rows
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import describe_failure_with_traceback, is_disk_error
 
@@ -65,7 +79,7 @@ class DistributedExecutor:
         if not len(cohort):
             return make_empty_result(cohort)
         self.states.commit(cohort, client_stats[:, 2].tolist())
-        return summarise_round(mean, weights, client_stats, cohort)
+        return summarise_round(self.runner, mean, weights, client_stats, cohort)
 
     def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
         """Run the local steps and the gossip of all nodes; see `GossipExecutor`. Every process gets the same result.
@@ -82,9 +96,9 @@ class DistributedExecutor:
         client_stats = self._share(cohort, round, stacks, table, run)
         for bits in table.bits:
             self.group.sum_(bits)
-        result = summarise_round(table.mean, weights, client_stats, cohort)
+        result = summarise_round(self.runner, table.mean, weights, client_stats, cohort)
         self.states.prepare(cohort, round.index)
-        after, centre = replace(round, steps=result.steps), result.mean.params
+        after, centre = replace(round, steps=result.update_steps), result.mean.params
 
         def mix(positions: list[int]) -> np.ndarray:
             clients = cohort[positions].tolist()
@@ -128,7 +142,7 @@ class DistributedExecutor:
             The rows of the whole cohort.
         """
         client_stats = torch.zeros((len(cohort), 3), dtype=torch.float64)
-        steps = self.runner.count_steps(cohort)
+        steps = self.runner.count_steps(cohort, round.index)
         own_stacks = divide_work([steps[stack].sum() for stack in stacks], self.group.size)[self.group.rank]
         status, message, client = WorkerStatus.OK, "", -1
         try:
@@ -160,26 +174,77 @@ class DistributedExecutor:
             self.group.sum_(limb)
         return client_stats.numpy()
 
-    def evaluate(self, params: Vector) -> Score | None:
-        """Evaluate parameters on the test data; every process evaluates some pieces and gets the same result."""
-        problem, data = self.runner.problem, self.runner.data
-        if not data.test_size:
-            return None
-        starts = list_pieces(data)
-        table = torch.zeros((len(starts), 4), dtype=torch.float64)
+    def evaluate(self, params: Vector) -> dict[str, Score]:
+        """Evaluate parameters; see `Executor`. Every process evaluates some pieces and gets the same result."""
+        data = self.runner.data
+        if self.runner.problem.personal_size:
+            return {}  # see `evaluate_model`
+        return {which: self._evaluate_set(params, which) for which in EVALUATED_SETS if list_pieces(data, which)}
+
+    def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
+        """Evaluate parameters on the test data of each client; every process evaluates some and gets all results."""
+        clients, how = list_tested_clients(self.runner), self.runner.client_evaluation
+        assert how is not None
+        table = torch.zeros((len(clients), 2), dtype=torch.float64)
         status, message = WorkerStatus.OK, ""
         try:
-            for position in range(self.group.rank, len(starts), self.group.size):
-                tally = tally_piece(problem, params, data, starts[position])
-                row = [tally.weight, tally.loss, tally.labels, -1 if tally.correct is None else tally.correct]
+            for position in range(self.group.rank, len(clients), self.group.size):
+                if self.stop_requested():
+                    raise Stopped
+                client = int(clients[position])
+                row = evaluate_client(self.runner, params, client, self.states.get(client), round)
                 table[position] = torch.tensor(row, dtype=torch.float64)
         except TrainingFailed:  # another worker did
             raise
+        except Stopped:
+            status = WorkerStatus.STOPPED
         except Exception as error:
-            status = WorkerStatus.FAILED
-            message = describe_failure_with_traceback(error, f"the evaluation failed on worker {self.group.rank}")
+            status, message = self._describe_evaluation_failure(error)
         self.group.sum_results(status, message, table, [])
-        return combine_tallies(
-            Tally(int(weight), loss, int(labels), None if correct < 0 else int(correct))
-            for weight, loss, labels, correct in table.tolist()
-        )
+        return how.make_scores(clients, table.numpy())
+
+    def _evaluate_set(self, params: Vector, which: EvaluatedSet) -> Score:
+        problem, data, metrics = self.runner.problem, self.runner.data, self.runner.metrics
+        starts, own = list_pieces(data, which), {}
+        table = torch.zeros((len(starts), 2 + 2 * len(metrics.summed)), dtype=torch.float64)
+        status, message = WorkerStatus.OK, ""
+        try:
+            for position in range(self.group.rank, len(starts), self.group.size):
+                tally = tally_piece(problem, params, data, starts[position], which, metrics)
+                row = [tally.weight, tally.loss, *(number for one in tally.fractions for number in one)]
+                table[position] = torch.tensor(row, dtype=torch.float64)
+                own[starts[position]] = tally.outputs
+        except TrainingFailed:  # another worker did
+            raise
+        except Exception as error:
+            status, message = self._describe_evaluation_failure(error)
+        self.group.sum_results(status, message, table, [])
+        tallies = [
+            Tally(int(weight), loss, tuple(map(Fraction, numbers[::2], numbers[1::2])))
+            for weight, loss, *numbers in table.tolist()
+        ]
+        loss = math.fsum(one.loss for one in tallies) / sum(one.weight for one in tallies)
+        whole = self._compute_whole_metrics(which, own) if metrics.whole else {}
+        return Score(loss, metrics.combine([one.fractions for one in tallies], whole))
+
+    def _compute_whole_metrics(self, which: EvaluatedSet, own: dict[int, Any]) -> dict[str, float | None]:
+        """Gather the outputs of all pieces; rank 0 computes the metrics, and every process gets them."""
+        metrics, data = self.runner.metrics, self.runner.data
+        values = torch.zeros((1, len(metrics.whole)), dtype=torch.float64)
+        status, message = WorkerStatus.OK, ""
+        outputs = gather_rows(self.group, own, count_examples(data, which))
+        if self.group.rank == 0:
+            try:
+                pieces = (read_piece(data, which, start) for start in list_pieces(data, which))
+                labels = join_rows([self.runner.problem.collate(piece).labels for piece in pieces])
+                found = compute_whole_metrics(metrics, outputs, labels).values()
+                values[0] = torch.tensor([math.nan if value is None else value for value in found])
+            except Exception as error:
+                status, message = self._describe_evaluation_failure(error)
+        self.group.sum_results(status, message, values, [])
+        shared = [None if math.isnan(value) else value for value in values[0].tolist()]
+        return dict(zip([one.name for one in metrics.whole], shared, strict=True))
+
+    def _describe_evaluation_failure(self, error: Exception) -> tuple[WorkerStatus, str]:
+        where = f"the evaluation failed on worker {self.group.rank}"
+        return WorkerStatus.FAILED, describe_failure_with_traceback(error, where)

@@ -140,4 +140,4 @@ def add_gossip_metrics(result: RoundResult, mixed: np.ndarray, mixing: np.ndarra
     messages = int(np.count_nonzero(mixing - np.diag(np.diag(mixing))))  # one for each direction of an edge
     metrics = {"bytes_down": 0, "bytes_up": messages * count_bytes(result.mean)}
     distance = math.sqrt(math.fsum(mixed[:, 1]) / len(mixed))
-    return result._replace(extra_metrics=metrics | {"consensus_distance": distance})
+    return result._replace(extra_metrics={**result.extra_metrics, **metrics, "consensus_distance": distance})

@@ -8,12 +8,14 @@ import numpy as np
 import torch
 
 from fedcm.core.algorithm import Round, Vector
-from fedcm.core.evaluation import Score, combine_tallies, list_pieces, tally_piece
+from fedcm.core.evaluation import EVALUATED_SETS, Score, combine_tallies, list_pieces, tally_piece
 from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
+from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner, ReportCollector
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
+from fedcm.executors.client_tests import evaluate_client, list_tested_clients
 from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
@@ -49,16 +51,16 @@ class LocalExecutor:
         self.states.prepare(cohort, round.index)
         client_stats = self._run_stacks(sent, cohort, round, self.states, mean, weights)
         self.states.commit(cohort, client_stats[:, 2].tolist())
-        return summarise_round(mean, weights, client_stats, cohort)
+        return summarise_round(self.runner, mean, weights, client_stats, cohort)
 
     def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
         """Run the local steps and the gossip of all nodes; see `GossipExecutor`."""
         table, pending = ReportTable(self.runner.make_mean(len(cohort)), len(cohort)), PendingStates(self.states)
         weights = np.ones(len(cohort))
         client_stats = self._run_stacks(sent, cohort, round, pending, table, weights)
-        result = summarise_round(table.mean, weights, client_stats, cohort)
+        result = summarise_round(self.runner, table.mean, weights, client_stats, cohort)
         self.states.prepare(cohort, round.index)
-        round, centre = replace(round, steps=result.steps), result.mean.params
+        round, centre = replace(round, steps=result.update_steps), result.mean.params
         mixed = mix_nodes(self.runner, cohort.tolist(), table, mixing, pending, self.states, round, centre)
         self.states.commit(cohort, mixed[:, 2].tolist())
         return add_gossip_metrics(result, mixed, mixing)
@@ -102,21 +104,44 @@ class LocalExecutor:
                     raise
         return mean.compute(math.fsum(weights))
 
-    def evaluate(self, params: Vector) -> Score | None:
-        """Evaluate parameters on the test data; None if there are none."""
+    def evaluate(self, params: Vector) -> dict[str, Score]:
+        """Evaluate parameters on the test data and the validation data; see `Executor`."""
         return evaluate_model(self.runner, params)
 
+    def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
+        """Evaluate parameters on the test data of each client; see `ClientTestExecutor`."""
+        clients, how = list_tested_clients(self.runner), self.runner.client_evaluation
+        assert how is not None
+        rows = []
+        for client in clients.tolist():
+            if self.stop_requested():
+                raise Stopped
+            try:
+                rows.append(evaluate_client(self.runner, params, client, self.states.get(client), round))
+            except Exception as error:
+                add_note(error, f"the evaluation of client {client} failed in round {round.index}")
+                raise
+        return how.make_scores(clients, np.array(rows))
 
-def evaluate_model(runner: ClientRunner, params: Vector) -> Score | None:
-    """Evaluate parameters on the test data in this process; None if there are none."""
-    problem, data = runner.problem, runner.data
-    if not data.test_size:
-        return None
+
+def evaluate_model(runner: ClientRunner, params: Vector) -> dict[str, Score]:
+    """Evaluate parameters in this process: by set, without those that are empty.
+
+    A model with personal parameters is evaluated only on the clients' own test data, with their own parameters.
+    """
+    problem, data, metrics = runner.problem, runner.data, runner.metrics
+    scores: dict[str, Score] = {}
+    if problem.personal_size:
+        return scores
     try:
-        return combine_tallies(tally_piece(problem, params, data, start) for start in list_pieces(data))
+        for which in EVALUATED_SETS:
+            if starts := list_pieces(data, which):
+                tallies = (tally_piece(problem, params, data, start, which, metrics) for start in starts)
+                scores[which] = combine_tallies(tallies, metrics)
     except Exception as error:
         add_note(error, "the evaluation failed")
         raise
+    return scores
 
 
 def make_empty_result(cohort: np.ndarray) -> RoundResult:
@@ -125,16 +150,22 @@ def make_empty_result(cohort: np.ndarray) -> RoundResult:
 
 
 def summarise_round(
-    mean: ExactMean[Any], weights: np.ndarray, client_stats: np.ndarray, cohort: np.ndarray
+    runner: ClientRunner, mean: ExactMean[Any], weights: np.ndarray, client_stats: np.ndarray, cohort: np.ndarray
 ) -> RoundResult:
     """Return the result of a round.
 
     Args:
+        runner: Has the factors of the local steps.
         mean: The mean to which all reports have been added.
         weights: The weight of each client.
         client_stats: The rows of `ClientRunner.run_stack`, in the order of the cohort.
         cohort: The clients that reported.
     """
     total = math.fsum(weights)
-    steps, loss = (math.fsum(weights * column) / total for column in client_stats.T[:2])
-    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort)
+    counts, losses = client_stats.T[:2]
+    steps, effective_steps, loss = (
+        math.fsum(weights * column) / total for column in (counts, runner.sum_step_factors(counts), losses)
+    )
+    least, most = int(counts.min()), int(counts.max())
+    unequal = {"steps_least": least, "steps_most": most} if least < most else {}
+    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort, unequal, effective_steps=effective_steps)

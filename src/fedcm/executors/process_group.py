@@ -21,6 +21,8 @@ from fedcm.system.error_messages import describe_failure_with_traceback
 
 ALARM = "alarm"  # key in the store under which `raise_alarm` puts its message
 _MAX_MESSAGE = 2**20  # numbers that are sent in one message
+_MAX_DIMS = 16  # of a row that is gathered
+_ROW_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 _TIMEOUT = timedelta(hours=12)  # a closed connection is noticed at once; a slow process is waited for
 
 
@@ -202,6 +204,27 @@ def _raise_error(status: WorkerStatus, message: str) -> NoReturn:
     if status is WorkerStatus.WRITE_FAILED:
         raise WriteFailed(message)
     raise TrainingFailed(message)
+
+
+def gather_rows(group: ProcessGroup, pieces: Mapping[int, Tensor], count: int) -> Tensor:
+    """Return the rows of all processes in order, in every process.
+
+    Args:
+        group: The processes.
+        pieces: The rows of this process, by the index of their first row; rank 0 has those that begin at 0.
+        count: The number of all rows.
+    """
+    header = torch.zeros(_MAX_DIMS + 2, dtype=torch.int64)
+    if group.rank == 0:
+        first = pieces[0]
+        header[0], header[1] = _ROW_TYPES.index(first.dtype), first.dim() - 1
+        header[2 : 1 + first.dim()] = torch.tensor(first.shape[1:])
+    kind, dims, *shape = group.broadcast(header).tolist()
+    rows = torch.zeros((count, *shape[:dims]), dtype=_ROW_TYPES[kind])
+    for start, piece in pieces.items():
+        rows[start : start + len(piece)] = piece
+    group.sum_(rows.view(torch.int32 if rows.element_size() == 4 else torch.int64))  # bits as integers: exact
+    return rows
 
 
 def divide_work(steps: Any, size: int) -> list[list[int]]:

@@ -5,6 +5,7 @@ from math import ceil
 from fedcm.algorithms.registry import get_algorithm_name
 from fedcm.config.sections import CheckpointSection, Experiment
 from fedcm.core.algorithm import has_survey, is_decentralised
+from fedcm.data.work.amounts import UniformWork
 from fedcm.errors import UserError
 
 DATA_SOURCE = "federation"  # data.source of a federated run: the data stay at the sites
@@ -27,6 +28,18 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
         raise UserError(
             f"{name!r} needs two exchanges in every round, but a federation has one; simulate it with `fedcm run`"
         )
+    reject_simulated_conditions(experiment)
+    if experiment.data.validation is not None:
+        raise UserError(
+            f"data.validation cannot be a share ({experiment.data.validation}) of data that stay at the sites; name "
+            'the server\'s own validation data in its server.toml: [validation] source = "validation.npz"'
+        )
+    for name in ("clients", "personalise"):
+        if getattr(experiment.evaluation, name) is not None:
+            raise UserError(
+                f"a federation evaluates at its server, so evaluation.{name} must be left out, got "
+                f"{getattr(experiment.evaluation, name)}; simulate it with `fedcm run`"
+            )
     if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})
@@ -37,6 +50,27 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
             "checkpoints": CheckpointSection(every=1, keep=min(experiment.checkpoints.keep, KEPT_STATES)),
         }
     )
+
+
+def reject_simulated_conditions(experiment: Experiment) -> None:
+    """Raise UserError if an experiment has conditions that only a simulation has."""
+    if experiment.stragglers is not None:
+        raise UserError(
+            "a federation waits for real sites until federation.deadline, so [stragglers] must be left out; simulate "
+            "it with `fedcm run`"
+        )
+    if experiment.availability is not None:
+        raise UserError(
+            "real sites come and go by themselves, so [availability] must be left out of a federation; simulate it "
+            "with `fedcm run`"
+        )
+    for unit in ("epochs", "steps"):
+        work = getattr(experiment.client, unit)
+        if work is not None and not isinstance(work, int | UniformWork):
+            raise UserError(
+                f"client.{unit} must be a number or kind = 'uniform' in a federation, because sites do not have the "
+                "files of an admin"
+            )
 
 
 def compute_quorum(sites: int, share: float) -> int:

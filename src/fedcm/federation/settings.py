@@ -20,6 +20,7 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.errors import UserError
 from fedcm.federation.kit import SERVER_FILE, SITE_FILE
 from fedcm.models import MODELS
+from fedcm.system.imports import names_python_object
 
 
 class SiteDataSection(Section):
@@ -34,7 +35,7 @@ class SiteLimits(Section):
     max_examples: Count | None = None  # use at most this many examples
     min_examples: Count = 1  # do not take part with fewer examples
     experiments: list[str] = Field(default=["*"])  # patterns of the names of allowed experiments
-    code: list[str] = Field(default=[])  # allowed models and algorithms that are not bundled: "package.module:name"
+    code: list[str] = Field(default=[])  # allowed code that is not bundled, as "package.module:name"
 
 
 class SiteTrainingSection(Section):
@@ -44,16 +45,23 @@ class SiteTrainingSection(Section):
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
 
 
+class KitModelSection(Section):
+    """`[model]` of `site.toml` and `server.toml`."""
+
+    weights: Annotated[str, Field(min_length=1)] | None = None  # the file of an experiment's initial weights
+
+
 class SiteSettings(Section):
     """`site.toml`."""
 
     data: SiteDataSection
+    model: KitModelSection = KitModelSection()
     limits: SiteLimits = SiteLimits()
     training: SiteTrainingSection = SiteTrainingSection()
 
 
 class ServerTestSection(Section):
-    """`[test]` of `server.toml`."""
+    """`[test]` and `[validation]` of `server.toml`."""
 
     source: Annotated[str, Field(min_length=1)]  # an .npz with x, y (or x_test, y_test), a folder, or a known name
 
@@ -61,13 +69,15 @@ class ServerTestSection(Section):
 class ServerLimits(Section):
     """`[limits]` of `server.toml`."""
 
-    code: list[str] = Field(default=[])  # allowed models and algorithms that are not bundled: "package.module:name"
+    code: list[str] = Field(default=[])  # allowed code that is not bundled, as "package.module:name"
 
 
 class ServerSettings(Section):
     """`server.toml`."""
 
     test: ServerTestSection | None = None
+    validation: ServerTestSection | None = None  # choices, such as when to stop, are made on these examples
+    model: KitModelSection = KitModelSection()
     limits: ServerLimits = ServerLimits()
 
 
@@ -136,6 +146,19 @@ def load_test_data(kit: Path, settings: ServerSettings) -> Examples | None:
     return data.test or data.train
 
 
+def load_validation_data(kit: Path, settings: ServerSettings) -> Examples | None:
+    """Load the server's validation examples: those of the source, or all its training examples if it has none.
+
+    Returns:
+        None if the settings name no source.
+    """
+    if settings.validation is None:
+        return None
+    with chdir(kit):
+        data = load_dataset(settings.validation.source)
+    return data.validation or data.train
+
+
 def reject_forbidden(experiment: Mapping[str, Any], limits: SiteLimits) -> None:
     """Raise UserError if a site's limits do not allow an experiment.
 
@@ -151,7 +174,7 @@ def reject_forbidden(experiment: Mapping[str, Any], limits: SiteLimits) -> None:
 
 
 def reject_foreign_code(experiment: Mapping[str, Any], allowed: list[str], owner: str, file: str) -> None:
-    """Raise UserError if an experiment names a model or algorithm that is neither bundled nor allowed by the operator.
+    """Raise UserError if an experiment names code that is neither bundled nor allowed by the operator.
 
     Args:
         experiment: The experiment's table.
@@ -183,5 +206,5 @@ def _iterate_code(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for part in value:
             yield from _iterate_code(part, path)
-    elif isinstance(value, str) and ":" in value:
+    elif isinstance(value, str) and names_python_object(value):
         yield path, value

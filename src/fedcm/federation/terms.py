@@ -37,6 +37,7 @@ class DataDescription(Section):
     classes: Annotated[int, Field(ge=1, le=10**6)] | None  # None for a regression
     sums: list[list[Annotated[int, Field(ge=0)]]] = Field(default=[])  # for bytes, per channel: count, Σx, Σx²
     versions: dict[str, str] = Field(default={})
+    weights: str | None = None  # sha256 of the site's file of initial weights
     structure: dict[str, Any] | None = None  # features and labels, if one of them is more than a tensor or a number
 
     @model_validator(mode="after")
@@ -63,7 +64,9 @@ class DataDescription(Section):
         return self
 
 
-def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -> dict[str, Any]:
+def describe_data(
+    data: Dataset, versions: dict[str, str], *, with_sums: bool, weights: str | None = None
+) -> dict[str, Any]:
     """Return the fields of a `DataDescription` as JSON values, ready to be sent."""
     train = data.train
     is_tensor = isinstance(train.features, Tensor)
@@ -75,6 +78,7 @@ def describe_data(data: Dataset, versions: dict[str, str], *, with_sums: bool) -
         "classes": data.classes,
         "sums": sum_bytes(train.features) if with_sums and has_bytes else [],
         "versions": versions,
+        "weights": weights,
     }
     if train.is_simple and train.labels.dim() == 1:
         return fields
@@ -92,24 +96,28 @@ def make_blank_rows(path: str, leaf: Mapping[str, Any]) -> Any:
 
 def _check_structure(structure: dict[str, Any]) -> None:
     """Raise ValueError unless this describes features and labels of numbers, in at most `_MAX_LEAVES` tensors."""
-    leaves = []
+    leaves: dict[str, int] = {}  # the number of elements of one row, by path
 
     def check_leaf(path: str, leaf: Mapping[str, Any]) -> None:
         shape: Any = leaf.get("shape")
         is_shape = isinstance(shape, list) and all(type(length) is int and 1 <= length < 2**31 for length in shape)
-        if set(leaf) != {"shape", "dtype", "ragged"} or not is_shape or prod(shape) >= 2**31:
+        if set(leaf) != {"shape", "dtype", "ragged"} or not is_shape:
             raise ValueError(f"structure must describe tensors, got {str(leaf)[:80]}")
         if leaf["dtype"] not in ("uint8", "bool", "int64", "float32") or not isinstance(leaf["ragged"], bool):
             raise ValueError(f"structure must describe tensors of numbers, got {str(leaf)[:80]}")
-        leaves.append(path)
+        leaves[path] = prod(shape)
 
+    counts = []
     try:
         for name in Examples._fields:
-            rebuild_tree(structure[name], check_leaf)
+            rebuild_tree(structure[name], check_leaf, name)
+            counts.append(len(leaves))
     except (KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("structure must describe features and labels") from None
-    if set(structure) != set(Examples._fields) or not 2 <= len(leaves) <= _MAX_LEAVES:
+    if set(structure) != set(Examples._fields) or not 0 < counts[0] < counts[1] <= _MAX_LEAVES:
         raise ValueError("structure must describe features and labels")
+    if sum(leaves.values()) >= 2**31:  # the server makes blank examples
+        raise ValueError(f"structure must describe examples of less than 2**31 numbers, got {sum(leaves.values())}")
 
 
 class Terms(Section):
@@ -121,6 +129,7 @@ class Terms(Section):
     mean: list[float] | None = None
     std: list[float] | None = None
     structure: dict[str, Any] | None = None
+    weights: str | None = None  # sha256 of the file of initial weights, if there is one
 
     @property
     def normalisation(self) -> Normalisation | None:
@@ -129,9 +138,14 @@ class Terms(Section):
 
 
 def agree_on_terms(
-    descriptions: Mapping[str, DataDescription], settings: FederationSection
+    descriptions: Mapping[str, DataDescription], settings: FederationSection, weights: str | None = None
 ) -> tuple[Terms, dict[str, str]]:
     """Choose the terms that fit most sites.
+
+    Args:
+        descriptions: What the sites say about their examples.
+        settings: The experiment's settings.
+        weights: The sha256 of the server's file of initial weights, if there is one.
 
     Returns:
         The terms; and by site, why each of the others cannot take part.
@@ -154,7 +168,8 @@ def agree_on_terms(
             raise UserError("sites with bytes must report their sums, or set federation.mean and federation.std")
         common = _combine_normalisation([descriptions[name].sums for name in names])
         mean, std = list(common.mean), list(common.std)
-    terms = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std, structure=first.structure)
+    terms = Terms(shape=first.shape, kind=first.kind, classes=classes, mean=mean, std=std, weights=weights)
+    terms = terms.model_copy(update={"structure": first.structure})
     reasons = {}
     for name, own in descriptions.items():
         try:
@@ -179,6 +194,10 @@ def reject_unfit_site(name: str, own: DataDescription, terms: Terms) -> None:
             )
     if own.classes is not None and terms.classes is not None and own.classes > terms.classes:
         raise UserError(f"the labels of {name} must be below {terms.classes}, the run's classes, got {own.classes - 1}")
+    if own.weights != terms.weights:
+        raise UserError(
+            f"the file of weights of {name} must be the server's, with the sha256 {terms.weights}, got {own.weights}"
+        )
 
 
 def _combine_normalisation(sums: Sequence[list[list[int]]]) -> Normalisation:

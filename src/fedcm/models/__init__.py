@@ -14,8 +14,10 @@ from torch import nn
 from fedcm.errors import UserError, suggest
 from fedcm.models.cnn import cnn, lenet
 from fedcm.models.linear import linear
+from fedcm.models.lstm import lstm
 from fedcm.models.mlp import mlp
 from fedcm.models.resnet import resnet8, resnet18, resnet18_imagenet_stem
+from fedcm.models.transformer import transformer
 from fedcm.system.error_messages import describe_error
 from fedcm.system.imports import import_object
 
@@ -29,6 +31,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet8": resnet8,
     "resnet18": resnet18,
     "resnet18-imagenet-stem": resnet18_imagenet_stem,
+    "lstm": lstm,
+    "transformer": transformer,
 }
 
 

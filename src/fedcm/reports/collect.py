@@ -16,7 +16,7 @@ from fedcm.reports.digest import Digest, read_digest
 from fedcm.runs.archive import is_archive
 
 _EXPERIMENT = "experiment.toml"  # marks a run's folder
-_WATCHED = (_EXPERIMENT, "metrics.jsonl", "summary.json", "cells.json")
+_WATCHED = (_EXPERIMENT, "metrics.jsonl", "summary.json", "cells.json", "client_results.json")
 
 
 def has_runs(paths: Iterable[Path]) -> bool:

@@ -19,11 +19,15 @@ from pydantic import (
 
 from fedcm.config.schema import Section
 from fedcm.errors import UserError
-from fedcm.reports.metric import find_divergence_round
+from fedcm.reports.metric import Metric, find_divergence_round, find_headline, read_scores, read_validation_scores
 from fedcm.runs.summary import bring_up_to_date, is_up_to_date
 from fedcm.system.files import write_text
 
 Count = Annotated[int, Field(ge=0)]
+
+# columns of a curve that only some runs have; they are empty, and not in the file, for all others
+SYSTEM_COLUMNS = ("simulated_seconds", "available", "missed", "steps", "steps_least", "steps_most")
+_OPTIONAL_COLUMNS = ("consensus_distance", *SYSTEM_COLUMNS, "scores")
 
 
 class Curve(Section):
@@ -36,24 +40,37 @@ class Curve(Section):
     bytes_down: list[Count] = Field(default=[])  # since the start
     bytes_up: list[Count] = Field(default=[])
     seconds: list[float] = Field(default=[])
-    consensus_distance: list[float | None] = Field(default=[])  # empty, and not in the file, if there is a server
+    consensus_distance: list[float | None] = Field(default=[])  # without a server only
+    simulated_seconds: list[float | None] = Field(default=[])  # since the start
+    available: list[float | None] = Field(default=[])  # clients per round, mean since the previous entry
+    missed: list[float | None] = Field(default=[])  # reports per round that missed the deadline, mean as above
+    steps: list[float | None] = Field(default=[])  # mean local steps of a client, mean as above
+    steps_least: list[float | None] = Field(default=[])  # fewest steps of a client since the previous entry
+    steps_most: list[float | None] = Field(default=[])  # most steps
+    scores: dict[str, list[float | None]] = Field(default={})  # other columns of evaluations, such as test_f1
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "Curve":
-        columns = {name: getattr(self, name) for name in Curve.model_fields}
-        if not self.consensus_distance:
-            del columns["consensus_distance"]
-        if len(set(map(len, columns.values()))) > 1:
+        columns = {name: getattr(self, name) for name in Curve.model_fields if name != "scores"} | self.scores
+        lengths = {len(column) for name, column in columns.items() if column or name not in _OPTIONAL_COLUMNS}
+        if len(lengths) > 1:
             raise ValueError("the columns of a curve must be equally long")
         return self
 
     @model_serializer(mode="wrap")
-    def _leave_out_empty_distances(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keep the digests of runs with a server as small as they were."""
+    def _leave_out_empty_columns(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keep the digests of runs without these columns as small as they were."""
         table = serialize(self)
-        if not self.consensus_distance:
-            table.pop("consensus_distance", None)
-        return table
+        return {name: column for name, column in table.items() if column or name not in _OPTIONAL_COLUMNS}
+
+    def get_column(self, name: str) -> list[float | None]:
+        """Return a column of evaluations or losses; empty if the curve does not have it."""
+        return getattr(self, name) if name in Curve.model_fields else self.scores.get(name, [])
+
+    def flatten(self) -> dict[str, Any]:
+        """Return all columns by name, without an inner table."""
+        table = self.model_dump(exclude={"scores"})
+        return table | self.scores
 
 
 class ParticipationCounts(Section):
@@ -97,6 +114,23 @@ class Diagnoses(Section):
         return self
 
 
+class ClientResults(Section):
+    """The results of single clients in the last evaluation, on test data of their own."""
+
+    round: Count
+    metric: str
+    higher_is_better: bool
+    clients: list[Count]
+    values: list[float | None]
+    personal: list[float | None] = Field(default=[])  # after each client's own steps; empty if there are none
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> "ClientResults":
+        if len(self.values) != len(self.clients) or (self.personal and len(self.personal) != len(self.clients)):
+            raise ValueError("there must be one result for every client")
+        return self
+
+
 class OtherCell(Section):
     """The cell of another sweep or comparison that reused an existing run."""
 
@@ -120,6 +154,7 @@ class Digest(Section):
     mix: LabelMix | None = None
     curve: Curve = Curve()
     diagnoses: Diagnoses = Diagnoses()
+    client_results: ClientResults | None = None
     other_cells: list[OtherCell] = Field(default=[])  # in addition to the experiment's own cell
 
     @model_validator(mode="after")
@@ -141,10 +176,22 @@ class Digest(Section):
             raise ValueError("experiment.cell.labels must be strings")
         if not (self.published is None or _is_number(self.published)):
             raise ValueError("experiment.cell.published must be a number")
+        for key in ("metrics", "validation"):
+            for name, values in self._get_summary_table(key).items():
+                if not _is_complete(values):
+                    raise ValueError(f"summary.{key}.{name} must have last, mean_last, mean_last_rounds and best")
+        for key in ("clients", "personal"):
+            numbers = [value for name, value in self._get_summary_table(key).items() if name != "metric"]
+            if not all(value is None or _is_number(value) for value in numbers):
+                raise ValueError(f"summary.{key} must hold numbers")
         for key in ("accuracy", "test_losses"):
             if isinstance(self.summary.get(key), dict) and not _is_complete(self._current_summary[key]):
                 raise ValueError(f"summary.{key} must have last, mean_last, mean_last_rounds and best")
         return self
+
+    def _get_summary_table(self, key: str) -> dict[str, Any]:
+        table = self.summary.get(key)
+        return table if isinstance(table, dict) else {}
 
     def _get_table(self, key: str) -> dict[str, Any]:
         table = self.experiment.get(key)
@@ -189,7 +236,7 @@ class Digest(Section):
         return bring_up_to_date(self.summary, self._list_points("test_accuracy"), self._list_points("test_loss"))
 
     def _list_points(self, column: str) -> list[tuple[int, float]]:
-        pairs = zip(self.curve.round, getattr(self.curve, column), strict=True)
+        pairs = zip(self.curve.round, self.curve.get_column(column), strict=True)
         return [(done - 1, value) for done, value in pairs if value is not None]
 
     @property
@@ -197,6 +244,19 @@ class Digest(Section):
         """The summary of the accuracy; None if the run was not evaluated or its labels are not classes."""
         accuracy = self._current_summary.get("accuracy")
         return accuracy if isinstance(accuracy, dict) else None
+
+    @property
+    def headline(self) -> Metric | None:
+        """The headline metric; None if the run was not evaluated, or has only a loss."""
+        return find_headline(self._current_summary)
+
+    def read_scores(self, metric: Metric) -> dict[str, float] | None:
+        """Return the summary of a metric on the test data; None if the run does not have it."""
+        return read_scores(self._current_summary, metric)
+
+    def read_validation_scores(self, metric: Metric) -> dict[str, float] | None:
+        """Return the summary of a metric on the validation data; None if there are none."""
+        return read_validation_scores(self.summary, metric)
 
     def place_in_cell(self, cell: dict[str, Any]) -> "Digest":
         """Return the same run as if it had been made for this cell only."""

@@ -12,7 +12,7 @@ from fedcm.reports.metric import ACCURACY, Metric, describe_divergence
 MEASURES = {"mean_last": "mean of the last rounds", "last": "last round", "best": "best round"}
 MAIN = "mean_last"
 _SCORED = ("test_accuracy", "test_loss", "train_loss", "consensus_distance")  # curves with a mean and a deviation
-_COUNTED = ("bytes_down", "bytes_up", "seconds")  # x axes, with a mean only
+_COUNTED = ("bytes_down", "bytes_up", "seconds", "simulated_seconds")  # x axes, with a mean only
 
 
 class TargetCost(NamedTuple):
@@ -77,6 +77,12 @@ class Entry:
         spread = "" if deviation is None else f" ± {self.metric.format_deviation(deviation)}"
         return self.metric.format(mean) + spread
 
+    def validation_gain(self) -> float | None:
+        """Return the main measure on the validation data such that more is better; None if a run has none."""
+        scores = [run.read_validation_scores(self.metric) for run in self.counted_runs]
+        values = [self.metric.to_gain(self.metric.scale * one[MAIN]) for one in scores if one]
+        return statistics.fmean(values) if values and len(values) == len(scores) and not self.divergence else None
+
     @property
     def averaged_rounds(self) -> set[int]:
         """The numbers of last rounds that the main measure averages; empty if a run diverged."""
@@ -89,7 +95,7 @@ class Entry:
     def published(self) -> float | None:
         """The published accuracy in percent; None if there is none or the metric is the loss."""
         known = (run.published for run in self.runs if run.published is not None)
-        return next(known, None) if self.metric is ACCURACY else None
+        return next(known, None) if self.metric == ACCURACY else None
 
     @property
     def is_finished(self) -> bool:
@@ -116,14 +122,14 @@ class Entry:
 
 
 def read_metric_summary(run: Digest, metric: Metric) -> dict[str, float] | None:
-    """Return what `fedcm.runs.summary.describe` recorded of the metric."""
-    return run.accuracy if metric is ACCURACY else run.test_losses
+    """Return what the run's summary records of the metric on the test data."""
+    return run.read_scores(metric)
 
 
 def find_run_cost(run: Digest, target: float) -> tuple[int, int] | None:
-    """Return rounds and bytes until a run first reached an accuracy; None if it did not."""
-    curve = run.curve
-    for k, accuracy in enumerate(curve.test_accuracy):
+    """Return rounds and bytes until a run's headline metric first reached a value; None if it did not."""
+    curve, headline = run.curve, run.headline or ACCURACY
+    for k, accuracy in enumerate(curve.get_column(headline.column) if headline.is_share else ()):
         if accuracy is not None and accuracy >= target - 5e-7:  # a digest's curve is rounded
             return curve.round[k], curve.bytes_down[k] + curve.bytes_up[k]
     return None
@@ -146,16 +152,17 @@ def average_curves(curves: Sequence[Curve]) -> AverageCurve:
     rounds = sorted(positions)
     mean: dict[str, list[float | None]] = {}
     deviation: dict[str, list[float | None]] = {}
-    for name in _SCORED + _COUNTED:
+    others = tuple(dict.fromkeys(name for curve in curves for name in curve.scores))
+    for name in _SCORED + others + _COUNTED:
         columns = [[_get_value(curve, name, k) for curve, k in positions[round]] for round in rounds]
         known = [[value for value in column if value is not None] for column in columns]
         mean[name] = [statistics.fmean(values) if values else None for values in known]
-        if name in _SCORED:
+        if name not in _COUNTED:
             deviation[name] = [statistics.stdev(values) if len(values) > 1 else None for values in known]
     return AverageCurve(rounds, mean, deviation)
 
 
 def _get_value(curve: Curve, name: str, k: int) -> float | None:
     """Return entry k of a column; None if the curve does not have the column."""
-    column = getattr(curve, name)
+    column = curve.get_column(name)
     return column[k] if column else None

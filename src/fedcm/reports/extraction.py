@@ -7,11 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedcm.config.schema import read_choice
+from fedcm.core.metrics import EVALUATED
 from fedcm.core.participation import PARTICIPATION, Everyone
 from fedcm.errors import UserError
-from fedcm.reports.digest import Curve, Diagnoses, Digest, LabelMix, OtherCell, ParticipationCounts
+from fedcm.reports.digest import (
+    SYSTEM_COLUMNS,
+    ClientResults,
+    Curve,
+    Diagnoses,
+    Digest,
+    LabelMix,
+    OtherCell,
+    ParticipationCounts,
+)
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.summary import read_current_summary, summarise
+from fedcm.runs.summary import read_current_summary, read_traits, summarise
 from fedcm.sweeps.cells import read_cells
 
 Lines = Sequence[dict[str, Any]]  # of metrics.jsonl
@@ -39,7 +49,7 @@ def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, 
             name=folder.name,
             state=folder.read_outcome(),
             experiment=table,
-            summary=read_current_summary(folder, lines) or summarise(lines, targets),
+            summary=read_current_summary(folder, lines) or summarise(lines, targets, read_traits(provenance)),
             versions=provenance.get("versions", {}),
             platform=provenance.get("platform", ""),
             cpu=provenance.get("cpu", {}),
@@ -48,6 +58,7 @@ def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, 
             mix=find_label_mix(table, split) if split else None,
             curve=extract_curve(lines),
             diagnoses=extract_diagnoses(lines),
+            client_results=_read_client_results(folder),
             other_cells=[OtherCell.model_validate(cell) for cell in read_cells(folder.path)],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -55,17 +66,31 @@ def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, 
         raise UserError(f"the run {str(folder.path)!r} is damaged: {reason}") from None
 
 
+def _read_client_results(folder: RunFolder) -> ClientResults | None:
+    results = folder.read_client_results()
+    if results is None:
+        return None
+    rounded = {
+        key: [_round_to_six_digits(value) for value in results[key]] for key in ("values", "personal") if key in results
+    }
+    return ClientResults.model_validate(results | rounded)
+
+
 def extract_curve(lines: Lines) -> Curve:
     """Keep the evaluated rounds; byte counts, seconds and the mean training loss include the rounds in between."""
-    evaluated = [k for k, line in enumerate(lines) if line.get("test_loss") is not None or _has_accuracy(line)]
+    evaluated = [k for k, line in enumerate(lines) if any(_is_score(key) and line[key] is not None for key in line)]
+    others = dict.fromkeys(
+        key for k in evaluated for key in lines[k] if _is_score(key) and key not in Curve.model_fields
+    )
     kept = evaluated or range(0, len(lines), max(1, math.ceil(len(lines) / _MAX_UNEVALUATED)))
-    columns: dict[str, list[Any]] = {name: [] for name in Curve.model_fields}
-    down, up, seconds, first = 0, 0, 0.0, 0
+    columns: dict[str, list[Any]] = {name: [] for name in Curve.model_fields if name != "scores"}
+    down, up, seconds, simulated, first = 0, 0, 0.0, 0.0, 0
     for k in kept:
         between = lines[first : k + 1]
         first = k + 1
         down, up = down + sum(x["bytes_down"] for x in between), up + sum(x["bytes_up"] for x in between)
         seconds += math.fsum(x["seconds"] for x in between)
+        simulated += math.fsum(x.get("simulated_seconds") or 0.0 for x in between)
         losses = [x["loss"] for x in between if x["loss"] is not None]
         entry = {
             "round": lines[k]["round"] + 1,
@@ -76,12 +101,34 @@ def extract_curve(lines: Lines) -> Curve:
             "bytes_up": up,
             "seconds": round(seconds, 3),
             "consensus_distance": _round_to_six_digits(_keep_finite(lines[k].get("consensus_distance"))),
+            **_describe_system(between, simulated),
         }
         for name, value in entry.items():
             columns[name].append(value)
-    if all(value is None for value in columns["consensus_distance"]):
-        del columns["consensus_distance"]
-    return Curve(**columns)
+    for name in ("consensus_distance", *SYSTEM_COLUMNS):
+        if all(value is None for value in columns[name]):
+            del columns[name]
+    scores = {name: [_round_to_six_digits(_keep_finite(lines[k].get(name))) for k in kept] for name in others}
+    return Curve(**columns, scores=scores)
+
+
+def _describe_system(between: Lines, simulated: float) -> dict[str, float | None]:
+    """Return the columns about availability, deadlines and unequal work of some rounds; None where a run has none."""
+    trained = [line for line in between if line["cohort"]]
+    unequal = [line for line in trained if "steps_least" in line]
+    timed = any("simulated_seconds" in line for line in between)
+    return {
+        "simulated_seconds": round(simulated, 3) if timed else None,
+        "available": _average([line["available"] for line in between if "available" in line]),
+        "missed": _average([line["missed"] for line in between]) if timed else None,
+        "steps": _average([line["steps"] for line in trained]) if unequal else None,
+        "steps_least": min(line.get("steps_least", line["steps"]) for line in trained) if unequal else None,
+        "steps_most": max(line.get("steps_most", line["steps"]) for line in trained) if unequal else None,
+    }
+
+
+def _average(values: list[float]) -> float | None:
+    return _round_to_six_digits(math.fsum(values) / len(values)) if values else None
 
 
 def extract_diagnoses(lines: Lines) -> Diagnoses:
@@ -125,11 +172,14 @@ def make_cohort_redraw(table: Mapping[str, Any]) -> RedrawCohort:
     """Return a function that draws the cohorts of an experiment's run again, from its seed.
 
     `metrics.jsonl` does not list the clients of large cohorts. If the data define the clients, the experiment does not
-    contain their number, and only a cohort of all clients is known.
+    contain their number, and only a cohort of all clients is known. With an availability or a deadline, cohorts also
+    depend on files and on the sizes of clients, and are not drawn again.
     """
     population = table.get("split", {}).get("clients")
 
     def redraw(line: Mapping[str, Any]) -> list[int] | None:
+        if "availability" in table or "stragglers" in table:
+            return None
         chosen = read_choice(PARTICIPATION, table.get("participation", {"kind": "everyone"}), "kind", "participation")
         clients = line["cohort"] if isinstance(chosen, Everyone) else population
         if clients is None:
@@ -140,8 +190,8 @@ def make_cohort_redraw(table: Mapping[str, Any]) -> RedrawCohort:
     return redraw
 
 
-def _has_accuracy(line: dict[str, Any]) -> bool:
-    return line.get("test_accuracy") is not None
+def _is_score(key: str) -> bool:
+    return key.startswith(tuple(f"{which}_" for which in EVALUATED))
 
 
 def _keep_finite(value: float | None) -> float | None:

@@ -148,7 +148,7 @@ def _make_group(runs: Sequence[Digest], title: str) -> Group:
             label = f"{algorithm_title} ({setting_text})" if setting_text else algorithm_title
             rows.setdefault((algorithm, label), {}).setdefault(cell, []).append(run)
     ordered = sorted(rows, key=lambda row: (_rank_algorithm(row[0]), row[0], _make_sort_key(row[1])))
-    metric = choose_metric((run.accuracy, run.test_losses) for run in runs)
+    metric = choose_metric((run.headline, run.test_losses) for run in runs)
     group = Group(
         title,
         tuple(sorted(cells.values(), key=lambda cell: [_make_sort_key(text) for text in cell.labels.values()])),

@@ -9,10 +9,11 @@ import numpy as np
 from fedcm.config.schema import read_choice
 from fedcm.data import SOURCES, load_dataset
 from fedcm.data.checksum import compute_sha256
+from fedcm.data.client_tests import hold_out_of_clients
 from fedcm.data.partition import SPLITS, count_labels, measure_label_mix
 from fedcm.errors import UserError
 from fedcm.reports.digest import LabelMix
-from fedcm.runs.build import draw_split
+from fedcm.runs.build import draw_split, draw_validation
 
 _MAX_CLIENTS = 60  # in a label mix
 _MAX_COUNTS = 2000  # numbers in a label mix
@@ -46,14 +47,18 @@ class LabelMixFinder:
         dataset = load_dataset(source, self.data_dir)
         if dataset.classes is None:
             return None
-        parts = draw_split(read_choice(SPLITS, table["split"], "kind", "split"), dataset, table["seed"])
+        split, seed = read_choice(SPLITS, table["split"], "kind", "split"), table["seed"]
+        held_back = draw_validation(split, dataset, seed, table["data"].get("validation"))
+        parts = draw_split(split, dataset, seed, held_back and held_back.remaining)
+        if (own := table.get("evaluation", {}).get("clients")) is not None:
+            parts = hold_out_of_clients(parts, own, seed).training
         sizes = np.array([len(part) for part in parts])
         if compute_sha256(np.concatenate(parts).astype("<i8"), sizes.astype("<i8")) != checksum:
             return None
-        return _sample_label_mix(count_labels(parts, dataset.train.labels.numpy()), checksum)
+        return _sample_label_mix(count_labels(parts, dataset.train.labels.numpy()), sizes, checksum)
 
 
-def _sample_label_mix(counts: np.ndarray, checksum: str) -> LabelMix:
+def _sample_label_mix(counts: np.ndarray, sizes: np.ndarray, checksum: str) -> LabelMix:
     clients, classes = counts.shape
     most = max(1, min(_MAX_CLIENTS, _MAX_COUNTS // classes))
     return LabelMix(
@@ -61,5 +66,5 @@ def _sample_label_mix(counts: np.ndarray, checksum: str) -> LabelMix:
         clients=clients,
         classes=classes,
         shown=counts[:: math.ceil(clients / most)].tolist(),
-        spread={name: round(value, 4) for name, value in measure_label_mix(counts).items()},
+        spread={name: round(value, 4) for name, value in measure_label_mix(counts, sizes).items()},
     )

@@ -1,8 +1,8 @@
-"""The metric that runs are compared by: test accuracy, or test loss if the labels are not classes."""
+"""The metric that runs are compared by: their headline metric, such as test accuracy, or else the test loss."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, final
 
 from fedcm.system.formatting import format_hundredths
 
@@ -12,16 +12,34 @@ from fedcm.system.formatting import format_hundredths
 class Metric:
     """Where a metric is stored and how it is shown."""
 
-    column: Literal["test_accuracy", "test_loss"]  # in `metrics.jsonl` and in a curve
-    summary: Literal["accuracy", "test_losses"]  # in `summary.json`
-    title: str
-    scale: float  # factor from stored to shown values
+    name: str  # as in `evaluation.metrics`; "loss" for the loss
     higher_is_better: bool
+    is_share: bool = False  # between 0 and 1, and shown in percent
+
+    @property
+    def column(self) -> str:
+        """Its key in `metrics.jsonl` and in a curve."""
+        return f"test_{self.name}"
+
+    @property
+    def title(self) -> str:
+        """What texts call it."""
+        return f"test {self.name}"
+
+    @property
+    def scale(self) -> float:
+        """The factor from stored to shown values."""
+        return 100.0 if self.is_share else 1.0
+
+    @property
+    def unit(self) -> str:
+        """The percent sign of a share, else the empty string."""
+        return "%" if self.is_share else ""
 
     @property
     def caption(self) -> str:
         """The title with its unit."""
-        return f"{self.title} in %" if self is ACCURACY else self.title
+        return f"{self.title} in %" if self.is_share else self.title
 
     @property
     def extreme(self) -> str:
@@ -31,7 +49,7 @@ class Metric:
     @property
     def file_name(self) -> str:
         """The part of a file's name that stands for the metric."""
-        return "accuracy" if self is ACCURACY else "test-loss"
+        return "test-loss" if self.name == "loss" else self.name
 
     def to_gain(self, value: float) -> float:
         """Return a shown value with its sign chosen such that more is better."""
@@ -43,7 +61,7 @@ class Metric:
         >>> ACCURACY.format(51.245), LOSS.format(0.1), LOSS.format(1234.56)
         ('51.24', '0.1000', '1235')
         """
-        return format_hundredths(value) if self is ACCURACY else f"{value:#.4g}".removesuffix(".")
+        return format_hundredths(value) if self.is_share else f"{value:#.4g}".removesuffix(".")
 
     def format_deviation(self, value: float) -> str:
         """Format a standard deviation of shown values.
@@ -51,29 +69,83 @@ class Metric:
         >>> ACCURACY.format_deviation(1.234), LOSS.format_deviation(0.0123)
         ('1.23', '0.012')
         """
-        return format_hundredths(value) if self is ACCURACY else f"{value:#.2g}".removesuffix(".")
+        return format_hundredths(value) if self.is_share else f"{value:#.2g}".removesuffix(".")
 
     def format_with_unit(self, value: float) -> str:
-        """Format a shown value; an accuracy with its percent sign."""
-        return f"{self.format(value)} %" if self is ACCURACY else self.format(value)
+        """Format a shown value; a share with its percent sign."""
+        return f"{self.format(value)} %" if self.is_share else self.format(value)
+
+    def describe_best(self) -> str:
+        """Return what a row with the best value is or has.
+
+        >>> ACCURACY.describe_best(), LOSS.describe_best()
+        ('is the most accurate', 'has the lowest test loss')
+        """
+        return "is the most accurate" if self == ACCURACY else f"has the {self.extreme} {self.title}"
+
+    def format_direction(self) -> str:
+        """Describe the metric and its direction, for the line below a table.
+
+        >>> ACCURACY.format_direction(), LOSS.format_direction()
+        ('accuracy in percent', 'test loss, lower is better')
+        """
+        if self.is_share:
+            return f"{self.name} in percent"
+        return f"{self.title}, {'higher' if self.higher_is_better else 'lower'} is better"
 
 
-ACCURACY = Metric("test_accuracy", "accuracy", "test accuracy", 100.0, higher_is_better=True)
-LOSS = Metric("test_loss", "test_losses", "test loss", 1.0, higher_is_better=False)
-METRICS = (ACCURACY, LOSS)
+ACCURACY = Metric("accuracy", higher_is_better=True, is_share=True)
+LOSS = Metric("loss", higher_is_better=False)
 
 
-def choose_metric(runs: Iterable[tuple[object, object]]) -> Metric:
-    """Return the metric that all evaluated runs have: accuracy if possible, else test loss.
+def find_headline(summary: Mapping[str, Any]) -> Metric | None:
+    """Return the headline metric of a run: the first of `metrics` in its summary; None if it has none.
+
+    Summaries of older runs have only `accuracy`.
+    """
+    table = summary.get("metrics")
+    for name, values in table.items() if isinstance(table, dict) else ():
+        if isinstance(values, dict):
+            return make_metric(name, values)
+    return ACCURACY if summary.get("accuracy") else None
+
+
+def make_metric(name: str, traits: Mapping[str, Any]) -> Metric:
+    """Return the metric of this name with the direction and range that a summary records."""
+    return Metric(name, traits.get("higher_is_better") is not False, traits.get("is_share") is True)
+
+
+def read_scores(summary: Mapping[str, Any], metric: Metric) -> dict[str, float] | None:
+    """Return what a summary records of a metric on the test data; None if it has no such metric."""
+    if metric == ACCURACY:
+        values = summary.get("accuracy")
+    elif metric == LOSS:
+        values = summary.get("test_losses")
+    else:
+        values = (summary.get("metrics") or {}).get(metric.name)
+    return values if isinstance(values, dict) else None
+
+
+def read_validation_scores(summary: Mapping[str, Any], metric: Metric) -> dict[str, float] | None:
+    """Return what a summary records of a metric on the validation data; None if there are none."""
+    table = summary.get("validation")
+    values = table.get(metric.name) if isinstance(table, dict) else None
+    return values if isinstance(values, dict) else None
+
+
+def choose_metric(runs: Iterable[tuple[Metric | None, object]]) -> Metric:
+    """Return the metric that all evaluated runs have: their common headline if possible, else the test loss.
 
     Args:
-        runs: For each run its accuracy and its test loss; a false value means that it has none.
+        runs: For each run its headline metric and its test loss; a false value means that it has none.
     """
-    evaluated = [(accuracy, loss) for accuracy, loss in runs if accuracy or loss]
-    lacking = any(not accuracy for accuracy, _ in evaluated)
-    if lacking and (all(loss for _, loss in evaluated) or not any(accuracy for accuracy, _ in evaluated)):
+    evaluated = [(headline, loss) for headline, loss in runs if headline or loss]
+    headlines = [headline for headline, _ in evaluated if headline]
+    if headlines and len(headlines) == len(evaluated) and len(set(headlines)) == 1:
+        return headlines[0]
+    if evaluated and (all(loss for _, loss in evaluated) or not headlines):
         return LOSS
-    return ACCURACY
+    return headlines[0] if headlines else ACCURACY
 
 
 def describe_averaged_rounds(counts: Iterable[float | None]) -> str:

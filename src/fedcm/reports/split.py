@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from fedcm.config.sections import Experiment
 from fedcm.data import load_dataset
 from fedcm.data.partition import count_labels, measure_label_mix
 from fedcm.errors import UserError
 from fedcm.reports.figures.label_mix import draw_label_mix
-from fedcm.runs.build import draw_split
+from fedcm.runs.build import draw_split, draw_validation
 
 
 class SplitReport(NamedTuple):
@@ -32,7 +34,9 @@ def report_split(experiment: Experiment, figure: Path, data_dir: Path | None = N
     dataset = load_dataset(experiment.data.source, data_dir)
     if dataset.classes is None:
         raise UserError("the labels must be classes to show their split, got the numbers of a regression")
-    parts = draw_split(experiment.split, dataset, experiment.seed)
+    held_back = draw_validation(experiment.split, dataset, experiment.seed, experiment.data.validation)
+    parts = draw_split(experiment.split, dataset, experiment.seed, held_back and held_back.remaining)
     counts = count_labels(parts, dataset.train.labels.numpy())
-    summary = measure_label_mix(counts) | {"unused_examples": dataset.train.size - sum(map(len, parts))}
+    sizes = np.array([len(part) for part in parts])
+    summary = measure_label_mix(counts, sizes) | {"unused_examples": dataset.train.size - int(sizes.sum())}
     return SplitReport(summary, draw_label_mix(counts, f"{experiment.name}: {dataset.name}", figure))

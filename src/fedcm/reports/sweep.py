@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from fedcm.reports.figures.curves import draw_curves
 from fedcm.reports.figures.style import PALETTE
+from fedcm.reports.metric import find_headline
 from fedcm.reports.write import write_report
 from fedcm.runs.summary import read_current_summary
 from fedcm.sweeps.tasks import SweepTask, shorten_names, to_cell
@@ -39,4 +40,6 @@ def write_sweep_report(tasks: Sequence[SweepTask], runs_dir: Path, title: str, d
         return SweepReport(page, page.parent / "figures")
     names = shorten_names(tasks)
     curves = {names[task.run.name]: task.folder.read_metrics() for task in tasks}
-    return SweepReport(page, draw_curves(curves, title, runs_dir / f"{title}.png"))
+    summaries = read_summaries(tasks)
+    headlines = {name: metric for name, summary in summaries.items() if (metric := find_headline(summary))}
+    return SweepReport(page, draw_curves(curves, title, runs_dir / f"{title}.png", headlines))

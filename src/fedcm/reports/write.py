@@ -10,10 +10,12 @@ import numpy as np
 from fedcm.reports.collect import RunCollection
 from fedcm.reports.digest import write_digest
 from fedcm.reports.document import Document, build_document
+from fedcm.reports.figures.client_histogram import draw_client_histogram
 from fedcm.reports.figures.group_curves import draw_group
 from fedcm.reports.figures.label_mix import draw_label_mix
+from fedcm.reports.html.client_table import list_client_histograms
 from fedcm.reports.html.cost_table import make_cost_sheet
-from fedcm.reports.html.page import render_page
+from fedcm.reports.html.page import SearchSection, render_page
 from fedcm.reports.html.page_data import list_label_mixes
 from fedcm.reports.html.result_table import make_numbers_sheet, make_result_sheet
 from fedcm.reports.sheet import Sheet
@@ -31,6 +33,7 @@ def write_report(
     data_dir: Path | None = None,
     cells: Mapping[Path, dict[str, Any]] | None = None,
     notify: Notify = lambda message: None,
+    search: SearchSection | None = None,
 ) -> Path:
     """Write a page about runs, with figures and tables.
 
@@ -40,6 +43,7 @@ def write_report(
         data_dir: where datasets are stored, for the label mixes.
         cells: by run folder, the cell to show the run in, in place of the cell in the run's own files.
         notify: Receives one message per run that cannot be read.
+        search: The trials of the tuning that chose the runs' settings, if there was one.
 
     Returns:
         The page's path.
@@ -49,7 +53,7 @@ def write_report(
     """
     collection = RunCollection(data_dir, cells or {})
     document = read_document(collection, paths)
-    write_page(document, output)
+    write_page(document, output, search=search)
     write_figures_and_tables(document, output)
     report_skipped(collection.skipped, notify)
     return output / PAGE
@@ -84,7 +88,7 @@ def report_skipped(skipped: Sequence[str], notify: Notify) -> None:
         notify(f"left out: {reason}")
 
 
-def write_page(document: Document, folder: Path, stamp: str | None = None) -> Path:
+def write_page(document: Document, folder: Path, stamp: str | None = None, search: SearchSection | None = None) -> Path:
     """Write the page.
 
     Args:
@@ -92,8 +96,9 @@ def write_page(document: Document, folder: Path, stamp: str | None = None) -> Pa
         folder: The report's folder.
         stamp: For a live page, a text that changes with every version. An open page reloads itself when the stamp
             changes; it is written after the page, so that the reload finds the new page.
+        search: The trials of a tuning, if the report is about one.
     """
-    write_text(folder / PAGE, render_page(document, stamp))
+    write_text(folder / PAGE, render_page(document, stamp, search))
     if stamp is not None:
         write_text(folder / _STAMP, f'window.fedcmStamp = "{stamp}";\n')
     return folder / PAGE
@@ -115,6 +120,10 @@ def write_figures_and_tables(document: Document, folder: Path) -> None:
         make_result_sheet(group, f"{name}-{group.metric.file_name}").write(tables)
         if costs := make_cost_sheet(group, f"{name}-costs"):
             costs.write(tables)
+    for picture in list_client_histograms(document):
+        name = _choose_file_name(f"clients {picture['title']} {picture['model']}", names)
+        for suffix in (".png", ".pdf"):
+            draw_client_histogram(picture, figures / f"{name}{suffix}")
     for mix in list_label_mixes(document):
         name = _choose_file_name(f"split {mix['title']}", names)
         for suffix in (".png", ".pdf"):

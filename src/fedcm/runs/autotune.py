@@ -107,14 +107,15 @@ def _choose_engine(
         stack = _choose_stack(problem, first, batch, alone, most if data.is_stackable else 1, timings)
         engine = engine.model_copy(update={"stack": stack})
     if engine.compile == "auto":
-        seconds = alone * plan.rounds * cohort * local_work.count_steps(int(data.sizes(np.array([0]))[0])) / processes
+        steps = local_work.count_steps(int(data.sizes(np.array([0]))[0]), plan.seed, 0, 0)
+        seconds = alone * plan.rounds * cohort * steps / processes
         on = engine.stack == 1 and seconds > _LONG_RUN and _is_compiling_worthwhile(problem, batch, alone, timings)
         engine = engine.model_copy(update={"compile": "on" if on else "off"})
     return engine
 
 
 def _compute_mean_cohort(plan: TrainingPlan) -> float:
-    return float(np.mean([len(plan.participation.cohort(plan.population, plan.seed, round)) for round in range(5)]))
+    return float(np.mean([len(plan.draw_cohort(round).reporting) for round in range(5)]))
 
 
 def _choose_layout(problem: Problem, data: FederatedData, local_work: LocalWork, timings: dict[str, float]) -> str:

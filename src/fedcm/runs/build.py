@@ -1,23 +1,37 @@
 """Build the objects that train from an experiment. Input that cannot work is rejected here, before a folder exists."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedcm.config.experiment import reject_absent_clients, reject_server_lr, reject_unequal_weights
+from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.config.choices import IN_MEMORY
+from fedcm.config.conditions import list_condition_files, reject_conditions
+from fedcm.config.experiment import (
+    reject_absent_clients,
+    reject_optimizer,
+    reject_server_lr,
+    reject_step_schedule,
+    reject_unequal_weights,
+    reject_unusable_rates,
+)
 from fedcm.config.sections import EngineSection, Experiment
 from fedcm.core.algorithm import Algorithm, is_decentralised
+from fedcm.core.conditions.availability import list_available
+from fedcm.core.conditions.deadline import SimulatedDeadline
 from fedcm.core.local.stacked import reject_batch_dependent_model
+from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.losses import (
+    LIKE_LABELS,
     Loss,
-    binary_cross_entropy,
     cross_entropy,
     find_loss,
     get_model_loss,
@@ -29,27 +43,39 @@ from fedcm.core.participation import FixedSize
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.schedule import Schedule
+from fedcm.core.scoring.metric_set import MetricSet
+from fedcm.core.scoring.whole import MetricFunction
+from fedcm.core.stopping import WatchedMetric
 from fedcm.core.topology import Ring
 from fedcm.data import load_source
 from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.batches import LocalWork
-from fedcm.data.checksum import compute_sha256
+from fedcm.data.checksum import compute_file_sha256, compute_sha256
+from fedcm.data.client_tests import hold_out_of_clients
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.on_demand import OnDemandData
 from fedcm.data.partition import IID, Natural, Parts, Split, split_by_owner
 from fedcm.data.structures.collate import Collate, make_collate, pad_examples
-from fedcm.data.structures.tree import list_leaves
+from fedcm.data.structures.tree import are_equal, list_leaves
+from fedcm.data.validation import HeldBack, hold_back
+from fedcm.data.work.amounts import FileWork
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
+from fedcm.executors.client_tests import ClientEvaluation
 from fedcm.models import build_model
+from fedcm.models.trainable import select_personal, select_trainable
+from fedcm.models.weights import load_weights_file
 from fedcm.rng import Purpose, make_generator, make_torch_seed
 from fedcm.runs.autotune import compile_model, tune_engine
+from fedcm.runs.choices import choose_validation_metric, make_stop_rule
+from fedcm.runs.metric_check import build_metrics
 from fedcm.runs.smoke_test import (
     reject_failing_algorithm,
     reject_lone_examples,
     reject_unusable_cohorts,
+    reject_unusable_step_factors,
     smoke_test,
     smoke_test_augment,
 )
@@ -57,6 +83,7 @@ from fedcm.runs.timing import time_reading
 from fedcm.system.hardware import resolve_device
 from fedcm.system.imports import import_function
 
+WEIGHTS = "weights"  # the checksum of the file of initial weights
 BuildSetup = Callable[[Experiment, Path | None], "TrainingSetup"]
 
 
@@ -73,6 +100,7 @@ class TrainingSetup:
         plan: Rounds, participation and learning rates.
         step_milliseconds: The timings behind the engine's choices: milliseconds per step of one client.
         tuned_settings: The settings of the engine that autotune chose.
+        best_by: The metric on validation data by which the best model is chosen; None without validation data.
     """
 
     experiment: Experiment
@@ -82,13 +110,18 @@ class TrainingSetup:
     plan: TrainingPlan
     step_milliseconds: dict[str, float]
     tuned_settings: tuple[str, ...]
+    best_by: WatchedMetric | None = None
 
     @cached_property
     def checksums(self) -> dict[str, str]:
-        """Checksums of the data, of their split over clients, and of the graph, if there is one."""
+        """Checksums of the data, their split over clients, and of graph, initial weights and conditions, if given."""
+        experiment, client = self.experiment, self.experiment.client
         checksums = self.runner.data.checksums()
+        checksums |= list_condition_files(client.epochs, client.steps, experiment.availability, experiment.stragglers)
         if self.plan.topology is not None:
             checksums |= {"topology": compute_sha256(self.plan.mixing)}
+        if self.experiment.model.weights is not None:
+            checksums |= {WEIGHTS: compute_file_sha256(Path(self.experiment.model.weights))}
         return checksums
 
     def init_server(self) -> Any:
@@ -112,6 +145,7 @@ def build(
     loss: Loss | None = None,
     augment: Augment | None = None,
     collate: Collate | None = None,
+    metric_functions: Mapping[str, MetricFunction] = MappingProxyType({}),
 ) -> TrainingSetup:
     """Build what an experiment describes.
 
@@ -119,11 +153,13 @@ def build(
         experiment: The experiment.
         data_dir: Folder of prepared datasets.
         data: Data to use instead of loading `experiment.data.source`.
-        model: A model to use, with its parameters, instead of building `experiment.model`.
+        model: A model to use, with its parameters, instead of building `experiment.model`. The initial weights and the
+            choice of trained parameters change it.
         loss: The loss; by default that of the experiment, else the model's own if the model takes labels by name, else
             cross-entropy, or squared error if the labels are floats.
         augment: Changes the batches of training; by default as the experiment says.
         collate: Makes a batch of selected examples; by default as the experiment says.
+        metric_functions: Metrics that are Python objects, by their names in `evaluation.metrics`.
 
     Raises:
         UserError: If the parts do not fit together.
@@ -138,21 +174,35 @@ def build(
         seed = make_torch_seed(experiment.seed, Purpose.INITIAL_PARAMS)
         name, options = experiment.model.name, experiment.model.options
         model = build_model(name, data.input_shape, count_outputs(data, loss), options, seed)
+    if experiment.model.weights is not None:
+        load_weights_file(model, Path(experiment.model.weights), strict=experiment.model.weights_strict)
+    if experiment.model.train is not None:
+        select_trainable(model, experiment.model.train)
+    if experiment.model.personal is not None:
+        _reject_with_personal(experiment, data)
     reject_unequal_weights(experiment.algorithm, experiment.server)
     reject_server_lr(experiment.algorithm, experiment.server)
+    reject_step_schedule(experiment.algorithm, experiment.client)
+    reject_unusable_rates(experiment)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
+    reject_conditions(experiment.algorithm, experiment.availability, experiment.stragglers)
     if augment is None and experiment.data.augment:
         augment = make_augment(experiment.data.augment)
     if collate is None and experiment.data.collate is not None:
         collate = make_collate(import_function(experiment.data.collate, "data.collate"))
     problem = _build_problem(experiment, model, loss, collate, data)
-    plan = _build_plan(experiment, data)
     client = experiment.client
-    local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps)
+    local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps, experiment.stragglers)
     first = _check_user_code(experiment, problem, data, local_work, loss, augment)
+    reject_optimizer(experiment.algorithm, client)
+    ready = data.prepare_for(problem.dtype, problem.device)
+    metrics = build_metrics(experiment.evaluation.metrics, metric_functions, problem, ready)
+    plan = _build_plan(experiment, data, local_work, metrics)
     given = _restrict_engine(experiment, data, augment, collate)
     engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
+    if plan.deadline is not None:
+        plan = replace(plan, deadline=replace(plan.deadline, data=data))  # so that the data as given can be freed
     if engine.stack > 1:
         reject_batch_dependent_model(problem, first)
     if engine.compile == "on":
@@ -168,21 +218,27 @@ def build(
         stack=engine.stack,
         augment=augment,
         fresh=bool(experiment.data.fresh),
+        step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
+        optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
+        metrics=metrics,
+        client_evaluation=_make_client_evaluation(experiment, data, metrics),
     )
+    reject_unusable_step_factors(runner, client.lr)
     if runner.fresh:
         timings |= time_reading(runner)
     tuned = experiment.model_copy(update={"engine": engine})
-    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings)
+    best_by = choose_validation_metric(metrics, data)
+    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings, best_by)
 
 
 def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:
-    """Return how many outputs a model needs: one per class, or one per label of an example in a regression.
+    """Return how many outputs a model needs: one per class, or one per label of an example.
 
     Args:
         data: The data.
         loss: The loss, if it is not the default one.
     """
-    if data.classes is not None and loss is not binary_cross_entropy:
+    if data.classes is not None and loss not in LIKE_LABELS:
         return data.classes
     labels = data.client(0).labels
     return sum(leaf[0].numel() for leaf in list_leaves(labels))
@@ -191,15 +247,16 @@ def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:
 def _restrict_engine(
     experiment: Experiment, data: FederatedData, augment: Augment | None, collate: Collate | None
 ) -> EngineSection:
-    """Return the engine without stacks if the batches rule them out.
+    """Return the engine without stacks and compilation if the batches rule them out.
 
     Raises:
-        UserError: If the experiment asks for stacks all the same.
+        UserError: If the experiment asks for them all the same.
     """
     reasons = {
         "data.augment": augment is not None,
         "data.collate": collate is not None,
         "data.fresh": bool(experiment.data.fresh),
+        "model.personal": experiment.model.personal is not None,
         "features or labels of several tensors, unequal lengths or ignored labels": not data.is_stackable,
     }
     engine = experiment.engine
@@ -208,32 +265,78 @@ def _restrict_engine(
             raise UserError(f"clients with {reason} cannot be stacked, got engine.stack = {engine.stack}; set it to 1")
         if applies:
             engine = engine.model_copy(update={"stack": 1})
-    return engine
+    if data.has_fixed_shapes and collate is None:
+        return engine
+    if engine.compile == "on":  # torch compiles again for every new length, and gives up after some: bits would vary
+        raise UserError(
+            "a compiled model needs batches of one shape, but data.collate or unequal lengths change it; set "
+            "engine.compile = 'off'"
+        )
+    return engine.model_copy(update={"compile": "off"})
 
 
 def make_federated_data(experiment: Experiment, source: Dataset | ClientsOnDemand) -> FederatedData:
     """Distribute a dataset over clients as the experiment says. Clients on demand bring their own split."""
+    share = experiment.data.validation
     if not isinstance(source, ClientsOnDemand):
-        return ArrayData(source, draw_split(experiment.split, source, experiment.seed))
+        held_back = draw_validation(experiment.split, source, experiment.seed, share)
+        parts = draw_split(experiment.split, source, experiment.seed, held_back and held_back.remaining)
+        if (own := experiment.evaluation.clients) is None:
+            return ArrayData(source, parts, held_back=held_back and held_back.validation)
+        divided = hold_out_of_clients(parts, own, experiment.seed)
+        return ArrayData(
+            source, divided.training, held_back=held_back and held_back.validation, client_tests=divided.tests
+        )
+    if experiment.evaluation.clients is not None:
+        raise UserError(
+            "every client is evaluated with evaluation.clients, and clients on demand are too many for that; leave it "
+            "out"
+        )
+    if share is not None:
+        raise UserError(
+            f"clients on demand bring their own validation data, so data.validation cannot be a share of them, got "
+            f"{share}; give ClientsOnDemand validation examples"
+        )
     if not isinstance(experiment.split, Natural):
         raise UserError(
             "clients on demand bring their own split, so split.kind must be 'natural', got "
             f"{type(experiment.split).__name__}; leave [split] out"
         )
-    return OnDemandData(source, experiment.data.source)
+    name = experiment.data.source
+    return OnDemandData(source) if name == IN_MEMORY else OnDemandData(source, name)
 
 
-def draw_split(split: Split, dataset: Dataset, seed: int) -> Parts:
+def draw_validation(split: Split, dataset: Dataset, seed: int, share: float | None) -> HeldBack | None:
+    """Draw which training examples are held back for validation; None without a share.
+
+    Raises:
+        UserError: If nothing would be held back, or the data have a validation set already.
+    """
+    if share is None:
+        return None
+    if dataset.validation is not None:
+        raise UserError(
+            f"the data have {dataset.validation.size} validation examples already, so data.validation must be left "
+            f"out, got {share}"
+        )
+    return hold_back(dataset.train.size, share, seed, dataset.owners if isinstance(split, Natural) else None)
+
+
+def draw_split(split: Split, dataset: Dataset, seed: int, remaining: np.ndarray | None = None) -> Parts:
     """Return the indices of the training examples of each client.
 
     Args:
         split: How the examples are split.
         dataset: The dataset.
         seed: The seed of the experiment.
+        remaining: The examples to split, if some are held back; by default all.
 
     Raises:
         UserError: If the labels do not allow this split, or there are too few examples.
     """
+    if remaining is not None:
+        parts = draw_split(split, _select_examples(dataset, remaining), seed)
+        return [remaining[part] for part in parts]
     if isinstance(split, Natural) and dataset.owners is not None:
         return split_by_owner(dataset.owners)
     raw, size = dataset.train.labels, dataset.train.size
@@ -260,6 +363,16 @@ def draw_split(split: Split, dataset: Dataset, seed: int) -> Parts:
     return split.partition(labels.reshape(len(labels), -1)[:, 0], make_generator(seed, Purpose.SPLIT))
 
 
+def _select_examples(dataset: Dataset, index: np.ndarray) -> Dataset:
+    """Return a dataset with the labels and owners of these examples; a split does not look at features."""
+    labels = dataset.train.select(torch.from_numpy(index)).labels if not dataset.train.is_simple else None
+    if labels is None:
+        assert isinstance(dataset.train.labels, Tensor)
+        labels = dataset.train.labels[torch.from_numpy(index)]
+    owners = None if dataset.owners is None else dataset.owners[index]
+    return replace(dataset, train=Examples(labels, labels), owners=owners)
+
+
 def _build_problem(
     experiment: Experiment, model: nn.Module, loss: Loss | None, collate: Collate | None, data: FederatedData
 ) -> Problem:
@@ -275,7 +388,25 @@ def _build_problem(
         clip=client.clip,
         autocast=engine.precision == "bf16",
         collate=collate or pad_examples,
+        personal=select_personal(model, experiment.model.personal) if experiment.model.personal is not None else (),
     )
+
+
+def _reject_with_personal(experiment: Experiment, data: FederatedData) -> None:
+    """Raise UserError if the experiment has a setting that personal parameters rule out."""
+    name = get_algorithm_name(experiment.algorithm)
+    if is_decentralised(experiment.algorithm):
+        raise UserError(f"model.personal needs an algorithm with a server, got {name!r}")
+    if data.validation_size:
+        raise UserError(
+            "a model with personal parameters is evaluated at its clients, so there must be no validation data; set "
+            "evaluation.clients instead, to 0.2 for example"
+        )
+    if experiment.engine.client_states != "exact":
+        raise UserError(
+            "personal parameters are client states and must not be rounded, got engine.client_states = "
+            f'"{experiment.engine.client_states}"; set it to "exact"'
+        )
 
 
 def _choose_loss(model: nn.Module, data: FederatedData) -> Loss:
@@ -285,20 +416,70 @@ def _choose_loss(model: nn.Module, data: FederatedData) -> Loss:
     return cross_entropy if data.classes is not None else squared_error
 
 
-def _build_plan(experiment: Experiment, data: FederatedData) -> TrainingPlan:
+def _make_client_evaluation(experiment: Experiment, data: FederatedData, metrics: MetricSet) -> ClientEvaluation | None:
+    epochs = experiment.evaluation.personalise
+    if not (isinstance(data, ArrayData) and data.client_tests is not None):
+        if epochs is not None:
+            raise UserError(
+                f"evaluation.personalise = {epochs} needs clients with test data of their own; set evaluation.clients, "
+                "to 0.2 for example"
+            )
+        return None
+    headline = MetricSet(metrics.members[:1], metrics.is_given)
+    return ClientEvaluation(headline, data.classes is None and not metrics.is_given, epochs)
+
+
+def _reject_unseeded_items(data: FederatedData) -> None:
+    """Raise UserError if items that are read anew do not follow from the seeds of the global generators."""
+    if not are_equal(tuple(data.reread_client(0, 0)), tuple(data.reread_client(0, 0))):
+        raise UserError(
+            "data.fresh needs datasets that draw from the global generators of torch, NumPy or Python, which it seeds, "
+            "but client 0 has other items when it is read twice with one seed; leave out a generator of your own"
+        )
+
+
+def _build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWork, metrics: MetricSet) -> TrainingPlan:
     participation = experiment.participation
     if isinstance(participation, FixedSize) and participation.clients > data.population:
         raise UserError(
             f"participation must be at most {data.population} clients, the whole population, got "
             f"{participation.clients}"
         )
-    schedule = Schedule(experiment.client.lr, experiment.client.lr_decay, experiment.server.lr)
+    client, server = experiment.client, experiment.server
+    schedule = Schedule(client.lr, client.lr_decay, server.lr, client.schedule, server.schedule, experiment.rounds)
     every = experiment.evaluation.every
     topology = experiment.topology or (Ring() if is_decentralised(experiment.algorithm) else None)
-    plan = TrainingPlan(experiment.rounds, data.population, participation, schedule, experiment.seed, every, topology)
+    deadline = SimulatedDeadline(local_work, data, experiment.seed) if experiment.stragglers is not None else None
+    plan = TrainingPlan(
+        experiment.rounds,
+        data.population,
+        participation,
+        schedule,
+        experiment.seed,
+        every,
+        topology,
+        experiment.availability,
+        deadline,
+        make_stop_rule(experiment.stop, metrics, data, every),
+        evaluates_clients=isinstance(data, ArrayData) and data.client_tests is not None,
+    )
     if topology is not None:
         _ = plan.mixing  # now, so that a graph that does not fit is rejected before the run begins
+    _check_conditions(plan, local_work)
     return plan
+
+
+def _check_conditions(plan: TrainingPlan, local_work: LocalWork) -> None:
+    """Read the files of the conditions and draw round 0 once, so that what fails is rejected before the run begins."""
+    for unit, amount in (("epochs", local_work.epochs), ("steps", local_work.steps)):
+        if isinstance(amount, FileWork):
+            amount.check(unit, plan.population, plan.rounds)
+        elif amount is not None and not isinstance(amount, int):
+            amount.draw_amount(plan.seed, 0, 0)
+    if local_work.stragglers is not None:
+        local_work.stragglers.check(plan.population)
+    if plan.availability is not None:
+        list_available(plan.availability, plan.population, plan.seed, 0)
 
 
 def _check_user_code(
@@ -326,7 +507,7 @@ def _check_user_code(
     if augment is not None:
         smoke_test_augment(problem, augment, first)
     if experiment.data.fresh:
-        ready.reread_client(0, 0)
+        _reject_unseeded_items(ready)
     reject_failing_algorithm(experiment.algorithm, problem)
     reject_lone_examples(problem, first, ready, local_work)
     return first

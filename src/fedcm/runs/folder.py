@@ -7,6 +7,8 @@ checkpoints/       the newest states
 clients/           the client states, if the algorithm has any
 summary.json       written when the run ends
 model.safetensors  the trained model, by parameter name
+client_results.json  the results of each client in the last evaluation, if clients have test data of their own
+best.safetensors   the model of the best round on validation data, if there are any
 """
 
 import errno
@@ -16,7 +18,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, final
@@ -57,6 +59,8 @@ class RunFolder:
         self.client_states = path / "clients" / "states.bin"
         self.summary = path / "summary.json"
         self.model = path / "model.safetensors"
+        self.client_results = path / "client_results.json"
+        self.best = path / "best.safetensors"
         self._lock: int | None = None
 
     @classmethod
@@ -186,7 +190,7 @@ class RunFolder:
 
     def clear_leftovers(self) -> None:
         """Remove the temporary files of a process that was killed."""
-        for kind in (".metrics.*", ".summary.*", ".model.*", ".worker-*"):
+        for kind in (".metrics.*", ".summary.*", ".model.*", ".best.*", ".client_results.*", ".worker-*"):
             for leftover in self.path.glob(kind):
                 leftover.unlink()
 
@@ -220,6 +224,33 @@ class RunFolder:
         """Write model.safetensors."""
         with atomic_write(self.model) as temporary:
             save_tensors(tensors, temporary)
+
+    def write_best_model(self, tensors: dict[str, Any], round: int) -> None:
+        """Write best.safetensors; its metadata name the round."""
+        with atomic_write(self.best) as temporary:
+            save_tensors(tensors, temporary, {"round": str(round)})
+
+    def write_client_results(self, results: Mapping[str, Any]) -> None:
+        """Write client_results.json."""
+        write_text(self.client_results, json.dumps(results, allow_nan=False) + "\n")
+
+    def read_client_results(self) -> dict[str, Any] | None:
+        """Return the contents of client_results.json; None if there is none, or it cannot be read."""
+        try:
+            results = json.loads(self.client_results.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return results if isinstance(results, dict) and isinstance(results.get("round"), int) else None
+
+    def read_best_round(self) -> int | None:
+        """Return the round of best.safetensors; None if there is none, or it cannot be read."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.best, "pt") as file:
+                return int(file.metadata()["round"])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+            return None
 
     def read_device(self) -> str:
         """Return where the run computes: "cpu" or "cuda"; "cpu" if its experiment does not say it."""

@@ -1,5 +1,6 @@
 """What identifies a run: its name, the hash of its settings, and its provenance. A resume must not change these."""
 
+import dataclasses
 import hashlib
 import json
 import platform
@@ -12,19 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.config.choices import IN_MEMORY
 from fedcm.config.experiment import read_experiment, to_table
 from fedcm.config.overrides import read_table
-from fedcm.config.sections import IN_MEMORY, Experiment
+from fedcm.config.sections import Experiment
+from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.errors import UserError
-from fedcm.runs.build import TrainingSetup
+from fedcm.runs.build import WEIGHTS, TrainingSetup
 from fedcm.runs.folder import RunFolder
 from fedcm.system.callbacks import Notify
 from fedcm.system.formatting import flatten_table, slugify
 from fedcm.system.hardware import describe_cpu
 
 _LIBRARIES = ("fedcm", "torch", "numpy", "scikit-learn", "safetensors")
-FREE_SETTINGS = ("rounds", "evaluation.targets", "checkpoints")  # a resume may change them: no finished round uses them
-_UNHASHED_SETTINGS = (*FREE_SETTINGS, "name", "cell")
+# a resume may change these: no finished round uses them
+FREE_SETTINGS = ("rounds", "evaluation.targets", "stop", "checkpoints")
+# data and weights are compared by their checksums
+_UNHASHED_SETTINGS = (*FREE_SETTINGS, "name", "cell", "model.weights")
+_HORIZONS = ("client.schedule.over", "server.schedule.over")  # of schedules that depend on the number of rounds
 
 
 def make_default_name(experiment: Experiment) -> str:
@@ -42,7 +48,8 @@ def reject_unusable_name(name: str) -> None:
 def hash_settings(experiment: Experiment) -> str:
     """Return the sha256 of all settings that finished rounds depend on; a run may be made longer.
 
-    Data are compared by their checksums instead of their source.
+    Data are compared by their checksums instead of their source. A schedule that depends on the number
+    of rounds counts as one `over` that number.
     """
     text = _to_json(_select_hashed_settings(to_table(experiment)))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -73,9 +80,13 @@ def read_settings(folder: RunFolder) -> dict[str, Any]:
 
 def _select_hashed_settings(table: dict[str, Any]) -> dict[str, Any]:
     table = {key: dict(value) if isinstance(value, dict) else value for key, value in table.items()}
+    for section in ("client", "server"):
+        schedule = table[section].get("schedule")
+        if schedule is not None and _takes_horizon(schedule):
+            table[section]["schedule"] = {"over": table["rounds"], **schedule}
     for path in _UNHASHED_SETTINGS:
         section, _, key = path.rpartition(".")
-        del (table[section] if section else table)[key]
+        (table[section] if section else table).pop(key, None)
     reading = {key: value for key, value in table.pop("data").items() if key != "source" and value}
     if reading:  # a run that reads its data as earlier versions did keeps its hash
         table["data"] = reading
@@ -83,6 +94,12 @@ def _select_hashed_settings(table: dict[str, Any]) -> dict[str, Any]:
     return table | {
         f"federation.{key}": links[key] for key in ("downlink", "momentum", "uplink") if links[key] != "exact"
     }
+
+
+def _takes_horizon(schedule: Mapping[str, Any]) -> bool:
+    """Return whether a schedule, as a table, depends on a number of rounds."""
+    kind = SCHEDULES.get(schedule["kind"])  # None for a Python function
+    return kind is None or "over" in {field.name for field in dataclasses.fields(kind)}
 
 
 def _to_json(value: Any) -> str:
@@ -97,6 +114,7 @@ def make_provenance(setup: TrainingSetup, job: str | None = None) -> dict[str, A
         job: The torchrun job that starts the run, if torchrun does.
     """
     constants = setup.problem.hash_constants()
+    traits = {name: own._asdict() for name, own in setup.runner.metrics.traits.items()}
     return {
         "versions": read_versions(),
         "platform": platform.platform(),
@@ -107,6 +125,7 @@ def make_provenance(setup: TrainingSetup, job: str | None = None) -> dict[str, A
         "data_sha256": setup.checksums,
         "milliseconds_a_step": setup.step_milliseconds,
         "tuned": list(setup.tuned_settings),
+        **({"metrics": traits} if setup.runner.metrics.is_given else {}),
         **({"constants_sha256": constants} if constants is not None else {}),
         **({"job": job} if job is not None else {}),
     }
@@ -120,7 +139,13 @@ def read_versions() -> dict[str, str]:
 def reject_changed_settings(folder: RunFolder, experiment: Experiment) -> None:
     """Raise a UserError if finished rounds of the run depend on a setting that has changed."""
     if folder.read_provenance().get("experiment_sha256") != hash_settings(experiment):
-        changed = ", ".join(_find_changed_settings(folder, experiment))
+        paths = _find_changed_settings(folder, experiment)
+        if paths and all(path in _HORIZONS for path in paths):
+            raise UserError(
+                f"rounds must not change, because {paths[0].removesuffix('.over')} depends on it; set {paths[0]} = "
+                f"{read_settings(folder)['rounds']}, the number of rounds that the run began with, as well"
+            )
+        changed = ", ".join(paths)
         raise UserError(
             f"{changed or f'the settings in {str(folder.experiment)!r}'} must not change after the run began; a resume "
             f"may only change {', '.join(FREE_SETTINGS)}; start a new run with the other settings"
@@ -137,8 +162,13 @@ def _find_changed_settings(folder: RunFolder, experiment: Experiment) -> list[st
 
 
 def reject_changed_data(folder: RunFolder, setup: TrainingSetup) -> None:
-    """Raise a UserError if the data or the constants of the model are not those that the run began with."""
+    """Raise a UserError if the data, weights or constants of the model are not those that the run began with."""
     provenance = folder.read_provenance()
+    if setup.checksums.get(WEIGHTS) != provenance["data_sha256"].get(WEIGHTS):
+        raise UserError(
+            f"the run {folder.name!r} must be resumed with the file of weights (model.weights) that it began with, and "
+            "it has another checksum; restore the old file or start a new run"
+        )
     for part, digest in provenance["data_sha256"].items():
         if setup.checksums.get(part) != digest:
             raise UserError(

@@ -8,6 +8,7 @@ from fedcm.errors import UserError
 from fedcm.runs.autotune import list_tuned_settings
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.identity import read_settings
+from fedcm.runs.summary import Traits, read_traits
 from fedcm.system.formatting import flatten_table
 
 _OWN_COLUMNS = ("name", "seed", "data.source", "algorithm.name", "rounds")  # settings that have a column of their own
@@ -19,8 +20,8 @@ def make_overview(folders: Sequence[RunFolder], runs_dir: Path) -> list[dict[str
 
     Returns:
         One dict per run: name, started, data, seed, algorithm, its settings, state, rounds, the last and best scores,
-        and the settings that differ between runs of the same experiment. Settings that autotune chose are left out.
-        A damaged run has only name, path and state.
+        the headline metric, and the settings that differ between runs of the same experiment. Settings that autotune
+        chose are left out. A damaged run has only name, path and state.
     """
     tables: dict[Path, dict[str, Any]] = {}
     described = [_describe_run(folder, runs_dir, tables) for folder in folders]
@@ -38,7 +39,19 @@ def make_overview(folders: Sequence[RunFolder], runs_dir: Path) -> list[dict[str
 
 def _describe_run(folder: RunFolder, runs_dir: Path, tables: dict[Path, dict[str, Any]]) -> dict[str, Any]:
     scores = [f"{which}_{metric}" for metric in ("accuracy", "test_loss") for which in ("last", "best")]
-    keys = ("started", "data", "seed", "algorithm", "settings", "differs", "done", "rounds", *scores)
+    keys = (
+        "started",
+        "data",
+        "seed",
+        "algorithm",
+        "settings",
+        "differs",
+        "done",
+        "rounds",
+        *scores,
+        "headline",
+        "stopped_early",
+    )
     run: dict[str, Any] = dict.fromkeys(keys)
     run |= {"name": str(folder.path.relative_to(runs_dir)), "state": "damaged", "path": str(folder.path)}
     try:
@@ -74,7 +87,20 @@ def _read_values(folder: RunFolder, table: Mapping[str, Any]) -> dict[str, Any]:
         "best_accuracy": max(accuracies) if accuracies else None,
         "last_test_loss": losses[-1] if losses else None,
         "best_test_loss": min(losses) if losses else None,
+        "stopped_early": (folder.read_summary() or {}).get("stopped_early"),
+        "headline": _describe_headline(metrics, read_traits(folder.try_read_provenance())),
     }
+
+
+def _describe_headline(metrics: Sequence[Mapping[str, Any]], traits: Traits) -> dict[str, Any] | None:
+    """Return name, traits, last and best value of the first metric, and its last value on validation data."""
+    name, own = next(iter(traits.items()))
+    values, validation = _read_scores(metrics, f"test_{name}"), _read_scores(metrics, f"validation_{name}")
+    if not values and not validation:
+        return None
+    best = (max if own["higher_is_better"] else min)(values, default=None)
+    last = {"last": values[-1] if values else None, "validation": validation[-1] if validation else None}
+    return {"name": name, **own, **last, "best": best}
 
 
 def _read_scores(metrics: Sequence[Mapping[str, Any]], name: str) -> list[float]:

@@ -6,6 +6,7 @@ from typing import Any, final
 from torch import Tensor
 
 from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.core.stopping import BestRound
 from fedcm.errors import UserError
 from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.runs.build import TrainingSetup
@@ -69,6 +70,11 @@ class RunRecorder:
         clear_checkpoints_after(self.folder.checkpoints, next_round)
         self.folder.truncate_metrics(next_round)
         self.folder.model.unlink(missing_ok=True)  # of a shorter run
+        results = self.folder.read_client_results()
+        if results is None or results["round"] >= next_round:
+            self.folder.client_results.unlink(missing_ok=True)
+        if (best := self.folder.read_best_round()) is None or best >= next_round:  # it is written again if it is right
+            self.folder.best.unlink(missing_ok=True)
 
     def save(self, next_round: int, server: Any) -> None:
         """Write a checkpoint, after all metrics are on the disk."""
@@ -78,10 +84,18 @@ class RunRecorder:
 
     def finish(self, server: Any) -> None:
         """Write the model and the summary of a finished run."""
-        model = self.setup.problem.bind(server.params)
-        tensors = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
-        self.folder.write_model({name: tensor.detach().clone() for name, tensor in tensors.items()})
+        self.folder.write_model(self._collect_tensors(server))
         self.folder.write_summary(self._summarise("finished", server))
+
+    def save_best_model(self, round: int, server: Any) -> None:
+        """Write the model of the best round so far."""
+        self.folder.write_best_model(self._collect_tensors(server), round)
+
+    def _collect_tensors(self, server: Any) -> dict[str, Tensor]:
+        """Return the parameters and buffers of the model, by name."""
+        model = self.setup.problem.bind_initial_personal(server.params)
+        tensors = {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def record_divergence(self, server: Any, reason: str) -> None:
         """Write the summary of a run that diverged."""
@@ -89,12 +103,18 @@ class RunRecorder:
 
     def _summarise(self, outcome: str, server: Any) -> dict[str, Any]:
         experiment = self.setup.experiment
+        lines, rule = self.folder.read_metrics(), self.setup.plan.stop
+        stop = rule.find(lines) if rule is not None and len(lines) < self.setup.plan.rounds else None
+        best = BestRound(self.setup.best_by, lines) if self.setup.best_by is not None else None
+        traits = {name: own._asdict() for name, own in self.setup.runner.metrics.traits.items()}
         return {
             "name": self.folder.name,
             "outcome": outcome,
             "algorithm": get_algorithm_name(experiment.algorithm),
             "seed": experiment.seed,
             "parameters": self.setup.problem.size,
-            **summarise(self.folder.read_metrics(), experiment.evaluation.targets),
+            **summarise(lines, experiment.evaluation.targets, traits),
+            **({"best_round": best.round} if best is not None else {}),
+            **({"stopped_early": stop._asdict()} if stop is not None and outcome == "finished" else {}),
             "params_sha256": hash_params(server.params),
         }

@@ -19,6 +19,7 @@ from fedcm.core.algorithm import Round
 from fedcm.core.executor import Executor
 from fedcm.core.metrics import Metrics, RoundMetrics
 from fedcm.core.round_loop import FinishedRound, run_rounds
+from fedcm.core.stopping import BestRound, StopReason
 from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.process_group import to_training_failure
@@ -83,6 +84,7 @@ class Session:
         setup: The objects that train.
         server: The algorithm's server state after the last finished round.
         next_round: The next round to run.
+        stop_reason: Why the run ended early, once it has.
     """
 
     def __init__(self, recorder: RunRecorder, saved: Checkpoint | None, options: SessionOptions) -> None:
@@ -90,6 +92,7 @@ class Session:
         self.folder, self.setup, self.states = recorder.folder, recorder.setup, recorder.states
         self.server = saved.server if saved is not None else self.setup.init_server()
         self.next_round = saved.next_round if saved is not None else 0
+        self.stop_reason: StopReason | None = None
         self._recorder = recorder
         self._outer_stop_requested = options.stop_requested
         self._stopping = False
@@ -225,13 +228,16 @@ class Session:
             TrainingFailed: If a worker died, or the user's own code failed.
             WriteFailed: If the folder could not be written.
         """
+        if diagnose_every is not None and self.setup.problem.personal_size:
+            raise UserError("a model with personal parameters cannot be diagnosed; leave --diagnose out")
         try:
             self._recorder.clear_leftovers(self.next_round)
+            before = self.folder.read_metrics(self.next_round) if self._depends_on_metrics else []
             executor = executor or self._workers.make_executor(
-                self.folder.path, self.setup, self.states, self.server, self.next_round, self._stop_requested
+                self.folder.path, self.setup, self.states, self.server, self.next_round, self._stop_requested, before
             )
             with self._workers.watch():
-                yield from self._write_rounds(executor, diagnose_every)
+                yield from self._write_rounds(executor, before, diagnose_every)
             self._recorder.finish(self.server)
         except OSError as error:
             if find_user_code(error) is not None:
@@ -242,16 +248,29 @@ class Session:
         except Exception as error:
             raise to_training_failure(error, "the run failed") from error
 
-    def _write_rounds(self, executor: Executor, diagnose_every: int | None) -> Iterator[RoundMetrics]:
+    @property
+    def _depends_on_metrics(self) -> bool:
+        """Whether the remaining rounds need the metrics of those before: to end early, or to find the best model."""
+        return self.setup.plan.stop is not None or self.setup.best_by is not None
+
+    def _write_rounds(
+        self, executor: Executor, before: Sequence[Metrics], diagnose_every: int | None
+    ) -> Iterator[RoundMetrics]:
         setup, every = self.setup, self.setup.experiment.checkpoints.every
         saved = self.next_round
+        best = BestRound(setup.best_by, before) if setup.best_by is not None else None
         try:
-            for finished in run_rounds(setup.algorithm, executor, setup.plan, self.server, self.next_round):
+            for finished in run_rounds(setup.algorithm, executor, setup.plan, self.server, self.next_round, before):
                 is_due = diagnose_every is not None and (finished.index + 1) % diagnose_every == 0
                 metrics = replace(finished.metrics, diagnosis=self._diagnose(finished) if is_due else None)
                 self.folder.append(metrics.to_dict())
                 self.server, self.next_round = finished.server, finished.index + 1
-                if self.next_round % every == 0 or self.next_round == self.total_rounds:
+                if best is not None and best.add(metrics.to_dict()):
+                    self._recorder.save_best_model(finished.index, self.server)
+                if metrics.client_scores is not None:
+                    self.folder.write_client_results(metrics.client_scores.to_dict(finished.index))
+                self.stop_reason = finished.stop
+                if self.next_round % every == 0 or self.next_round == self.total_rounds or finished.stop:
                     self._recorder.save(self.next_round, self.server)
                     saved = self.next_round
                 yield metrics
@@ -265,7 +284,8 @@ class Session:
 
     def _diagnose(self, finished: FinishedRound) -> Metrics | None:
         plan, index = self.setup.plan, finished.index + 1
-        round = Round(index, plan.schedule.client_lr_at(index), plan.schedule.server_lr, 0, plan.population, math.nan)
+        client_lr, server_lr = plan.schedule.client_lr_at(index), plan.schedule.server_lr_at(index)
+        round = Round(index, client_lr, server_lr, 0, plan.population, math.nan)
         try:
             return diagnose(self.setup.runner, self.states, finished.server, round, stop_requested=self._stop_requested)
         except Stopped:  # the next round stops; this one is finished

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.contract import make_templates
-from fedcm.core.evaluation import PIECE, evaluation_mode, tally_examples
+from fedcm.core.evaluation import EVALUATED_SETS, PIECE, count_examples, evaluation_mode, tally_examples
 from fedcm.core.losses import find_example_loss
 from fedcm.core.participation import PARTICIPATION, Participation
 from fedcm.core.problem import Problem
@@ -22,10 +22,12 @@ from fedcm.data.federated import FederatedData
 from fedcm.data.structures.collate import reject_failing_collate
 from fedcm.data.structures.tree import iterate_leaves
 from fedcm.errors import UserError
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.system.error_messages import describe_error, describe_failure
 from fedcm.system.formatting import format_count
 
 _CHECKED_CLIENTS = 10_000  # clients whose sizes are read at most
+_LEAST_RATE = 1e-12  # as for the rates of rounds
 
 
 def smoke_test(problem: Problem, data: Examples, classes: int | None) -> None:
@@ -96,6 +98,20 @@ def reject_unusable_cohorts(participation: Participation, population: int, seed:
         )
 
 
+def reject_unusable_step_factors(runner: ClientRunner, client_lr: float) -> None:
+    """Try the factors of the local steps on the numbers of steps that clients take."""
+    if runner.step_factors is None:
+        return
+    clients = np.arange(min(runner.data.population, _CHECKED_CLIENTS))
+    for count in np.unique(runner.count_steps(clients, round=0)).tolist():
+        least = min(runner.step_factors.get(count))
+        if client_lr * least < _LEAST_RATE:
+            raise UserError(
+                f"client.lr times the factors of client.step_schedule must stay above {_LEAST_RATE:g}, but it is "
+                f"{client_lr * least:g} for a client with {format_count(count, 'local step')}; change one of them"
+            )
+
+
 def _is_increasing(cohort: np.ndarray, population: int) -> bool:
     signed = cohort.astype(np.int64)
     return not len(signed) or bool(signed[0] >= 0 and signed[-1] < population and (np.diff(signed) > 0).all())
@@ -123,21 +139,22 @@ def reject_lone_examples(problem: Problem, first: Examples, data: FederatedData,
                     f"{format_count(int(sizes[alone[0]]), 'example')} and client.batch_size = {local_work.batch_size}; "
                     f"choose another batch size ({describe_error(error)})"
                 ) from error
-        if data.test_size % PIECE == 1:
-            try:
-                with evaluation_mode(problem, problem.initial_params) as model:
-                    problem.call(model, one)
-            except Exception as error:
-                raise UserError(
-                    f"the model {name} failed in evaluation on a batch of one example; the last batch of the test set "
-                    f"has one, because its {data.test_size} examples are evaluated {PIECE} at a time; leave one "
-                    f"example out ({describe_error(error)})"
-                ) from error
+        for which in EVALUATED_SETS:
+            if (size := count_examples(data, which)) % PIECE == 1:
+                try:
+                    with evaluation_mode(problem, problem.initial_params) as model:
+                        problem.call(model, one)
+                except Exception as error:
+                    raise UserError(
+                        f"the model {name} failed in evaluation on a batch of one example; the last batch of the "
+                        f"{which} set has one, because its {size} examples are evaluated {PIECE} at a time; leave one "
+                        f"example out ({describe_error(error)})"
+                    ) from error
 
 
 def _has_batch_of_one(sizes: np.ndarray, local_work: LocalWork) -> np.ndarray:
     in_a_pass = -(-sizes // local_work.batch_size)
-    steps = np.array([local_work.count_steps(int(size)) for size in sizes])
+    steps = np.array([local_work.count_most_steps(int(size)) for size in sizes])
     return (sizes - (in_a_pass - 1) * local_work.batch_size == 1) & (steps >= in_a_pass) | (local_work.batch_size == 1)
 
 
@@ -145,6 +162,8 @@ def _try_model(problem: Problem, sample: Examples) -> Any:
     try:
         with torch.enable_grad(), problem.autocast():
             return problem.call(problem.bind(problem.initial_params), sample)
+    except UserError:
+        raise  # a bundled model says itself what it needs
     except Exception as error:
         kind, hint = _describe_features(sample.features), ""
         if isinstance(sample.features, Tensor) and not sample.features.is_floating_point():

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
     from fedcm.runs.folder import RunFolder
 
+Traits = Mapping[str, Mapping[str, bool]]  # by metric: "higher_is_better" and "is_share"
 Points = Sequence[tuple[int, float]]  # (round from 0, value) of every evaluation, in order
 
+DEFAULT_TRAITS: Traits = {"accuracy": {"higher_is_better": True, "is_share": True}}
 _LAST = 100  # rounds whose evaluations are averaged in a long run
 _LONG_RUN = 5 * _LAST  # rounds of a long run; the last 100 of fewer rounds would include too much of the climb
 
@@ -25,17 +27,25 @@ def count_averaged_rounds(rounds: int) -> int:
     return _LAST if rounds >= _LONG_RUN else max(1, math.ceil(rounds / 10))
 
 
-def summarise(metrics: Sequence[dict[str, Any]], targets: Sequence[float]) -> dict[str, Any]:
+def summarise(
+    metrics: Sequence[dict[str, Any]], targets: Sequence[float], traits: Traits = DEFAULT_TRAITS
+) -> dict[str, Any]:
     """Summarise the metrics of a run.
 
-    Accuracy and test loss each have last, mean of the last rounds and best, because the best alone flatters.
+    Every metric has last, mean of the last rounds and best, because the best alone flatters. Scores on validation data
+    are in `validation`, which is absent without such data.
 
     Args:
         metrics: One dict per round.
-        targets: Accuracies; the summary has the number of rounds to each.
+        targets: Values of the first metric, if this is a share; the summary has the number of rounds to each.
+        traits: Direction and range of each metric, the headline first.
     """
-    evaluated = [line for line in metrics if line.get("test_accuracy") is not None]
+    headline = next(iter(traits))
     losses = read_points(metrics, "test_loss")
+    validation = _summarise_set(metrics, "validation", traits)
+    if found := summarise_points(read_points(metrics, "validation_loss"), len(metrics), lower_is_better=True):
+        validation = {"loss": found | {"higher_is_better": False, "is_share": False}} | validation
+    evaluated = read_points(metrics, f"test_{headline}") if traits[headline]["is_share"] else []
     trained = [line for line in metrics if line["loss"] is not None]
     return {
         "rounds": len(metrics),
@@ -47,10 +57,45 @@ def summarise(metrics: Sequence[dict[str, Any]], targets: Sequence[float]) -> di
         "rounds_to_accuracy": {str(target): count_rounds_to(evaluated, target) for target in targets}
         if evaluated
         else {},
+        "metrics": _summarise_set(metrics, "test", traits),
+        **({"validation": validation} if validation else {}),
+        **{which: found for which in ("clients", "personal") if (found := _find_last_distribution(metrics, which))},
         "bytes_down": sum(line["bytes_down"] for line in metrics),
         "bytes_up": sum(line["bytes_up"] for line in metrics),
         "seconds": round(math.fsum(line["seconds"] for line in metrics), 3),
+        **_sum_conditions(metrics),
     }
+
+
+def _sum_conditions(metrics: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the reports that missed the deadline and the simulated time; empty without simulated stragglers."""
+    timed = [line for line in metrics if line.get("simulated_seconds") is not None]
+    if not timed:
+        return {}
+    return {
+        "missed_reports": sum(line["missed"] for line in timed),
+        "simulated_seconds": round(math.fsum(line["simulated_seconds"] for line in timed), 3),
+    }
+
+
+def _summarise_set(metrics: Sequence[dict[str, Any]], which: str, traits: Traits) -> dict[str, Any]:
+    """Describe the curve of each metric on one set, with its traits; metrics without a value are left out."""
+    table: dict[str, Any] = {}
+    for name, own in traits.items():
+        points = read_points(metrics, f"{which}_{name}")
+        if found := summarise_points(points, len(metrics), lower_is_better=not own["higher_is_better"]):
+            table[name] = found | dict(own)
+    return table
+
+
+def _find_last_distribution(metrics: Sequence[dict[str, Any]], which: str) -> dict[str, Any] | None:
+    """Return the distribution over clients in the last evaluation: the metric, mean, std, p10 and worst."""
+    for line in reversed(metrics):
+        values = {key.removeprefix(f"{which}_"): line[key] for key in line if key.startswith(f"{which}_")}
+        if values:
+            name = next(iter(values)).rpartition("_")[0]
+            return {"metric": name, **{key.rpartition("_")[2]: value for key, value in values.items()}}
+    return None
 
 
 def read_points(metrics: Sequence[dict[str, Any]], key: str) -> list[tuple[int, float]]:
@@ -77,6 +122,12 @@ def summarise_points(points: Points, rounds: int, *, lower_is_better: bool = Fal
         "best": best[1],
         "rounds_to_best": best[0] + 1,
     }
+
+
+def read_traits(provenance: Mapping[str, Any]) -> Traits:
+    """Return direction and range of a run's metrics, from its provenance.json."""
+    traits = provenance.get("metrics")
+    return traits if isinstance(traits, dict) and traits else DEFAULT_TRAITS
 
 
 def read_current_summary(folder: "RunFolder", metrics: Sequence[dict[str, Any]] | None = None) -> dict[str, Any] | None:
@@ -124,9 +175,9 @@ def bring_up_to_date(summary: dict[str, Any], accuracies: Points, losses: Points
     return summary | changed
 
 
-def count_rounds_to(evaluated: Sequence[dict[str, Any]], target: float) -> int | None:
+def count_rounds_to(evaluated: Points, target: float) -> int | None:
     """Return the number of rounds until an evaluation first reached the target; None if none did."""
-    return next((line["round"] + 1 for line in evaluated if line["test_accuracy"] >= target), None)
+    return next((round + 1 for round, value in evaluated if value >= target), None)
 
 
 def hash_params(params: "Tensor") -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedcm.config.experiment import to_table
-from fedcm.core.evaluation import list_pieces, tally_piece
+from fedcm.core.evaluation import EVALUATED_SETS, EvaluatedSet, list_pieces, tally_piece
 from fedcm.data.dataset import Dataset
 from fedcm.data.federated import ArrayData
 from fedcm.runs.build import TrainingSetup, build
@@ -74,9 +74,10 @@ def _measure_speed(setup: TrainingSetup) -> _Speed:
     with use_one_thread():
         step = measure_shortest_time(lambda: problem.gradient(batch)(problem.initial_params), _TRIALS, _SECONDS)
         piece = 0.0
-        if data.test_size:
+        which: EvaluatedSet = "test" if data.test_size else "validation"
+        if list_pieces(data, which):
             piece = measure_shortest_time(
-                lambda: tally_piece(problem, problem.initial_params, data, 0), _TRIALS, _SECONDS
+                lambda: tally_piece(problem, problem.initial_params, data, 0, which), _TRIALS, _SECONDS
             )
     return _Speed(step, piece)
 
@@ -87,11 +88,12 @@ def estimate_training(setup: TrainingSetup) -> float:
 
 
 def _estimate_round(setup: TrainingSetup, speed: _Speed) -> float:
-    evaluation = len(list_pieces(setup.runner.data)) * speed.seconds_per_piece / setup.plan.evaluate_every
+    pieces = sum(len(list_pieces(setup.runner.data, which)) for which in EVALUATED_SETS)
+    evaluation = pieces * speed.seconds_per_piece / setup.plan.evaluate_every
     return _count_steps_per_round(setup) * speed.seconds_per_step + evaluation
 
 
 def _count_steps_per_round(setup: TrainingSetup) -> float:
     runner, plan = setup.runner, setup.plan
-    cohorts = [plan.participation.cohort(plan.population, plan.seed, round) for round in range(_ROUNDS)]
-    return float(np.mean([runner.count_steps(cohort).sum() if len(cohort) else 0 for cohort in cohorts]))
+    cohorts = enumerate(plan.draw_cohort(round).reporting for round in range(_ROUNDS))
+    return float(np.mean([runner.count_steps(cohort, round).sum() if len(cohort) else 0 for round, cohort in cohorts]))

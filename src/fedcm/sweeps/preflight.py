@@ -12,6 +12,7 @@ from fedcm.runs.build import TrainingSetup, build
 from fedcm.sweeps.tasks import SweepTask
 
 _IGNORED = ("name", "seed", "cell")  # runs that differ only in these work alike
+_BY_SEED = ("split", "validation")  # each seed draws its own
 
 
 def reject_impossible_runs(tasks: Sequence[SweepTask], data_dir: Path | None) -> None:
@@ -56,7 +57,7 @@ def reject_other_data(setup: TrainingSetup, tasks: Sequence[SweepTask]) -> None:
     """Reject a comparison of new runs with finished ones on other data from the same source."""
     for task in tasks:
         for part, digest in _read_checksums(task).items():
-            if part != "split" and setup.checksums.get(part, digest) != digest:  # each seed has its own split
+            if part not in _BY_SEED and setup.checksums.get(part, digest) != digest:
                 raise UserError(
                     f"the runs of a comparison must have the same data, but {part} of {setup.experiment.data.source!r} "
                     f"changed after {task.folder.name!r} was trained on it; use --fresh, which archives the "

@@ -8,23 +8,16 @@ The processes end with the sweep, even if it is killed: they save their rounds f
 until then. So the sweep waits for a folder that another process has locked, then reads it again.
 """
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from fedcm.config.experiment import to_toml
 from fedcm.errors import Stopped
 from fedcm.sweeps.placement import describe_difference, place_again
+from fedcm.sweeps.run_process import read_result, start_run_process, stop_processes
 from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.callbacks import Notify, StopRequested
-from fedcm.system.error_messages import is_debugging
-from fedcm.system.processes import make_child_environment
 
 _POLL = 0.2  # seconds
 _USER_ERROR = 2  # the exit code
@@ -75,7 +68,7 @@ def run_parallel(
                         if task.has_ended:
                             yield task  # the process that had locked it finished it
                         else:
-                            active[id(task)] = task, _start(task, data_dir, workers, track, Path(scratch))
+                            active[id(task)] = task, start_run_process(task, data_dir, workers, track, Path(scratch))
                 for task, child in list(active.values()):
                     task.update_progress()
                     if child.process.poll() is not None:
@@ -83,12 +76,12 @@ def run_parallel(
                         if child.process.returncode == _USER_ERROR and _was_taken(task, is_free):
                             waiting.append(task)
                             continue
-                        _read_result(task, child, notify)
+                        read_result(task, child, notify)
                         yield task
                 yield None
                 time.sleep(_POLL)
         finally:
-            _stop([child for _, child in active.values()])
+            stop_processes([child for _, child in active.values()])
 
 
 def _is_free(task: SweepTask, others: Sequence[str], notify: Notify) -> bool:
@@ -115,62 +108,3 @@ def _was_taken(task: SweepTask, is_free: Callable[[SweepTask], bool]) -> bool:
     """Return whether another process started a run of this name first."""
     before = task.folder.path
     return not is_free(task) or task.folder.path != before
-
-
-@dataclass(frozen=True)
-class _Child:
-    process: subprocess.Popen[bytes]
-    stderr: Path
-
-
-def _start(task: SweepTask, data_dir: Path | None, workers: int, track: Sequence[str], scratch: Path) -> _Child:
-    command = [sys.executable, "-m", "fedcm"]
-    if task.outcome == "stopped":
-        command += ["resume", str(task.folder.path)]
-    else:
-        experiment = scratch / f"{task.run.name}.toml"
-        experiment.write_text(to_toml(task.run.experiment), encoding="utf-8")
-        command += ["run", str(experiment), "--name", task.run.name, "--runs-dir", str(task.folder.path.parent)]
-        command += ["--fresh", "--archive", str(task.archive)] if task.archive is not None else []
-    command += [word for name in track for word in ("--track", name)]
-    command += ["--workers", str(workers)] + ([] if data_dir is None else ["--data-dir", str(data_dir)])
-    task.remember_replaced_folder()
-    stderr = scratch / f"{task.run.name}.txt"
-    with stderr.open("wb") as file:
-        process = subprocess.Popen(
-            command,
-            env=os.environ | make_child_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=file,
-            start_new_session=True,
-        )
-    task.outcome = "running"
-    return _Child(process, stderr)
-
-
-def _read_result(task: SweepTask, child: _Child, notify: Notify) -> None:
-    """Set the outcome of a task whose process has ended."""
-    summary = task.folder.read_summary() if task.has_started else None
-    if summary is not None and child.process.returncode in (0, 1):
-        task.outcome, task.rounds_done = summary["outcome"], task.rounds
-        task.reason = summary.get("reason", "")
-        return
-    lines = child.stderr.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    task.outcome = "failed"
-    if is_debugging():  # the output has the traceback
-        notify(f"the output of {task.run.name}:\n" + "\n".join(lines))
-    task.reason = (lines[-1] if lines else f"it exited with code {child.process.returncode}").removeprefix("fedcm: ")
-
-
-def _stop(children: Sequence[_Child]) -> None:
-    """Stop the processes as Ctrl-C does, so that they save; kill those that take more than a minute."""
-    for child in children:
-        if child.process.poll() is None:
-            child.process.send_signal(signal.SIGINT)
-    for child in children:
-        try:
-            child.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            child.process.kill()
-            child.process.wait()

@@ -10,6 +10,16 @@ from fedcm.errors import UserError, suggest
 from fedcm.system.error_messages import describe_error
 
 
+def names_python_object(text: str) -> bool:
+    """Return whether a text has the form `package.module:name`, which `import_object` requires.
+
+    >>> names_python_object("my_models:Net"), names_python_object("cuda:0")
+    (True, False)
+    """
+    module_name, colon, name = text.partition(":")
+    return bool(colon) and all(word.isidentifier() for word in [*module_name.split("."), *name.split(".")])
+
+
 def import_object(path: str) -> Any:
     """Import the object named by `package.module:name`.
 
@@ -19,10 +29,9 @@ def import_object(path: str) -> Any:
     Raises:
         UserError: If the path has another form, the import fails, or the module has no such name.
     """
-    module_name, colon, name = path.partition(":")
-    words = [*module_name.split("."), *name.split(".")]
-    if not colon or not all(word.isidentifier() for word in words):
+    if not names_python_object(path):
         raise UserError(f"a Python object must be written as package.module:name, got {path!r}")
+    module_name, _, name = path.partition(":")
     value: Any = _import_module(module_name, path)
     for word in name.split("."):
         if not hasattr(value, word):

@@ -26,6 +26,10 @@ class EvalModeWarning(FedcmWarning):
     """A model is trained in eval mode, so its dropout is off."""
 
 
+class FewExamplesWarning(FedcmWarning):
+    """Some clients have too few examples for test data of their own."""
+
+
 def warn_user(message: str, category: type[FedcmWarning]) -> None:
     """Issue a warning that points to the line of the user's code which called fedcm."""
     frame: FrameType | None = sys._getframe()

@@ -78,6 +78,9 @@ def run_session(
     try:
         for _ in track(rounds, folder, first, trackers, notify):
             pass
+        if session.stop_reason is not None:
+            done = format_count(session.next_round, "round")
+            notify(f"the run ended early, after {done} of {total}: {session.stop_reason.reason}")
     except Diverged as reason:
         notify(f"fedcm: training diverged: {reason}; everything saved before remains. A smaller client.lr helps most.")
         return "diverged"

@@ -14,9 +14,10 @@ from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[repo
 from torch.utils.tensorboard import RecordWriter
 from torch.utils.tensorboard.summary import hparams, text
 
+from fedcm.core.scoring.metric_set import choose_column
 from fedcm.trackers.tracker import FlatTable, RoundValues, TrackedRun
 
-_COMPARED = ("test_accuracy", "test_loss", "loss")  # columns of TensorBoard's HPARAMS page
+_COMPARED = ("test_loss", "loss")  # columns of TensorBoard's HPARAMS page, after the metrics
 
 
 @final
@@ -35,7 +36,9 @@ class TensorBoard:
         self._write(Event(wall_time=now, file_version="brain.Event:2"))
         # a running TensorBoard then drops what it read from the old file
         self._write(Event(wall_time=now, step=0, session_log=SessionLog(status=SessionLog.START)))
-        compared, start, self.session_end = hparams(run.settings, dict.fromkeys(_COMPARED, 0))
+        compared, start, self.session_end = hparams(
+            run.settings, dict.fromkeys((*_list_metrics(run.settings), *_COMPARED), 0)
+        )
         for summary in (compared, start, _make_text("experiment", run.settings)):
             self._write(Event(wall_time=now, summary=summary))
 
@@ -54,6 +57,12 @@ class TensorBoard:
     def _write(self, event: Event) -> None:
         self.records.write(event.SerializeToString())
         self.file.flush()
+
+
+def _list_metrics(settings: FlatTable) -> list[str]:
+    """The columns of the metrics that the experiment names; accuracy by default."""
+    entries = json.loads(str(settings.get("evaluation.metrics", '["accuracy"]')))
+    return [f"test_{choose_column({'name': entry} if isinstance(entry, str) else entry)}" for entry in entries]
 
 
 def _make_text(tag: str, table: FlatTable) -> Summary:

@@ -43,6 +43,11 @@ class FedNova(Algorithm[Model, Model, Nothing, Report]):
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}; 0 is plain local SGD")
 
+    @property
+    def has_step_factors(self) -> bool:
+        """Only without momentum, because a_i is computed for steps of equal length."""
+        return self.momentum == 0
+
     def init_server(self, params: Vector) -> Model:
         return Model(params)
 

@@ -50,6 +50,11 @@ class FedMoSWA(Algorithm[ServerState, ServerState, ClientState, Report]):
                 f"rho must be at least 0 and at most 1, alpha above 0, and gamma above 0 and at most 1, got {self}"
             )
 
+    @property
+    def has_step_factors(self) -> bool:
+        """No, because Σ_k η_k is computed for its own factors alone."""
+        return False
+
     def init_server(self, params: Vector) -> ServerState:
         return ServerState(params, torch.zeros_like(params))
 

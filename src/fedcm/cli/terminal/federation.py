@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcm.api.progress import make_progress_bar, say
+from fedcm.core.metrics import describe_score
 
 _STATE_TEXTS = {"unknown": "starting, or lost (use `resume`)"}  # what the table says instead of a state
 
@@ -61,10 +62,8 @@ def show_run(updates: Iterator[Any], title: str, rounds: int) -> Any:
 def _format_metrics(metrics: dict[str, Any]) -> str:
     parts = ["no site counted" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
     parts.append(f"{metrics['cohort']} of {metrics.get('asked', metrics['cohort'])} sites")
-    if metrics.get("test_accuracy") is not None:
-        parts.append(f"accuracy {metrics['test_accuracy']:.2%}")
-    elif metrics.get("test_loss") is not None:
-        parts.append(f"test loss {metrics['test_loss']:.4g}")
+    if (score := describe_score(metrics)) is not None:
+        parts.append(score)
     return "  ".join(parts)
 
 
@@ -81,9 +80,7 @@ def print_runs_table(rows: Sequence[dict[str, Any]]) -> None:
         last = row.get("last") or {}
         done = f"{last['round'] + 1}/{row['rounds']}" if last else "–"
         loss = f"{last['loss']:.3f}" if last.get("loss") is not None else "–"
-        accuracy = f"{last['test_accuracy']:.2%}" if last.get("test_accuracy") is not None else "–"
-        if accuracy == "–" and last.get("test_loss") is not None:
-            accuracy = f"loss {last['test_loss']:.4g}"
+        accuracy = (describe_score(last) or "–").removeprefix("accuracy ").removeprefix("test ")
         reason = f" ({escape(row['why'])})" if row.get("why") else ""
         state: str = row["state"]
         text = _STATE_TEXTS.get(state, state) + reason

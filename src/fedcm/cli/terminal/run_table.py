@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedcm.cli.terminal.tables import format_toml_setting, print_table
-from fedcm.reports.metric import ACCURACY, METRICS, describe_divergence, find_divergence_round
+from fedcm.reports.metric import ACCURACY, LOSS, describe_divergence, find_divergence_round, make_metric
 
 _COLOURS = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red", "damaged": "red"}
 _HEADINGS = ("run", "started", "data", "algorithm", "seed", "settings", "state", "rounds", "last", "best")
@@ -23,7 +23,8 @@ def print_runs(runs: Sequence[dict[str, Any]]) -> None:
         runs: The result of `fedcm.runs.overview.make_overview`.
     """
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in _HEADINGS:
+    validated = ["validation"] if any((run["headline"] or {}).get("validation") is not None for run in runs) else []
+    for heading in (*_HEADINGS, *validated):
         table.add_column(heading, overflow="fold", no_wrap=heading in ("seed", "rounds"))
     for run in runs:
         lost = describe_divergence([find_divergence_round(run["state"], run["done"] or 0)])
@@ -34,9 +35,9 @@ def print_runs(runs: Sequence[dict[str, Any]]) -> None:
             escape(run["algorithm"] or "–"),
             "–" if run["seed"] is None else str(run["seed"]),
             escape("\n".join(_list_settings(run)) or "–"),
-            f"[{_COLOURS.get(run['state'], 'default')}]{lost or run['state']}[/]",
+            f"[{_COLOURS.get(run['state'], 'default')}]{lost or _format_state(run)}[/]",
             "–" if run["done"] is None else f"{run['done']}/{run['rounds']}",
-            *("–" if lost else _format_score(run, which) for which in ("last", "best")),
+            *("–" if lost else _format_score(run, which) for which in ("last", "best", *validated)),
         )
     print_table(table)
     if any(run["last_accuracy"] is None and run["last_test_loss"] is not None for run in runs):
@@ -44,6 +45,10 @@ def print_runs(runs: Sequence[dict[str, Any]]) -> None:
     for run in runs:
         if run["state"] == "stopped":
             print(f"resume: fedcm resume {shlex.quote(run['path'])}")
+
+
+def _format_state(run: Mapping[str, Any]) -> str:
+    return f"{run['state']} early" if run["stopped_early"] else run["state"]
 
 
 def _format_date(started: str | None) -> str:
@@ -63,9 +68,11 @@ def _list_settings(run: Mapping[str, Any]) -> list[str]:
 
 
 def _format_score(run: Mapping[str, Any], which: str) -> str:
-    """The accuracy, or the test loss if the run has no accuracy."""
-    for metric, key in zip(METRICS, ("accuracy", "test_loss"), strict=True):
-        if (value := run[f"{which}_{key}"]) is not None:
-            text = metric.format(metric.scale * value)
-            return f"{text}%" if metric is ACCURACY else f"loss {text}"
-    return "–"
+    """The headline metric, or the test loss if the run has none; accuracies without their name."""
+    headline = run["headline"] or {}
+    if (value := headline.get(which)) is not None:
+        metric = make_metric(headline["name"], headline)
+        text = f"{metric.format(metric.scale * value)}{metric.unit}"
+        return text if metric == ACCURACY else f"{metric.name} {text}"
+    loss = run[f"{which}_test_loss"] if which in ("last", "best") else None
+    return "–" if loss is None else f"loss {LOSS.format(loss)}"

@@ -9,12 +9,13 @@ from rich.table import Table
 
 from fedcm.algorithms.registry import get_algorithm_name
 from fedcm.cli.terminal.tables import print_table
-from fedcm.reports.metric import ACCURACY
 from fedcm.reports.scores import (
     Scores,
     choose_summary_metric,
     describe_metrics,
+    has_validation,
     list_best,
+    list_client_headings,
     make_scores,
     name_mean_column,
 )
@@ -43,10 +44,12 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
     n = ["n"] if mean == "meanₙ" else []
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", overflow="fold")
-    for heading in ("last", mean, *n, "best", *[f"to {float(t):.0%}" for t in targets], "down", "up", "time"):
+    unit, validated = metric.unit, ["validation"] if has_validation(scores.values()) else []
+    over_clients = list_client_headings(scores.values())
+    targets_shown = [f"to {float(t):.0%}" for t in targets]
+    for heading in ("last", mean, *n, "best", *validated, *over_clients, *targets_shown, "down", "up", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
     best = list_best(scores)
-    unit = "%" if metric is ACCURACY else ""
     for name, summary in summaries.items():
         one = scores[name]
         table.add_row(
@@ -54,6 +57,8 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
             *(one.format("last", unit), one.divergence or one.format("mean_last", unit)),
             *[_list_rounds(one) for _ in n],
             one.format("best", unit),
+            *[one.format_validation(unit) for _ in validated],
+            *(one.format_clients() if over_clients else []),
             *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
             _format_bytes_down(summary),
             format_bytes(summary.get("bytes_up", 0)),
@@ -62,8 +67,9 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
         )
     print_table(table)
     reached = "; to x%: rounds until it was reached" if targets else ""
-    title = "accuracy" if metric is ACCURACY else "test loss (lower is better)"
-    print(f"{title}: last, mean and best of the evaluations; {meaning}{reached}")
+    direction = "" if metric.higher_is_better else " (lower is better)"
+    title = metric.name if metric.is_share else f"{metric.title}{direction}"
+    print(f"{title}: last, mean and best of the evaluations; {meaning}{reached}{_describe_validation(validated)}")
 
 
 def print_cells(tasks: Sequence[SweepTask]) -> None:
@@ -95,7 +101,9 @@ def print_cells(tasks: Sequence[SweepTask]) -> None:
         numbers = all(_is_number(cell[axes.index(axis)]) for cell, _ in rows)
         table.add_column(escape(axis), justify="right" if numbers else "left", overflow="fold")
     table.add_column("algorithm", no_wrap=True)
-    for heading in ("seeds", mean, *n, "last", "best", *published):
+    validated = ["validation"] if has_validation(scores.values()) else []
+    over_clients = list_client_headings(scores.values())
+    for heading in ("seeds", mean, *n, "last", "best", *validated, *over_clients, *published):
         table.add_column(heading, justify="right", no_wrap=True)
     for (cell, algorithm), group in rows.items():
         one = scores[cell, algorithm]
@@ -108,11 +116,18 @@ def print_cells(tasks: Sequence[SweepTask]) -> None:
             one.divergence or one.format("mean_last"),
             *[_list_rounds(one) for _ in n],
             *[one.format(key) for key in ("last", "best")],
+            *[one.format_validation() for _ in validated],
+            *(one.format_clients() if over_clients else []),
             *(["–" if figure is None else f"{figure:.2f}"] if published else []),
             style="bold" if (cell, algorithm) in best else None,
         )
     print_table(table)
-    print(f"{describe_metrics(scores.values())}; mean ± standard deviation over seeds; {meaning}; last; best")
+    about = f"{describe_metrics(scores.values())}; mean ± standard deviation over seeds; {meaning}; last; best"
+    print(about + _describe_validation(validated))
+
+
+def _describe_validation(validated: Sequence[str]) -> str:
+    return "; validation: the mean on validation data; the best of them is bold" if validated else ""
 
 
 def _format_bytes_down(summary: Mapping[str, Any]) -> str:

@@ -112,6 +112,7 @@ def _list_settings(kind: type[Any]) -> list[str]:
 
 def print_models() -> None:
     """Print the bundled models and their options."""
+    from fedcm.config.sections import RESERVED_MODEL_KEYS
     from fedcm.models import MODELS
 
     table = Table("model", "description", "options", box=SIMPLE, pad_edge=False)
@@ -121,6 +122,7 @@ def print_models() -> None:
         table.add_row(name, about, ", ".join(format_toml_setting(p.name, p.default) for p in options) or "–")
     print_table(table)
     print('For your own model: model.name = "package.module:factory"; its keyword arguments are the options.')
+    print(f"Every model also has the settings {', '.join(RESERVED_MODEL_KEYS[1:])}; see docs/experiments.md.")
 
 
 def print_experiments() -> None:

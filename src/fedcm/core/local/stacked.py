@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Step, Vector
+from fedcm.core.local.optimizers import LocalOptimizer, OptimizedGradient
+from fedcm.core.local.step_factors import StepFactors
 from fedcm.core.local.traced_function import TracedFunction
 from fedcm.core.losses import Loss, find_example_loss
 from fedcm.core.model_mode import uses_batch_statistics
@@ -70,6 +72,8 @@ def run_stacked_steps(
     sizes: Tensor,
     client_lr: float,
     step_decay: float,
+    step_factors: StepFactors | None = None,
+    optimizer: LocalOptimizer | None = None,
 ) -> StackResult:
     """Take the local steps of C clients; as `run_local_steps`, with one row for each client.
 
@@ -78,27 +82,35 @@ def run_stacked_steps(
         batches: The indices (C, K, b) of the minibatches, and their weights.
         sizes: The number of examples of each client.
         step_decay: λ_step, weight decay that is added to the direction.
+        step_factors: The factors f_k; by default 1.
+        optimizer: Maps the gradients of the minibatches before the algorithm sees them; by default none.
     """
     indices, weights = batches[0], batches[1].to(sent.params)
     clients, steps = len(sizes), (weights[:, :, :1] > 0).sum(1).to(sent.params)
     losses = sent.params.new_zeros(clients)
     common_steps = int(steps.min())  # after these, some clients no longer move
+    factors, effective_steps = (None, steps) if step_factors is None else step_factors.stack(steps)
     with torch.no_grad():
         full_gradient = _make_full_gradient(stacked, pick, sizes)
         start, local = algorithm.start(sent, kept).expand(clients, -1), algorithm.init_local(full_gradient, sent, kept)
         params, total = start.clone(), torch.zeros_like(start, memory_format=torch.contiguous_format)
+        state = optimizer.init(start) if optimizer is not None else None
         for k in range(indices.shape[1]):
             gradient = _StackedBatchGradient(stacked, pick(indices[:, k]), weights[:, k])
-            step = Step(k, steps, client_lr, stacked.problem.shapes)
-            direction, after = algorithm.step(gradient, params, sent, kept, local, step)
+            rate = client_lr if factors is None else client_lr * factors[:, k : k + 1]
+            step = Step(k, steps, rate, stacked.problem.shapes)
+            optimized = OptimizedGradient(optimizer, gradient, state, k) if optimizer is not None else None
+            direction, after = algorithm.step(optimized or gradient, params, sent, kept, local, step)
             if step_decay:
                 direction = direction.add(params, alpha=step_decay)
             if k >= common_steps:
                 moves = steps > k
                 direction = torch.where(moves, direction, 0.0)  # not a product: a direction of no examples may be nan
-                after = type(after)(*[_select_rows(moves, new, old) for new, old in zip(after, local, strict=True)])
+                after = _select_moving(moves, after, local)
+            if optimized is not None:
+                state = optimized.state if k < common_steps else _select_moving(steps > k, optimized.state, state)
             local = after
-            total += direction
+            total += direction if factors is None else direction * factors[:, k : k + 1]
             torch.sub(start, total, alpha=client_lr, out=params)
             if gradient.loss is not None:
                 losses += gradient.loss  # 0 for clients that no longer move, because all their weights are 0
@@ -106,7 +118,7 @@ def run_stacked_steps(
             start=start,
             end=params,
             direction_sum=total,
-            steps=steps,
+            steps=effective_steps,
             client_lr=client_lr,
             full_gradient=full_gradient,
             local=local,
@@ -115,8 +127,15 @@ def run_stacked_steps(
     return StackResult(report, kept, steps[:, 0].tolist(), (losses / steps[:, 0]).double().tolist())
 
 
+def _select_moving(moves: Tensor, after: Any, before: Any) -> Any:
+    """Return the state `after` a step for the clients that move, (C, 1), and the state `before` for the others."""
+    return type(after)(*[_select_rows(moves, new, old) for new, old in zip(after, before, strict=True)])
+
+
 def _select_rows(moves: Tensor, new: Tensor, old: Tensor) -> Tensor:
     """Return the rows of `new` for the clients that move, (C, 1), and of `old` for the others."""
+    if new is old:  # a field that no client changes may have no rows
+        return new
     return torch.where(moves.view(-1, *[1] * (new.dim() - 1)), new, old)
 
 

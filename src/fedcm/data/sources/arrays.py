@@ -53,7 +53,13 @@ def load_npz_folder(folder: Path) -> Dataset:
     return join_clients(folder.resolve().name, clients, [file.stem for file in files], test)
 
 
-def join_clients(name: str, clients: Sequence[Examples], names: Sequence[str], test: Examples | None) -> Dataset:
+def join_clients(
+    name: str,
+    clients: Sequence[Examples],
+    names: Sequence[str],
+    test: Examples | None,
+    validation: Examples | None = None,
+) -> Dataset:
     """Concatenate the clients' examples into one dataset with a natural split.
 
     Raises:
@@ -66,7 +72,7 @@ def join_clients(name: str, clients: Sequence[Examples], names: Sequence[str], t
         concatenate_rows([client.labels for client in clients]),
     )
     owners = np.repeat(np.arange(len(clients)), [client.size for client in clients])
-    return make_dataset(name, train, test, owners=owners, client_names=tuple(names))
+    return make_dataset(name, train, test, validation, owners=owners, client_names=tuple(names))
 
 
 def _take_examples(arrays: dict[str, np.ndarray], keys: tuple[str, str], path: Path) -> Examples:

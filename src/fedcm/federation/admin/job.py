@@ -26,7 +26,7 @@ def write_job(folder: Path, run: str, experiment: Experiment, *, resume: bool) -
         experiment: The experiment, with every site named in `federation.sites`.
         resume: Whether the run may exist already at the server.
     """
-    sites, text = sorted(experiment.federation.sites), to_toml(experiment)
+    sites, text = sorted(experiment.federation.sites), to_toml(_hide_folder_of_weights(experiment))
     workflow = {"id": "rounds", "path": CONTROLLER, "args": {"run": run, "experiment": text, "resume": resume}}
     executor = {"path": EXECUTOR, "args": {"experiment": text, "sites": sites}}
     server = {
@@ -50,6 +50,13 @@ def write_job(folder: Path, run: str, experiment: Experiment, *, resume: bool) -
     _write_json(config / "config_fed_server.json", server)
     _write_json(config / "config_fed_client.json", client)
     return job
+
+
+def _hide_folder_of_weights(experiment: Experiment) -> Experiment:
+    """Return the experiment with the name of its file of weights only: server and sites use their own copies."""
+    weights = experiment.model.weights
+    name_only = experiment.model.model_copy(update={"weights": None if weights is None else Path(weights).name})
+    return experiment.model_copy(update={"model": name_only})
 
 
 def get_experiment_text(meta: Mapping[str, Any]) -> str:

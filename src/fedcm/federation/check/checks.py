@@ -158,9 +158,12 @@ def _is_clock_synchronised() -> bool | None:
 
 
 def _check_test_data(kit: Kit) -> Iterator[CheckResult]:
-    from fedcm.federation.settings import load_server_settings, load_test_data
+    from fedcm.federation.settings import load_server_settings, load_test_data, load_validation_data
 
-    examples = load_test_data(kit.path, load_server_settings(kit.path))
+    settings = load_server_settings(kit.path)
+    examples, validation = load_test_data(kit.path, settings), load_validation_data(kit.path, settings)
+    if validation is not None:
+        yield make_success("validation data", f"{validation.size} examples of {tuple(validation.features.shape[1:])}")
     if examples is None:
         yield make_warning(
             "test data", 'none, so runs are not evaluated; name some in server.toml: [test] source = "test.npz"'

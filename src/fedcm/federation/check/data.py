@@ -13,10 +13,12 @@ from fedcm.data.dataset import IGNORED, Dataset
 from fedcm.data.structures.ragged import Ragged
 from fedcm.data.structures.tree import iterate_leaves
 from fedcm.federation.check.result import CheckResult, make_success, make_warning
+from fedcm.federation.experiment import reject_simulated_conditions
 from fedcm.federation.kit import Kit
 from fedcm.federation.settings import SiteSettings, load_site_data, reject_forbidden
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.terms import DataDescription, agree_on_terms, describe_data
+from fedcm.federation.weights import use_own_weights
 from fedcm.runs.build import build
 
 
@@ -48,9 +50,9 @@ def check_experiment(kit: Kit, settings: SiteSettings, data: Dataset, path: Path
     """Check that the site's limits allow an experiment and that its model trains on the site's data."""
     reject_forbidden(read_table(path), settings.limits)  # first: reading an experiment imports the code that it names
     given = load_experiment_file(path).without_autotune()
-    experiment = given.model_copy(
-        update={"engine": given.engine.model_copy(update={"device": settings.training.device, "compile": "off"})}
-    )
+    reject_simulated_conditions(given)
+    engine = given.engine.model_copy(update={"device": settings.training.device, "compile": "off"})
+    experiment = use_own_weights(given.model_copy(update={"engine": engine}), kit.path, settings)
     yield make_success("limits", f"this site allows the experiment {experiment.name!r}")
     own = read_section(DataDescription, describe_data(data, {}, with_sums=experiment.federation.mean is None))
     terms, _ = agree_on_terms({kit.name: own}, experiment.federation)  # other sites may have more classes

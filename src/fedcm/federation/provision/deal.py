@@ -19,8 +19,6 @@ from fedcm.errors import UserError
 from fedcm.runs.build import make_federated_data
 from fedcm.system.files import atomic_write
 
-_TEST = "test"  # the file of the test set
-
 
 class SiteFiles(NamedTuple):
     """The files that were written, and what the federation needs to repeat the simulation."""
@@ -30,7 +28,7 @@ class SiteFiles(NamedTuple):
 
 
 def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: Path | None = None) -> SiteFiles:
-    """Write one file per client of the experiment's split, and `test.npz` if the data have a test set.
+    """Write one file per client of the experiment's split, and `test.npz` and `validation.npz` if there are such sets.
 
     Args:
         experiment: The experiment that names the data and the split.
@@ -39,7 +37,7 @@ def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: P
         data_dir: Where data sets are stored.
 
     Raises:
-        UserError: If the names do not fit the split, or a site would have the file of the test set.
+        UserError: If the names do not fit the split, or a site would have the file of a held-out set.
     """
     data = load_dataset(experiment.data.source, data_dir)
     if not data.train.is_simple:
@@ -54,17 +52,26 @@ def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: P
         raise UserError(
             f"the split has {clients.population} clients and needs as many different sites, got {len(names)}"
         )
-    if data.test is not None and _TEST in [name.casefold() for name in names]:
-        raise UserError(
-            f"a site must not be named {_TEST!r}, because {_TEST}.npz holds the test set; give another name"
-        )
+    held_out = _list_held_out(data, clients)
+    for kind in held_out:
+        if kind in [name.casefold() for name in names]:
+            raise UserError(
+                f"a site must not be named {kind!r}, because {kind}.npz holds the {kind} set; give another name"
+            )
     files = []
     for client, name in enumerate(names):
         index = clients.order[int(clients.offsets[client]) : int(clients.offsets[client + 1])]
         files.append(_write(folder / f"{name}.npz", data.train.select(index), data))
-    if data.test is not None:
-        files.append(_write(folder / f"{_TEST}.npz", data.test, data))
+    files += [_write(folder / f"{kind}.npz", examples, data) for kind, examples in held_out.items()]
     return SiteFiles(files, _make_settings(data))
+
+
+def _list_held_out(data: Dataset, clients: ArrayData) -> dict[str, Examples]:
+    """The raw examples for the server's kit: its test set and its validation set."""
+    validation, index = data.validation, clients.validation_index
+    if index is not None:
+        validation = data.train.select(index)
+    return {kind: part for kind, part in (("test", data.test), ("validation", validation)) if part is not None}
 
 
 def _write(path: Path, examples: Examples, data: Dataset) -> Path:

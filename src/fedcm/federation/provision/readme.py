@@ -27,6 +27,9 @@ _SERVER_TOML = """\
 # [test]
 # source = "test.npz"    # test examples (x, y) to evaluate on; relative to this file
 
+# [validation]
+# source = "validation.npz"    # examples on which choices are made, such as when to stop
+
 # [limits]
 # code = []              # allowed models and algorithms that are not bundled: "package.module:name"
 """

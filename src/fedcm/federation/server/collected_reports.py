@@ -20,7 +20,8 @@ class CollectedReports:
     def __init__(self, runner: ClientRunner, cohort: np.ndarray, expected: ExpectedReply) -> None:
         """Expect reports of the cohort."""
         self.expected = expected
-        self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort).tolist(), strict=True))
+        self._runner = runner
+        self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort, expected.round).tolist(), strict=True))
         self.weights = dict(zip(cohort.tolist(), runner.compute_weights(cohort).tolist(), strict=True))
         self.mean: ExactMean[Any] = runner.make_mean(len(cohort))
         self.client_stats: dict[int, tuple[float, float, float]] = {}
@@ -54,4 +55,4 @@ class CollectedReports:
         clients = self.clients
         weights = np.array([self.weights[client] for client in clients])
         client_stats = np.array([self.client_stats[client] for client in clients])
-        return summarise_round(self.mean, weights, client_stats, np.array(clients))
+        return summarise_round(self._runner, self.mean, weights, client_stats, np.array(clients))

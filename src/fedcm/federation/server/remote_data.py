@@ -3,14 +3,14 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 import torch
 
 from fedcm.data.dataset import Examples
-from fedcm.data.federated import SelectExamples, get_input_shape, prepare_examples
+from fedcm.data.federated import SelectExamples, get_input_shape, has_fixed_shapes, prepare_examples
 from fedcm.data.structures.tree import iterate_tensors, rebuild_tree
 from fedcm.errors import UserError
 from fedcm.federation.terms import Terms, make_blank_rows
@@ -27,6 +27,7 @@ class RemoteData:
     terms: Terms
     population: int
     held_out: Examples | None
+    validation: Examples | None = None
     known_sizes: dict[int, int] = field(default_factory=dict)  # by client, of the sites that described themselves
     dtype: torch.dtype = torch.float32
     device: torch.device = _CPU
@@ -36,6 +37,11 @@ class RemoteData:
     def test_size(self) -> int:
         """Number of the server's test examples."""
         return 0 if self.held_out is None else self.held_out.size
+
+    @property
+    def validation_size(self) -> int:
+        """Number of the server's validation examples."""
+        return 0 if self.validation is None else self.validation.size
 
     @property
     def classes(self) -> int | None:
@@ -52,16 +58,21 @@ class RemoteData:
         """Whether features and labels are one tensor each; sites are never stacked."""
         return True
 
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether no sequences have unequal lengths."""
+        return has_fixed_shapes(self._make_blank())
+
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "RemoteData":
         """Return the same data for another dtype, device or layout."""
-        return RemoteData(self.terms, self.population, self.held_out, self.known_sizes, dtype, device, layout)
+        return replace(self, dtype=dtype, device=device, layout=layout)
 
     def checksums(self) -> dict[str, str]:
-        """Return what a resume compares: checksums of the terms and of the test examples, not of the sites' data."""
+        """Return what a resume compares: checksums of the terms and of the server's own examples."""
         sums = {"terms": hashlib.sha256(json.dumps(self.terms.model_dump(), sort_keys=True).encode()).hexdigest()}
-        if self.held_out is not None:
-            for field, tree in zip(Examples._fields, self.held_out, strict=True):
-                for name, tensor in iterate_tensors(tree, f"test_{field}"):
+        for kind, examples in (("test", self.held_out), ("validation", self.validation)):
+            for part, tree in examples._asdict().items() if examples is not None else ():
+                for name, tensor in iterate_tensors(tree, f"{kind}_{part}"):
                     sums[name] = hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
         return sums
 
@@ -92,6 +103,11 @@ class RemoteData:
         """Return some of the server's test examples."""
         assert self.held_out is not None
         return self._prepare(self.held_out.slice(start, stop))
+
+    def validation_slice(self, start: int, stop: int) -> Examples:
+        """Return some of the server's validation examples."""
+        assert self.validation is not None
+        return self._prepare(self.validation.slice(start, stop))
 
     def _prepare(self, examples: Examples) -> Examples:
         return prepare_examples(examples, self.terms.normalisation, self.dtype, self.device, self.layout)

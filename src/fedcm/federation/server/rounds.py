@@ -99,8 +99,8 @@ class FederationExecutor:
             collected, quorum, len(selected), round, metrics | {"local_seconds": collected.seconds}
         )
 
-    def evaluate(self, params: Vector) -> Score | None:
-        """Evaluate a model on the server's test examples; None if it has none."""
+    def evaluate(self, params: Vector) -> dict[str, Score]:
+        """Evaluate a model on the server's own test and validation examples."""
         return evaluate_model(self.runner, params)
 
     def _choose_wait(self, outstanding: set[str], elapsed: float) -> float:
@@ -144,7 +144,7 @@ class FederationExecutor:
         result = collected.make_result()
         # sites hear of this with the next round, which begins only after this one is saved
         self.counted |= {self.record.sites[client]: round.index for client in collected.clients}
-        return result._replace(extra_metrics=metrics)
+        return result._replace(extra_metrics={**result.extra_metrics, **metrics})
 
     def _get_client(self, site: str) -> int:
         return self.record.sites.index(site)

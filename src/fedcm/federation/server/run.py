@@ -14,8 +14,9 @@ from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.rounds import FederationExecutor
 from fedcm.federation.server.site_descriptions import describe_sites
-from fedcm.federation.settings import load_server_settings, load_test_data
+from fedcm.federation.settings import load_server_settings, load_test_data, load_validation_data
 from fedcm.federation.terms import RECORD_FILE, FederationRecord, Terms, agree_on_terms, read_record, write_record
+from fedcm.federation.weights import hash_weights, use_own_weights
 from fedcm.runs.archive import make_archive_path
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.folder import RunFolder
@@ -80,7 +81,8 @@ def _open_run(
     request: RunRequest, experiment: Experiment, channel: Channel, notify: Notify, stop_requested: StopRequested
 ) -> Iterator[tuple[Session, FederationRecord]]:
     """Start or resume the run, and close its session at the end of the block."""
-    held_out = load_test_data(request.kit, load_server_settings(request.kit))
+    settings = load_server_settings(request.kit)
+    held_out = load_test_data(request.kit, settings), load_validation_data(request.kit, settings)
     if (request.path / RECORD_FILE).is_file():  # written last: without it the run has not begun
         record = _check_resumable(request, experiment)
         build_setup = _make_build(record, held_out, {})
@@ -90,6 +92,7 @@ def _open_run(
             yield run, record
     else:
         sites = sorted(experiment.federation.sites)
+        experiment = use_own_weights(experiment, request.kit, settings)
         terms, sizes = _negotiate_terms(channel, sites, experiment, notify)
         record = FederationRecord(id=secrets.token_hex(16), by=request.admin, sites=sites, terms=terms)
         build_setup, runs_dir = _make_build(record, held_out, sizes), request.kit / RUNS
@@ -134,7 +137,8 @@ def _negotiate_terms(
     settings, connected = experiment.federation, channel.list_connected_sites()
     quorum = compute_quorum(len(sites), settings.quorum)
     descriptions, reasons = describe_sites(channel, [site for site in sites if site in connected], settings, quorum)
-    terms, unfit = agree_on_terms(descriptions, settings) if descriptions else (None, {})
+    weights = hash_weights(experiment)
+    terms, unfit = agree_on_terms(descriptions, settings, weights) if descriptions else (None, {})
     reasons |= unfit
     descriptions = {site: own for site, own in descriptions.items() if site not in unfit}
     for site in sites:
@@ -149,9 +153,13 @@ def _negotiate_terms(
     return terms, {sites.index(site): own.examples for site, own in descriptions.items()}
 
 
-def _make_build(record: FederationRecord, held_out: Examples | None, sizes: dict[int, int]) -> BuildSetup:
+def _make_build(
+    record: FederationRecord, held_out: tuple[Examples | None, Examples | None], sizes: dict[int, int]
+) -> BuildSetup:
+    """Return a builder for the server's own test and validation examples, and the known sizes of clients."""
+
     def build_setup(experiment: Experiment, data_dir: Path | None) -> TrainingSetup:
-        return build(experiment, data=RemoteData(record.terms, len(record.sites), held_out, sizes))
+        return build(experiment, data=RemoteData(record.terms, len(record.sites), *held_out, known_sizes=sizes))
 
     return build_setup
 

@@ -20,6 +20,7 @@ class SingleSiteData:
     site_data: ArrayData
     population: int
     test_size: int = 0
+    validation_size: int = 0
 
     @property
     def classes(self) -> int | None:
@@ -35,6 +36,11 @@ class SingleSiteData:
     def is_stackable(self) -> bool:
         """Whether features and labels are one tensor each."""
         return self.site_data.is_stackable
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether no sequences have unequal lengths."""
+        return self.site_data.has_fixed_shapes
 
     def prepare_for(self, dtype: torch.dtype, device: torch.device, layout: str = "channels_last") -> "SingleSiteData":
         """Return the same data for another dtype, device or layout."""
@@ -64,8 +70,14 @@ class SingleSiteData:
         """Return some of the test examples."""
         return self.site_data.test_slice(start, stop)
 
+    def validation_slice(self, start: int, stop: int) -> Examples:
+        """Return some of the validation examples."""
+        return self.site_data.validation_slice(start, stop)
+
 
 def make_single_site_data(data: Dataset, terms: Terms, population: int) -> SingleSiteData:
     """Present a site's data with the run's classes and normalisation instead of the site's own."""
-    on_terms = replace(data, test=None, owners=None, classes=terms.classes, normalisation=terms.normalisation)
+    on_terms = replace(
+        data, test=None, validation=None, owners=None, classes=terms.classes, normalisation=terms.normalisation
+    )
     return SingleSiteData(ArrayData(on_terms, [np.arange(data.train.size)]), population)

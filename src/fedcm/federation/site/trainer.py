@@ -24,14 +24,17 @@ import torch
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.schema import read_section
+from fedcm.config.sections import StopSection
 from fedcm.core.algorithm import Round, get_message_types
 from fedcm.errors import UserError
 from fedcm.federation.compression import count_array_bytes, pack_report, unpack_broadcast
+from fedcm.federation.experiment import reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
 from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import Terms, describe_data
+from fedcm.federation.weights import hash_weights, use_own_weights
 from fedcm.runs.build import TrainingSetup, build
 from fedcm.runs.identity import read_versions
 from fedcm.system.error_messages import hide_paths
@@ -65,15 +68,19 @@ class SiteTrainer:
         table = tomllib.loads(experiment)
         reject_forbidden(table, settings.limits)
         given = read_experiment(table)
+        reject_simulated_conditions(given)
         engine = given.engine.model_copy(update={"device": settings.training.device})
-        self.experiment = given.model_copy(update={"engine": engine})
+        evaluation = given.evaluation.model_copy(update={"metrics": None})  # the server evaluates
+        changes = {"engine": engine, "evaluation": evaluation, "stop": StopSection()}  # the server stops the run
+        self.experiment = use_own_weights(given.model_copy(update=changes), kit, settings)
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         torch.set_num_threads(settings.training.threads)
         self._setups: dict[str, TrainingSetup] = {}
 
     def describe(self) -> dict[str, Any]:
         """Return the fields of a `DataDescription` of the site's examples."""
-        return describe_data(self.data, read_versions(), with_sums=self.experiment.federation.mean is None)
+        with_sums, weights = self.experiment.federation.mean is None, hash_weights(self.experiment)
+        return describe_data(self.data, read_versions(), with_sums=with_sums, weights=weights)
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """Do the local steps of a round from the state that counted last, and return the reply.
@@ -93,7 +100,8 @@ class SiteTrainer:
             if vector.shape != (problem.size,):
                 raise UserError(f"vectors must have {problem.size} numbers, the model's parameters, got {vector.shape}")
         states = SiteStates(self._get_state_folder(run), runner.initial_state)
-        context = Round(round, plan.schedule.client_lr_at(round), plan.schedule.server_lr, 0, self.population, math.nan)
+        client_lr, server_lr = plan.schedule.client_lr_at(round), plan.schedule.server_lr_at(round)
+        context = Round(round, client_lr, server_lr, 0, self.population, math.nan)
         client_state = states.load_state_after(counted)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
         states.save(round, done.client_state)

@@ -9,7 +9,7 @@ from fedcm.reports.differences import list_method_settings
 from fedcm.reports.digest import Digest
 from fedcm.reports.entry import Entry
 from fedcm.reports.groups import describe_conditions, describe_data_and_model, keep_one_run_per_seed
-from fedcm.reports.metric import LOSS, choose_metric
+from fedcm.reports.metric import choose_metric
 
 _NEAR = (0.03, 0.3)  # "near 0.1": between its neighbours among the paper's values of α, which are clearly worse
 
@@ -32,7 +32,7 @@ def list_alpha_sweeps(digests: Sequence[Digest]) -> list[AlphaSweep]:
             by_settings.setdefault(others, {}).setdefault(float(alpha), []).append(run)
     sweeps = []
     for by_alpha in by_settings.values():
-        metric = choose_metric((run.accuracy, run.test_losses) for runs in by_alpha.values() for run in runs)
+        metric = choose_metric((run.headline, run.test_losses) for runs in by_alpha.values() for run in runs)
         entries = {alpha: Entry(tuple(keep_one_run_per_seed(runs)), metric) for alpha, runs in sorted(by_alpha.items())}
         finished = {alpha: entry for alpha, entry in entries.items() if entry.is_comparable}
         if len(finished) > 1:
@@ -86,7 +86,7 @@ def _is_near(alpha: float) -> bool:
 
 def _compare(sweep: AlphaSweep, alpha: float, other: float) -> Contrast:
     first, second = sweep.entries[alpha], sweep.entries[other]
-    return compare([(1, first.list_gains()), (-1, second.list_gains())], relative=first.metric is LOSS)
+    return compare([(1, first.list_gains()), (-1, second.list_gains())], relative=not first.metric.is_share)
 
 
 def _get_gain(sweep: AlphaSweep, alpha: float) -> float:

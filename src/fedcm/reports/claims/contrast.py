@@ -105,11 +105,11 @@ def format_difference(contrast: Contrast, metric: Metric = ACCURACY, comparisons
     if not math.isfinite(contrast.difference):
         return ""
     ends = contrast.interval(comparisons)
-    if metric is ACCURACY:
+    if metric.is_share:
         digits = "{:.2f}"
     else:
         digits = "{:.3g}"
-        if ends and contrast.difference < 0:  # the text gives how much higher the loss is
+        if ends and contrast.difference < 0:  # the text gives how much worse the value is
             ends = -ends[1], -ends[0]
     interval = f"95 % interval {' to '.join(map(digits.format, ends))}; ".replace("-", "−") if ends else ""
     return f"{format_size(contrast, metric)} ({interval}{contrast.seeds})"
@@ -119,9 +119,10 @@ def format_size(contrast: Contrast, metric: Metric = ACCURACY) -> str:
     """Format a difference without its interval; the empty string if a side diverged."""
     if not math.isfinite(contrast.difference):
         return ""
-    if metric is ACCURACY:
+    if metric.is_share:
         return f"{format_signed(contrast.difference)} points"
-    return f"{'lower' if contrast.difference >= 0 else 'higher'} by {abs(contrast.difference):.3g}"
+    is_higher = (contrast.difference >= 0) == metric.higher_is_better
+    return f"{'higher' if is_higher else 'lower'} by {abs(contrast.difference):.3g}"
 
 
 def _is_certain(parts: Sequence[tuple[int, SeedValues]]) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from fedcm.reports.claims.contrast import Contrast, compare, format_difference, format_size
 from fedcm.reports.groups import Group, ResultRow
-from fedcm.reports.metric import LOSS
+from fedcm.reports.metric import ACCURACY
 
 Certainty = Literal["sure", "one seed", "one side has one seed", "within the uncertainty", "two seeds", "tie"]
 _DOUBTS: tuple[Certainty, ...] = (
@@ -51,7 +51,9 @@ def find_lead(group: Group, cell: str) -> Lead | None:
     if len(first) > 1:
         return Lead(cell, tuple(first), "tie")
     gains = first[0].entries[cell].list_gains()
-    contrasts = [compare([(1, gains), (-1, row.entries[cell].list_gains())], group.metric is LOSS) for row in others]
+    contrasts = [
+        compare([(1, gains), (-1, row.entries[cell].list_gains())], not group.metric.is_share) for row in others
+    ]
     closest = min(range(len(others)), key=lambda k: contrasts[k].difference)
     comparisons = max(1, math.ceil(len(contrasts) / 2))  # only one side of an interval can make a wrong leader
     doubts = {_find_doubt(one, comparisons) for one in contrasts if not one.is_significantly_above(comparisons)}
@@ -81,7 +83,7 @@ def _describe_one(group: Group, lead: Lead) -> str:
     )
     parts += [difference] if difference else []
     if lead.certainty == "sure":
-        sentence = f"{names} is the most accurate" if metric is not LOSS else f"{names} has the lowest {metric.title}"
+        sentence = f"{names} {metric.describe_best()}"
     else:
         sentence = f"{names} has the {metric.extreme} {metric.title} in this table ({lead.certainty})"
     return f"{sentence}: {', '.join(parts)}."
@@ -92,7 +94,7 @@ def _describe_several(group: Group, leads: Sequence[Lead]) -> str:
     sure = [lead for lead in leads if lead.certainty == "sure"]
     sentences = []
     if sure:
-        start = "Most accurate" if metric is not LOSS else f"Lowest {metric.title}"
+        start = "Most accurate" if metric == ACCURACY else f"{metric.extreme.capitalize()} {metric.title}"
         sentences.append(f"{start}: {_count_cells(sure, len(leads))}{_describe_smallest_lead(group, sure)}.")
     if doubtful := [lead for lead in leads if lead.certainty != "sure"]:
         certainties = ", ".join(dict.fromkeys(lead.certainty for lead in doubtful))
@@ -120,7 +122,7 @@ def _describe_smallest_lead(group: Group, leads: Sequence[Lead]) -> str:
     lowest = min((ends[0] for ends in intervals if ends), default=float("inf"))
     if lowest == float("inf"):
         return ""
-    size = f"{lowest:.2f} points" if group.metric is not LOSS else f"{lowest:.3g}"
+    size = f"{lowest:.2f} points" if group.metric.is_share else f"{lowest:.3g}"
     return f", by {size} or more (95 % intervals over seeds)"
 
 
@@ -136,4 +138,4 @@ def _describe_without_comparison(group: Group) -> str:
 
 def _format_entry(group: Group, row: ResultRow, cell: str) -> str:
     entry = row.entries[cell]
-    return entry.format() + (" %" if group.metric is not LOSS and entry.mean() is not None else "")
+    return entry.format() + (" %" if group.metric.is_share and entry.mean() is not None else "")

@@ -23,7 +23,7 @@ from fedcm.reports.claims.verdicts import Claim, Observation, judge_claim, obser
 from fedcm.reports.digest import Digest
 from fedcm.reports.entry import Entry
 from fedcm.reports.groups import Group, ResultCell, ResultRow, get_algorithm_title
-from fedcm.reports.metric import ACCURACY, LOSS
+from fedcm.reports.metric import ACCURACY
 from fedcm.system.formatting import format_count
 
 
@@ -56,7 +56,7 @@ def judge_paper_claims(groups: Sequence[Group], digests: Sequence[Digest]) -> li
         groups = [replace(groups[0], title="")]
     comparisons = [comparison for comparison in list_row_comparisons(groups) if comparison.rivals]
     sweeps = list_alpha_sweeps(digests)
-    with_accuracy = [group for group in groups if group.metric is ACCURACY]
+    with_accuracy = [group for group in groups if group.metric == ACCURACY]
     return [
         _judge_in_published_cells(
             f"FedCM {_describe_best(groups)} in every cell",
@@ -110,10 +110,9 @@ def _judge_claims_in_points(groups: Sequence[Group]) -> list[Claim]:
 
 
 def _describe_best(groups: Sequence[Group]) -> str:
-    metrics = {group.metric for group in groups}
-    if LOSS not in metrics:
-        return "is the most accurate"
-    return "has the lowest test loss" if len(metrics) == 1 else "is the most accurate, or has the lowest test loss,"
+    metrics = sorted({group.metric for group in groups}, key=lambda metric: (not metric.is_share, metric.name))
+    descriptions = [metric.describe_best() for metric in metrics] or [ACCURACY.describe_best()]
+    return descriptions[0] if len(descriptions) == 1 else f"{', or '.join(descriptions)},"
 
 
 def list_row_comparisons(groups: Sequence[Group], algorithms: Sequence[str] | None = None) -> list[RowComparison]:
@@ -139,7 +138,7 @@ def observe_lead(comparison: RowComparison) -> Observation:
     metric, own = comparison.group.metric, comparison.get_entry(comparison.own)
     contrasts = {
         row.label: compare(
-            [(1, own.list_gains()), (-1, comparison.get_entry(row).list_gains())], relative=metric is LOSS
+            [(1, own.list_gains()), (-1, comparison.get_entry(row).list_gains())], relative=not metric.is_share
         )
         for row in comparison.rivals
     }

@@ -2,8 +2,9 @@
 
 While more than one row is left, these rules narrow them down, in this order:
 1. rows with a published figure, because their settings were declared
-2. rows that are in the most cells
-3. rows of FedCM with its default α
+2. the row with the best score on validation data, if all rows have one: its settings were tuned
+3. rows that are in the most cells
+4. rows of FedCM with its default α
 Each row that is left represents the algorithm by itself. A row of FedCM is compared with the rows of another algorithm
 that have the same settings, apart from the algorithm's own; if there are none, with all rows that represent it.
 """
@@ -21,6 +22,7 @@ def list_representatives(group: Group, cell: str, algorithm: str) -> list[Result
     """Return the rows that represent an algorithm in a cell."""
     rows = _list_comparable_rows(group, cell, algorithm)
     rows = _narrow(rows, lambda row: row.entries[cell].published is not None)
+    rows = _keep_best_on_validation(rows, cell)
     widest = max((len(row.entries) for row in rows), default=0)
     rows = _narrow(rows, lambda row: len(row.entries) == widest)
     return _narrow(rows, lambda row: _has_default_alpha(row, cell)) if algorithm == FEDCM else rows
@@ -42,6 +44,12 @@ def list_other_algorithms(group: Group, cell: str) -> list[str]:
 
 def _narrow(rows: list[ResultRow], rule: Callable[[ResultRow], bool]) -> list[ResultRow]:
     return [row for row in rows if rule(row)] or rows
+
+
+def _keep_best_on_validation(rows: list[ResultRow], cell: str) -> list[ResultRow]:
+    gains = {row.label: row.entries[cell].validation_gain() for row in rows}
+    known = [gain for gain in gains.values() if gain is not None]
+    return [row for row in rows if gains[row.label] == max(known)] if known and len(known) == len(rows) else rows
 
 
 def _list_comparable_rows(group: Group, cell: str, algorithm: str) -> list[ResultRow]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fedcm.reports.metric import ACCURACY, Metric
+from fedcm.reports.metric import Metric
 
 _MIN_TICKS, _MAX_TICKS = 3, 8  # labelled on a logarithmic axis
 
@@ -20,9 +20,9 @@ def finish_axes(axes: Any) -> None:
 
 
 def label_metric_axis(axes: Any, metric: Metric) -> None:
-    """Label the y axis with the metric; accuracies have percent signs."""
+    """Label the y axis with the metric; shares have percent signs."""
     axes.set_ylabel(metric.title)
-    if metric is ACCURACY:
+    if metric.is_share:
         axes.yaxis.set_major_formatter(lambda value, position: f"{value:g} %")
 
 

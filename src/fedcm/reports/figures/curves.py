@@ -3,23 +3,31 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fedcm.reports.figures.axes import finish_axes, label_metric_axis, plot_curve, set_log_y
 from fedcm.reports.figures.style import choose_style, escape_dollars, open_figure
-from fedcm.reports.metric import LOSS, choose_metric, read_evaluations
+from fedcm.reports.metric import ACCURACY, Metric, choose_metric, read_evaluations
 from fedcm.runs.summary import read_points
 
+_NO_HEADLINES: Mapping[str, Metric] = MappingProxyType({})
 _SHORT, _MEDIUM = 16, 60  # letters of a name that fits inside the axes, and of one that fits in half a line below them
 
 
-def draw_curves(runs: Mapping[str, Sequence[dict[str, Any]]], title: str, path: Path) -> Path:
+def draw_curves(
+    runs: Mapping[str, Sequence[dict[str, Any]]],
+    title: str,
+    path: Path,
+    headlines: Mapping[str, Metric] = _NO_HEADLINES,
+) -> Path:
     """Draw the curves of runs into one figure.
 
     Args:
         runs: The lines of `metrics.jsonl` by the name of the curve.
         title: The figure's title.
         path: A file that ends in .png, .pdf or .svg.
+        headlines: The headline metrics by the name of the curve; by default accuracy.
 
     Returns:
         The path.
@@ -28,7 +36,8 @@ def draw_curves(runs: Mapping[str, Sequence[dict[str, Any]]], title: str, path: 
         UserError: If the path has another suffix.
     """
     metric = choose_metric(
-        (read_points(lines, "test_accuracy"), read_points(lines, "test_loss")) for lines in runs.values()
+        (_find_headline(lines, headlines.get(name, ACCURACY)), read_points(lines, "test_loss"))
+        for name, lines in runs.items()
     )
     longest = max(map(len, runs))
     columns = 2 if longest <= _MEDIUM else 1
@@ -49,7 +58,7 @@ def draw_curves(runs: Mapping[str, Sequence[dict[str, Any]]], title: str, path: 
         right.set(ylabel="training loss", title="training loss, mean of 10 rounds")
         label_metric_axis(left, metric)
         set_log_y(right, losses)
-        if metric is LOSS:
+        if not metric.higher_is_better:
             set_log_y(left, scores)
         if legend_height:
             figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=columns, frameon=False)
@@ -59,6 +68,10 @@ def draw_curves(runs: Mapping[str, Sequence[dict[str, Any]]], title: str, path: 
         finish_axes(right)
         figure.suptitle(escape_dollars(title))
     return path
+
+
+def _find_headline(lines: Sequence[dict[str, Any]], metric: Metric) -> Metric | None:
+    return metric if read_points(lines, metric.column) else None
 
 
 def smooth(values: Sequence[float], window: int = 10) -> list[float]:

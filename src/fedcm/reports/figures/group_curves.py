@@ -22,7 +22,8 @@ def draw_group(group: Group, styles: Mapping[str, CurveStyle], folder: Path, nam
         group: The table.
         styles: The styles of curves, by the row's label.
         folder: The folder to write to.
-        name: What the files' names begin with: `NAME-accuracy` or `NAME-test-loss`, `NAME-loss`, and for decentralised
+        name: What the files' names begin with: `NAME-accuracy` (or another
+            metric) or `NAME-test-loss`, `NAME-loss`, and for decentralised
             runs `NAME-consensus`.
 
     Returns:
@@ -39,14 +40,14 @@ def draw_group(group: Group, styles: Mapping[str, CurveStyle], folder: Path, nam
     size = 5.6 * columns + 0.6, 3.9 * lines + 0.3
     paths = []
     for kind, (quantity, title, scale) in quantities.items():
-        if not any(value is not None for run in group.list_runs() for value in getattr(run.curve, quantity)):
+        if not any(value is not None for run in group.list_runs() for value in run.curve.get_column(quantity)):
             continue
         for suffix in (".png", ".pdf"):
             path = folder / f"{name}-{kind}{suffix}"
             with open_figure(path, *size, nrows=lines, ncols=columns, squeeze=False, sharey="row") as (figure, axes):
                 values = _draw_panels(group, styles, axes, quantity, scale)
                 for panels, own in zip(axes, values, strict=True):
-                    if kind == "accuracy":
+                    if quantity == metric.column and metric.higher_is_better:
                         label_metric_axis(panels[0], metric)
                     else:
                         panels[0].set_ylabel(title)
@@ -87,7 +88,7 @@ def _draw_panels(
 
 
 def _has_values(entry: Entry, quantity: str) -> bool:
-    return any(value is not None for run in entry.runs for value in getattr(run.curve, quantity))
+    return any(value is not None for run in entry.runs for value in run.curve.get_column(quantity))
 
 
 def _draw_curve(

@@ -3,6 +3,7 @@
 from fedcm.reports.entry import TargetCost
 from fedcm.reports.groups import Group
 from fedcm.reports.html.markup import Html, tag, wrap_in_box
+from fedcm.reports.metric import ACCURACY, LOSS
 from fedcm.reports.sheet import Sheet
 from fedcm.system.formatting import format_bytes, format_count
 
@@ -12,9 +13,8 @@ def render_cost_table(group: Group) -> Html | None:
     targets = group.list_reached_targets()
     if not targets:
         return None
-    caption = (
-        f"{group.title}: rounds, and bytes down and up, until an accuracy was first reached{_describe_bytes(group)}"
-    )
+    target = _name_target(group)
+    caption = f"{group.title}: rounds, and bytes down and up, until {target} was first reached{_describe_bytes(group)}"
     head = tag("tr", tag("th", "algorithm", scope="col"), *(tag("th", f"{t:.0%}", scope="col") for t in targets))
     bodies = []
     for cell in group.cells:
@@ -46,11 +46,15 @@ def make_cost_sheet(group: Group, name: str) -> Sheet | None:
     head = ("algorithm", "cell", *(f"{target:.0%}" for target in targets))
     return Sheet(
         name,
-        f"{group.title}: rounds and bytes to reach an accuracy{_describe_bytes(group)}",
+        f"{group.title}: rounds and bytes to reach {_name_target(group)}{_describe_bytes(group)}",
         head,
         tuple(body),
         texts=2,
     )
+
+
+def _name_target(group: Group) -> str:
+    return "an accuracy" if group.metric in (ACCURACY, LOSS) else f"a value of {group.metric.name}"
 
 
 def _describe_bytes(group: Group) -> str:

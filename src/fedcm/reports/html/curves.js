@@ -1,6 +1,6 @@
 // The curves, their legend, and their numbers as a table.
 const addValues = (a, b) => a.map((value, k) => value + b[k]);
-const getX = (curve, name) => (name === "bytes" ? addValues(curve.bytes_down, curve.bytes_up) : curve[name]);
+const getX = (curve, name) => (name === "bytes" ? addValues(curve.bytes_down, curve.bytes_up) : curve[name] ?? []);
 
 function smooth(values, window) {
   return values.map((value, k) => {
@@ -17,12 +17,13 @@ function readChoices() {
 }
 
 function scaleValues(values, choices) {
-  const scale = choices.y === "test_accuracy" ? 100 : 1;
+  const scale = isShare(choices.y) ? 100 : 1;
   return smooth(values, Number(choices.smooth)).map((value) => (value === null ? null : value * scale));
 }
+const getColumn = (columns, name, row) => columns[name] || row.round.map(() => null); // some rows lack a metric
 function makeSeries(row, choices) {
   const x = choices.x === "round" ? row.round : getX(row.mean, choices.x);
-  return { x, y: scaleValues(row.mean[choices.y], choices), spread: scaleValues(row.deviation[choices.y], choices) };
+  return { x, y: scaleValues(getColumn(row.mean, choices.y, row), choices), spread: scaleValues(getColumn(row.deviation, choices.y, row), choices) };
 }
 
 // the curves that the reader has hidden, or else those that a crowded cell does not show at first
@@ -46,7 +47,7 @@ function makeTraces(row, choices, hidden) {
   }
   if (choices.single) {
     for (const run of row.runs) {
-      const values = scaleValues(run[choices.y], choices);
+      const values = scaleValues(run[choices.y] || run.round.map(() => null), choices);
       traces.push({
         x: getX(run, choices.x), y: values, name: escapeText(run.name), mode: chooseMode(values),
         line: { ...line, width: 1 }, marker: { color: line.color, size: 6 }, opacity: 0.6, hoverinfo: "skip", visible,
@@ -58,7 +59,7 @@ function makeTraces(row, choices, hidden) {
     x, y, name: escapeText(row.label), mode, line, marker: { color: line.color, size: 9 }, visible,
     error_y: { type: "data", array: spread, visible: mode === "markers" && !choices.single && spread.some(isKnown) },
     customdata: spread.map((value) => (value === null ? "" : ` ± ${value.toPrecision(3)}`)),
-    hovertemplate: choices.y === "test_accuracy" ? "%{y:.2f}%{customdata} %" : "%{y:.4~g}%{customdata}",
+    hovertemplate: isShare(choices.y) ? "%{y:.2f}%{customdata} %" : "%{y:.4~g}%{customdata}",
   });
   return traces;
 }
@@ -166,7 +167,7 @@ function fillNumbers(cell, choices) {
   thead.append(head);
   const tbody = makeElement("tbody");
   tbody.append(...body);
-  const unit = choices.y === "test_accuracy" ? " in %" : "";
+  const unit = isShare(choices.y) ? " in %" : "";
   const caption = `${cell.title}: ${TITLES[choices.y]}${unit} against ${TITLES[choices.x]}`;
   table.replaceChildren(makeElement("caption", caption), thead, tbody);
 }

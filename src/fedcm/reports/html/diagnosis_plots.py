@@ -4,7 +4,7 @@ from typing import Any
 
 from fedcm.reports.digest import Digest
 from fedcm.reports.document import Document
-from fedcm.reports.metric import ACCURACY, choose_metric
+from fedcm.reports.metric import choose_metric
 
 # by the quantity's name: title, caption, and whether the axis is logarithmic
 QUANTITIES = {
@@ -95,10 +95,11 @@ def _leave_out_zeros(values: list[float | None]) -> list[float | None]:
 
 
 def _make_score_plot(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:
-    metric = choose_metric((run.accuracy, run.test_losses) for run in runs)
-    percent = metric is ACCURACY
+    metric = choose_metric((run.headline, run.test_losses) for run in runs)
+    percent = metric.is_share
     scores = [
-        [None if value is None else metric.scale * value for value in getattr(run.curve, metric.column)] for run in runs
+        [None if value is None else metric.scale * value for value in run.curve.get_column(metric.column)]
+        for run in runs
     ]
     lines = [_make_line(run, labels, run.curve.round, values) for run, values in zip(runs, scores, strict=True)]
     title = metric.title.capitalize()

@@ -57,6 +57,9 @@ function drawAll() {
   drawPictures();
 }
 
+for (const [name, quantity] of Object.entries(data.quantities)) {
+  form.elements.y.append(makeElement("option", quantity.title, { value: name }));
+}
 const cells = form.elements.cell;
 data.cells.forEach((cell, k) => cells.append(makeElement("option", cell.title, { value: k })));
 cells.closest("label").hidden = data.cells.length < 2;
@@ -68,8 +71,11 @@ for (const [name, value] of Object.entries(state.choices)) {
 if (cells.selectedIndex < 0) cells.selectedIndex = 0;
 
 // Remove quantities that no run has. Show the cell's own metric, unless the reader chose a quantity that the cell has.
-const hasValues = (cell, name) => cell.rows.some((row) => row.mean[name].some((value) => value !== null));
+const hasValues = (cell, name) => cell.rows.some((row) => (row.mean[name] || []).some((value) => value !== null));
 for (const option of [...form.elements.y.options]) {
+  if (!data.cells.some((cell) => hasValues(cell, option.value))) option.remove();
+}
+for (const option of [...form.elements.x.options].filter((one) => one.value === "simulated_seconds")) {
   if (!data.cells.some((cell) => hasValues(cell, option.value))) option.remove();
 }
 function selectMetric() {

@@ -1,12 +1,12 @@
 """The page: one HTML file that needs no other file and no network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedcm.errors import UserError
 from fedcm.reports.document import Document
@@ -17,14 +17,23 @@ from fedcm.reports.html.page_data import make_page_data
 _SCRIPTS = ("style.js", "curves.js", "pictures.js", "page.js")  # each uses those before it
 
 
-def render_page(document: Document, stamp: str | None = None) -> str:
+class SearchSection(NamedTuple):
+    """The section about the trials of a tuning."""
+
+    pictures: Sequence[dict[str, Any]] = ()
+    tables: Sequence[Html] = ()
+
+
+def render_page(document: Document, stamp: str | None = None, search: SearchSection | None = None) -> str:
     """Return the page as HTML.
 
     Args:
         document: The content.
         stamp: For a live page; the page reloads itself when `stamp.js` beside it has another stamp.
+        search: The trials of a tuning, if the report is about one.
     """
-    data = make_page_data(document)
+    search = search or SearchSection()
+    data = make_page_data(document) | {"search": [*search.pictures]}
     names = ", ".join(dict.fromkeys(str(run.experiment.get("name", run.name)) for run in document.digests))
     return Template(_read_template("page.html")).substitute(
         title=join(f"{names[:80]} – fedcm report"),
@@ -36,9 +45,12 @@ def render_page(document: Document, stamp: str | None = None) -> str:
         result=sections.render_results(document),
         claims=sections.render_claims(document) or "",
         curves_state="" if any(cell["rows"] for cell in data["cells"]) else "hidden",
+        search=_render_pictures("search", "Search", data["search"], _render_trials, *search.tables),
         diagnosis=_render_pictures("diagnosis", "Drift, noise and momentum", data["diagnosis"], _render_diagnosis),
         agreement=_render_pictures("agreement", "Agreement of the nodes", data["agreement"], _render_diagnosis),
+        system=_render_pictures("system", "System", data["system"], _render_diagnosis),
         costs=sections.render_costs(document) or "",
+        clients=_render_pictures("clients", "Results of the clients", data["clients"], _render_bins),
         participation=_render_pictures("participation", "Participation", data["participation"], _render_times),
         mixes=_render_pictures("mixes", "Label mix of the clients", data["mixes"], _render_counts),
         runs=sections.render_runs(document),
@@ -64,10 +76,14 @@ def _read_template(name: str) -> str:
 
 
 def _render_pictures(
-    name: str, title: str, pictures: list[dict[str, Any]], render_numbers: Callable[[dict[str, Any]], Html]
+    name: str,
+    title: str,
+    pictures: list[dict[str, Any]],
+    render_numbers: Callable[[dict[str, Any]], Html],
+    *tables: Html,
 ) -> Html:
     """Return a section with a place for each picture that the script draws, and the picture's numbers as a table."""
-    if not pictures:
+    if not pictures and not tables:
         return Html("")
     figures = [
         tag(
@@ -85,9 +101,15 @@ def _render_pictures(
         "section",
         tag("h2", title, id=f"{name}-title"),
         tag("div", *figures, class_="pictures"),
+        *tables,
         id=name,
         aria_labelledby=f"{name}-title",
     )
+
+
+def _render_trials(picture: dict[str, Any]) -> Html:
+    rows: list[list[object]] = [[number, x, _format_value(y), state] for x, y, number, state in picture["points"]]
+    return make_table(picture["title"], ["trial", picture["x_title"], picture["y_title"], "state"], rows)
 
 
 def _render_times(picture: dict[str, Any]) -> Html:
@@ -95,11 +117,16 @@ def _render_times(picture: dict[str, Any]) -> Html:
     return make_table(f"How often clients took part: {picture['title']}", ["rounds taken part in", "clients"], rows)
 
 
+def _render_bins(picture: dict[str, Any]) -> Html:
+    rows: list[list[object]] = [[f"{centre:.4g}", count] for centre, count in picture["bins"]]
+    return make_table(f"{picture['title']}: {picture['caption']}", [f"{picture['metric']}, centre", "clients"], rows)
+
+
 def _render_diagnosis(picture: dict[str, Any]) -> Html:
     rounds = sorted({round for line in picture["lines"] for round in line["round"]})
     by_run = [dict(zip(line["round"], line["value"], strict=True)) for line in picture["lines"]]
     rows: list[list[object]] = [[round, *(_format_value(values.get(round)) for values in by_run)] for round in rounds]
-    head: list[object] = ["round", *(line["name"] for line in picture["lines"])]
+    head: list[object] = [picture.get("x", "round"), *(line["name"] for line in picture["lines"])]
     return make_table(f"{picture['title']} ({picture['caption']})", head, rows)
 
 

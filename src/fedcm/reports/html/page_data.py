@@ -2,12 +2,14 @@
 
 from typing import Any
 
-from fedcm.reports.digest import Digest, ParticipationCounts
+from fedcm.reports.digest import SYSTEM_COLUMNS, Digest, ParticipationCounts
 from fedcm.reports.document import Document
 from fedcm.reports.entry import Entry, average_curves
 from fedcm.reports.figures.method_groups import METHOD_GROUPS, OTHER_METHODS, get_method_group
 from fedcm.reports.groups import Group, describe_split
+from fedcm.reports.html.client_table import list_client_histograms
 from fedcm.reports.html.diagnosis_plots import list_agreement_plots, list_diagnosis_plots
+from fedcm.reports.html.system_plots import list_system_plots
 from fedcm.system.formatting import format_count
 
 
@@ -37,12 +39,27 @@ def make_page_data(document: Document) -> dict[str, Any]:
             for group in document.groups
             for cell in group.cells
         ],
+        "quantities": list_quantities(document),
         "agreement": list_agreement_plots(document),
+        "system": list_system_plots(document),
         "method_groups": [*METHOD_GROUPS, OTHER_METHODS],
         "diagnosis": list_diagnosis_plots(document),
         "participation": list_participations(document),
+        "clients": list_client_histograms(document),
         "mixes": list_label_mixes(document),
     }
+
+
+def list_quantities(document: Document) -> dict[str, dict[str, Any]]:
+    """Return title and unit of the columns of evaluations besides test accuracy, test loss and training loss."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in document.digests:
+        tables = {"test": run.summary.get("metrics"), "validation": run.summary.get("validation")}
+        for column in run.curve.scores:
+            which, _, name = column.partition("_")
+            traits = (tables.get(which) or {}).get(name) or {}
+            found.setdefault(column, {"title": column.replace("_", " "), "share": traits.get("is_share") is True})
+    return found
 
 
 def list_participations(document: Document) -> list[dict[str, Any]]:
@@ -98,13 +115,16 @@ def _list_hidden_labels(group: Group, cell: str) -> list[str]:
 
 def _make_curves(entry: Entry) -> dict[str, Any]:
     average = average_curves([run.curve for run in entry.runs])
-    own = {"consensus_distance"}  # drawn in a picture of its own
+    own = {"consensus_distance", *SYSTEM_COLUMNS} - {"simulated_seconds"}  # drawn in pictures of their own
     runs = entry.runs if len(entry.runs) > 1 else ()
     return {
         "round": average.round,
         "mean": {name: _round_values(values) for name, values in average.mean.items() if name not in own},
         "deviation": {name: _round_values(values) for name, values in average.deviation.items() if name not in own},
-        "runs": [{"name": run.name, **run.curve.model_dump(exclude=own)} for run in runs],
+        "runs": [
+            {"name": run.name, **{key: column for key, column in run.curve.flatten().items() if key not in own}}
+            for run in runs
+        ],
     }
 
 

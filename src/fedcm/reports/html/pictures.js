@@ -1,4 +1,4 @@
-// Diagnoses, the agreement of nodes, participation and label mixes.
+// Diagnoses, the agreement of nodes, the system's conditions, participation and label mixes.
 const computeShares = (picture) => picture.shown.map((row) => {
   const total = row.reduce((sum, count) => sum + count, 0) || 1;
   return row.map((count) => (100 * count) / total);
@@ -17,15 +17,43 @@ const PICTURES = {
       hovertemplate: `%{y:${picture.percent ? ".2f" : ".3~g"}}<extra>${escapeText(line.name)}</extra>`,
     })),
     { hovermode: "x unified", showlegend: Boolean(picture.legend), legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11 } },
-      xaxis: makeSmallAxis("round"),
+      xaxis: makeSmallAxis(picture.x || "round"),
       yaxis: makeSmallAxis("", picture.log
         ? makeLogAxis("", picture.lines.flatMap((line) => line.value)) : { ticksuffix: picture.percent ? " %" : "" }) },
   ],
+  search: (picture) => {
+    const isChoice = typeof picture.points[0]?.[0] === "string";
+    const getX = (point) => (isChoice ? escapeText(point[0]) : point[0]);
+    const select = (state) => picture.points.filter((point) => point[3] === state);
+    const makeTrace = (state, marker) => ({
+      type: "scatter", mode: "markers", name: state, x: select(state).map((p) => getX(p)), y: select(state).map((p) => p[1]),
+      customdata: select(state).map((p) => p[2]), marker,
+      hovertemplate: `trial %{customdata}: %{y:.4~g} at %{x}<extra>${state}</extra>`,
+    });
+    const blue = isDark() ? "#4DA3E6" : "#0072B2", grey = isDark() ? "#A8A8A8" : "#7F7F7F";
+    const traces = [makeTrace("finished", { color: blue, size: 8 }), makeTrace("pruned", { color: grey, size: 8, symbol: "circle-open" })]
+      .filter((trace) => trace.x.length);
+    if (picture.best.length) {
+      traces.push({ type: "scatter", mode: "lines", name: "best so far", x: picture.best.map((p) => p[0]), y: picture.best.map((p) => p[1]),
+        line: { shape: "hv", color: isDark() ? "#F4814A" : "#D55E00" }, hovertemplate: "best up to trial %{x}: %{y:.4~g}<extra></extra>" });
+    }
+    return [traces, {
+      hovermode: "closest", showlegend: picture.best.length > 0, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11 } },
+      xaxis: makeSmallAxis(picture.x_title, picture.log
+        ? makeLogAxis(picture.x_title, picture.points.map((p) => p[0])) : isChoice ? { type: "category" } : {}),
+      yaxis: makeSmallAxis(picture.y_title),
+    }];
+  },
   participation: (picture) => [
     [{ type: "bar", x: picture.times.map((t) => t[0]), y: picture.times.map((t) => t[1]),
       marker: { color: isDark() ? "#4DA3E6" : "#0072B2" }, hovertemplate: "%{y:.4~g} clients took part in %{x} rounds<extra></extra>" }],
     { bargap: 0.08, yaxis: makeSmallAxis("clients"),
       xaxis: makeSmallAxis("rounds that a client took part in", picture.times.length < 12 ? { dtick: 1 } : {}) },
+  ],
+  clients: (picture) => [
+    [{ type: "bar", x: picture.bins.map((bin) => bin[0]), y: picture.bins.map((bin) => bin[1]), width: 0.92 * picture.width,
+      marker: { color: isDark() ? "#4DA3E6" : "#0072B2" }, hovertemplate: "%{y} clients near %{x:.3~g}<extra></extra>" }],
+    { yaxis: makeSmallAxis("clients"), xaxis: makeSmallAxis(picture.metric) },
   ],
   mixes: (picture) => {
     const shares = computeShares(picture);
@@ -41,6 +69,7 @@ const PICTURES = {
   },
 };
 PICTURES.agreement = PICTURES.diagnosis;
+PICTURES.system = PICTURES.diagnosis;
 function makeSmallAxis(title, extra = {}) {
   return { ...makeAxis("round"), title: { text: title, standoff: 6 }, ...extra };
 }

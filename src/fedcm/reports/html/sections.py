@@ -8,10 +8,11 @@ from fedcm.reports.differences import format_settings, list_differing_settings
 from fedcm.reports.digest import Digest
 from fedcm.reports.document import Document
 from fedcm.reports.entry import MAIN, MEASURES
+from fedcm.reports.html.client_table import render_client_table
 from fedcm.reports.html.cost_table import render_cost_table
 from fedcm.reports.html.markup import Html, join, make_table, tag
 from fedcm.reports.html.result_table import render_result_table
-from fedcm.reports.metric import ACCURACY, LOSS, METRICS, choose_metric, describe_divergence
+from fedcm.reports.metric import ACCURACY, choose_metric, describe_divergence
 from fedcm.system.formatting import format_bytes, format_count, format_duration
 
 
@@ -41,9 +42,11 @@ def render_results(document: Document) -> Html:
             text = headline if len(document.groups) == 1 else f"{group.title}: {headline}"
             parts.append(tag("p", text, class_="answer"))
         radios = [tag("label", _render_radio(m), " ", _describe_measure(document, m)) for m in MEASURES]
-        shown = [metric.title for metric in METRICS if any(group.metric is metric for group in document.groups)]
+        used = dict.fromkeys(group.metric for group in document.groups)
+        shown = [metric.title for metric in sorted(used, key=lambda metric: not metric.is_share)]
         parts.append(tag("fieldset", tag("legend", f"{' and '.join(shown)}:"), *radios, class_="measures"))
         parts += [render_result_table(group) for group in document.groups]
+        parts += [table for group in document.groups if (table := render_client_table(group))]
     if document.skipped:
         parts.append(tag("p", "Left out:"))
         parts.append(tag("ul", *(tag("li", sentence) for sentence in document.skipped)))
@@ -109,10 +112,12 @@ def _render_radio(measure: str) -> Html:
 
 
 def _format_last_evaluation(run: Digest) -> str:
-    metric = choose_metric([(run.accuracy, run.test_losses)])
-    if run.accuracy and metric is ACCURACY:
-        return metric.format_with_unit(metric.scale * run.accuracy["last"])
-    return f"test loss {LOSS.format(run.test_losses['last'])}" if run.test_losses else "–"
+    metric = choose_metric([(run.headline, run.test_losses)])
+    scores = run.read_scores(metric)
+    if scores is None:
+        return "–"
+    value = metric.format_with_unit(metric.scale * scores["last"])
+    return value if metric == ACCURACY else f"{metric.title} {value}"
 
 
 def _render_all_settings(document: Document) -> Html:

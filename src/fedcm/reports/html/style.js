@@ -58,16 +58,18 @@ function drawSwatches() {
 }
 
 const TITLES = {
-  round: "round", bytes: "bytes down and up", bytes_up: "bytes up", seconds: "seconds",
+  round: "round", bytes: "bytes down and up", bytes_up: "bytes up", seconds: "seconds", simulated_seconds: "simulated seconds",
   test_accuracy: "test accuracy", test_loss: "test loss", train_loss: "training loss",
 };
+for (const [name, quantity] of Object.entries(data.quantities)) TITLES[name] = quantity.title;
+const isShare = (name) => name === "test_accuracy" || Boolean(data.quantities[name]?.share);
 const isBytes = (name) => name === "bytes" || name === "bytes_up";
 
 function makeAxis(name, extra = {}) {
   return {
     title: { text: TITLES[name], standoff: 8 }, type: "linear", automargin: true, gridcolor: getRule(), zeroline: false,
     linecolor: getRule(), ticks: "outside", tickcolor: getRule(), exponentformat: isBytes(name) ? "SI" : "none",
-    ticksuffix: name === "test_accuracy" ? " %" : isBytes(name) ? "B" : "", ...extra,
+    ticksuffix: isShare(name) ? " %" : isBytes(name) ? "B" : "", ...extra,
   };
 }
 
@@ -80,7 +82,7 @@ function formatTick(value, name) {
     return `${Number((value / size).toPrecision(3))} ${unit}`;
   }
   const text = value >= 1e-6 && value < 1e7 ? value.toFixed(10).replace(/\.?0+$/, "") : value.toPrecision(2);
-  return name === "test_accuracy" ? `${text} %` : text;
+  return isShare(name) ? `${text} %` : text;
 }
 function chooseLogTicks(low, high) {
   const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));

@@ -1,12 +1,13 @@
 """Rank 0's connection to its workers: start them, hand them a run, watch them, end them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, final
 
 from fedcm.config.sections import Experiment
 from fedcm.core.executor import Executor
+from fedcm.core.stopping import Line
 from fedcm.data.shared_memory import share_dataset
 from fedcm.errors import TrainingFailed, UserError
 from fedcm.executors.client_state_file import ClientStatesInFile
@@ -103,6 +104,7 @@ class Workers:
         server: Any,
         next_round: int,
         stop_requested: StopRequested,
+        before: Iterable[Line] = (),
     ) -> Executor:
         """Connect to the workers, send them the state of the run, and return the executor of its rounds.
 
@@ -113,6 +115,7 @@ class Workers:
             server: The algorithm's server state.
             next_round: The first round to run.
             stop_requested: Called before every client; the round stops when it returns True.
+            before: The metrics of the rounds before `next_round`.
 
         Raises:
             UserError: If a worker cannot take part in the run.
@@ -125,7 +128,8 @@ class Workers:
                 handshake.propose_run(self._group, setup, run.parent)
             if self._group is None:
                 return LocalExecutor(setup.runner, states, stop_requested)
-            handshake.send_start(self._group, StartState(run, next_round, server, states.save()))
+            lines = setup.plan.stop.select(before) if setup.plan.stop is not None else []
+            handshake.send_start(self._group, StartState(run, next_round, server, states.save(), lines))
             return DistributedExecutor(setup.runner, states, self._group, stop_requested)
 
     @contextmanager

@@ -37,6 +37,7 @@ class StartState(NamedTuple):
     first_round: int
     server: Any
     client_states: dict[str, Tensor]
+    before: list[dict[str, Any]]  # the metrics of earlier rounds that the rule for an early end depends on
 
 
 def propose_run(group: ProcessGroup, setup: TrainingSetup, folder: Path) -> None:
@@ -87,6 +88,7 @@ def send_start(group: ProcessGroup, start: StartState) -> None:
     for field in start.server:
         group.broadcast(field)
     group.broadcast_tensors(start.client_states)
+    group.broadcast_text(json.dumps(start.before))
 
 
 def receive_start(group: ProcessGroup, setup: TrainingSetup) -> StartState:
@@ -96,7 +98,8 @@ def receive_start(group: ProcessGroup, setup: TrainingSetup) -> StartState:
     first_round = int(group.broadcast(torch.tensor(0)))
     template = setup.init_server()
     server = type(template)(*[group.broadcast(field) for field in template])
-    return StartState(path, first_round, server, group.broadcast_tensors(None))
+    client_states = group.broadcast_tensors(None)
+    return StartState(path, first_round, server, client_states, json.loads(group.broadcast_text("")))
 
 
 def send_end(group: ProcessGroup) -> None:

@@ -129,7 +129,8 @@ def _work_on_run(
     executor = DistributedExecutor(setup.runner, states, group, stop_requested, on_client)
     try:
         with closing(states), suppress(Stopped, Diverged):  # rank 0 reports it
-            for _ in run_rounds(setup.algorithm, executor, setup.plan, start.server, start.first_round):
+            rounds = run_rounds(setup.algorithm, executor, setup.plan, start.server, start.first_round, start.before)
+            for _ in rounds:
                 pass
     except (UserError, WriteFailed, TrainingFailed):
         raise

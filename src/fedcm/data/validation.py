@@ -1,0 +1,59 @@
+"""Validation data: a share of the training data that is held back before the split over clients.
+
+Choices, such as when to stop or which setting to keep, are made on validation data, so that the test data stay unseen.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fedcm.data.partition import Parts, split_by_owner
+from fedcm.errors import UserError
+from fedcm.rng import Purpose, make_generator
+
+
+class HeldBack(NamedTuple):
+    """The training examples, divided into two sorted arrays of indices."""
+
+    validation: np.ndarray
+    remaining: np.ndarray  # for the clients
+
+
+def hold_back(examples: int, share: float, seed: int, owners: np.ndarray | None = None) -> HeldBack:
+    """Draw the validation examples.
+
+    Args:
+        examples: The number of training examples.
+        share: The share of them that is held back, rounded down.
+        seed: The experiment's seed.
+        owners: (n,) The client of each example, for a natural split. The share is then held back of every client, and
+            every client keeps at least one example.
+
+    Raises:
+        UserError: If nothing would be held back.
+
+    >>> drawn = hold_back(20, 0.25, seed=1)
+    >>> len(drawn.validation), len(drawn.remaining)
+    (5, 15)
+    """
+    groups: Parts = [np.arange(examples)] if owners is None else split_by_owner(owners)
+    generator = make_generator(seed, Purpose.VALIDATION)
+    drawn = [generator.permutation(group)[: _count(share, len(group))] for group in groups]
+    validation = np.sort(np.concatenate(drawn))
+    if not len(validation):
+        whose = f"each of the {len(groups)} clients" if owners is not None else "the training data"
+        raise UserError(
+            f"data.validation must hold back at least one example, and {share} of {whose} (at most "
+            f"{max(map(len, groups))} examples) is none; give a larger share"
+        )
+    return HeldBack(validation, np.setdiff1d(np.arange(examples), validation, assume_unique=True))
+
+
+def _count(share: float, examples: int) -> int:
+    """Return the share of a number, rounded down, although 0.29 · 100 is slightly below 29 in floating point.
+
+    >>> _count(0.29, 100), _count(0.5, 1), _count(0.999, 3)
+    (29, 0, 2)
+    """
+    return min(math.floor(share * examples + 1e-9), examples - 1)

@@ -1,0 +1,1 @@
+"""How much a client computes in a round, and how fast."""

@@ -1,0 +1,135 @@
+"""Runs with other metrics than accuracy, validation data and results of single clients, from a folder to the page."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from made_digests import make_test_digest
+from torch import nn
+
+import fedcm
+from fedcm.cli.terminal.run_table import print_runs
+from fedcm.cli.terminal.score_tables import print_comparison
+from fedcm.reports.claims.representatives import list_representatives
+from fedcm.reports.digest import Digest, read_digest, write_digest
+from fedcm.reports.document import build_document
+from fedcm.reports.extraction import make_digest
+from fedcm.reports.groups import group_runs
+from fedcm.reports.html.page import render_page
+from fedcm.reports.metric import Metric, find_headline
+from fedcm.reports.write import write_figures_and_tables
+from fedcm.runs.overview import make_overview
+
+DRAW = torch.Generator().manual_seed(4)
+CLIENTS = [(torch.randn(30, 4, generator=DRAW), torch.randint(3, (30,), generator=DRAW)) for _ in range(4)]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[fedcm.Run]:
+    def distance(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        return float((outputs.argmax(1) - labels).abs().double().mean())
+
+    made = []
+    for headline in ("recall", {"name": distance, "higher_is_better": False}):
+        torch.manual_seed(0)
+        experiment = fedcm.make_experiment(
+            nn.Linear(4, 3),
+            CLIENTS,
+            fedcm.FedCM(),
+            rounds=4,
+            test=CLIENTS[0],
+            validation=0.2,
+            evaluate_every=2,
+            metrics=[headline, "accuracy"],
+            client_tests=0.3,
+            personalise=1,
+        )
+        folder = tmp_path_factory.mktemp("runs")
+        made.append(fedcm.run(experiment, runs_dir=folder, notify=lambda sentence: None))
+    return made
+
+
+def test_the_headline_is_the_first_metric_with_its_direction(runs: list[fedcm.Run]) -> None:
+    assert [find_headline(run.summary) for run in runs] == [
+        Metric("recall", higher_is_better=True, is_share=True),
+        Metric("distance", higher_is_better=False),
+    ]
+    distances = [value for value in runs[1].metrics["test_distance"] if value is not None]
+    assert runs[1].summary["metrics"]["distance"]["best"] == min(distances)
+
+
+def test_a_digest_keeps_all_columns_and_results_of_clients(runs: list[fedcm.Run], tmp_path: Path) -> None:
+    digest = make_digest(runs[0].folder)
+    write_digest(digest, tmp_path / "run.json")
+    again = read_digest(tmp_path / "run.json")
+    assert again == digest
+    values = [value for value in runs[0].metrics["validation_recall"] if value is not None]
+    assert again.curve.get_column("validation_recall") == pytest.approx(values, rel=1e-5)
+    assert again.client_results is not None
+    assert again.client_results.values == pytest.approx(
+        json.loads((runs[0].path / "client_results.json").read_text())["values"], rel=1e-5
+    )
+
+
+def test_a_digest_without_the_new_parts_has_not_grown() -> None:
+    text = make_test_digest("fedavg", 0.9).model_dump_json(by_alias=True)
+    assert '"scores"' not in text
+    old = json.loads(text)
+    del old["client_results"]
+    assert Digest.model_validate_json(json.dumps(old)) == make_test_digest("fedavg", 0.9)
+
+
+def test_the_page_figures_and_tables_show_the_headline(runs: list[fedcm.Run], tmp_path: Path) -> None:
+    document = build_document([make_digest(runs[0].folder)], [], datetime(2026, 1, 1, tzinfo=UTC))
+    page = render_page(document)
+    assert "test recall in %" in page
+    assert "recall over clients on their own test data" in page
+    assert 'data-picture="clients 0"' in page
+    write_figures_and_tables(document, tmp_path)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert any(name.endswith("-recall.png") for name in names)
+    assert sum(name.startswith("clients-") and name.endswith(".png") for name in names) == 2
+
+
+def test_lower_is_better_is_written_in_tables(runs: list[fedcm.Run], capsys: pytest.CaptureFixture[str]) -> None:
+    print_comparison({"one": runs[1].summary})
+    shown = capsys.readouterr().out
+    assert "test distance (lower is better)" in shown
+    for heading in ("validation", "worst"):
+        assert heading in shown
+
+
+def test_the_list_of_runs_shows_headline_and_validation(
+    runs: list[fedcm.Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_runs(make_overview([runs[0].folder], runs[0].path.parent))
+    shown = capsys.readouterr().out
+    assert "recall" in shown
+    assert "validation" in shown
+
+
+def with_validation(run: Digest, score: float) -> Digest:
+    values: dict[str, Any] = {"last": score, "mean_last": score, "mean_last_rounds": 4, "best": score}
+    table = {"accuracy": values | {"higher_is_better": True, "is_share": True}}
+    return run.model_copy(update={"summary": run.summary | {"validation": table}})
+
+
+def test_validation_chooses_the_setting_that_represents_an_algorithm() -> None:
+    """The row with the best test score is not chosen."""
+
+    def make(alpha: float, accuracy: float, validation: float | None) -> Digest:
+        run = make_test_digest("fedcm", accuracy)
+        algorithm = {"name": "fedcm", "alpha": alpha}
+        run = run.model_copy(update={"name": f"run-{alpha}", "experiment": run.experiment | {"algorithm": algorithm}})
+        return run if validation is None else with_validation(run, validation)
+
+    (group,) = group_runs([make(0.1, 0.9, 0.5), make(0.3, 0.6, 0.8)])
+    (cell,) = group.cells
+    (chosen,) = list_representatives(group, cell.name, "fedcm")
+    assert "0.3" in chosen.label
+    (partly,) = group_runs([make(0.1, 0.9, None), make(0.3, 0.6, 0.8)])
+    (default,) = list_representatives(partly, cell.name, "fedcm")
+    assert "0.1" in default.label, "the default alpha, because not all rows have validation data"

@@ -1,0 +1,102 @@
+"""Runs with schedules: overrides, resumes with more rounds, diagnoses."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenes import Answer, finish_session, load_summary, read_lines
+from torch_schedules import list_torch_factors
+
+from fedcm.config.experiment import read_experiment, to_table
+from fedcm.config.overrides import apply_overrides, read_table
+from fedcm.errors import UserError
+from fedcm.runs.session import Session
+
+CLIENT = {"epochs": 1, "batch_size": 20, "lr": 0.1}
+Call = Callable[..., Answer]
+
+
+def start(path: Path, runs: Path, name: str, *changes: str) -> Path:
+    finish_session(Session.start(read_experiment(apply_overrides(read_table(path), changes)), runs, name))
+    return runs / name
+
+
+def test_a_resume_with_more_rounds_needs_a_horizon(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    path = experiment(rounds=6, client=CLIENT | {"schedule": {"kind": "cosine", "warmup": 2}})
+    half = start(path, tmp_path, "half", "rounds=3")
+    with pytest.raises(
+        UserError,
+        match=r"^rounds must not change, because client.schedule depends on it; set client.schedule.over = 3, the",
+    ):
+        Session.resume(half, overrides=["rounds=6"])
+    finish_session(Session.resume(half, overrides=["rounds=6", "client.schedule.over=3"]))
+    rates = [line["client_lr"] for line in read_lines(half)]
+    assert rates == pytest.approx(
+        [0.1 * own for own in list_torch_factors({"kind": "cosine", "warmup": 2, "over": 3}, 6)]
+    )
+
+
+def test_three_rounds_and_three_more_are_six_with_a_horizon(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    schedules: dict[str, Any] = {"schedule": {"kind": "cosine", "over": 6}, "step_schedule": {"kind": "polynomial"}}
+    server = {"lr": 1.0, "schedule": {"kind": "polynomial", "over": 6, "final": 0.5}}
+    path = experiment(rounds=6, client=CLIENT | schedules, server=server)
+    whole, half = start(path, tmp_path, "whole"), start(path, tmp_path, "half", "rounds=3")
+    finish_session(Session.resume(half, overrides=["rounds=6"]))
+    assert load_summary(half)["params_sha256"] == load_summary(whole)["params_sha256"]
+    assert read_lines(half) == read_lines(whole) or [line["loss"] for line in read_lines(half)] == [
+        line["loss"] for line in read_lines(whole)
+    ]
+    assert [line["server_lr"] for line in read_lines(whole)] == pytest.approx(
+        list_torch_factors({"kind": "polynomial", "final": 0.5}, 6)
+    )
+
+
+def test_a_diagnosis_changes_no_bit(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    path = experiment(rounds=3, client=CLIENT | {"schedule": {"kind": "cosine"}, "step_schedule": {"kind": "cosine"}})
+    plain = start(path, tmp_path, "plain")
+    with_diagnosis = Session.start(read_experiment(read_table(path)), tmp_path, "diagnosed")
+    assert finish_session(with_diagnosis, diagnose_every=1)[-1]["diagnosis"]
+    assert load_summary(tmp_path / "diagnosed")["params_sha256"] == load_summary(plain)["params_sha256"]
+
+
+def test_the_command_line_sets_schedules(fedcm: Call, experiment: Callable[..., Path], tmp_path: Path) -> None:
+    path = experiment(rounds=3, client=CLIENT | {"schedule": {"kind": "exponential", "decay": 0.5, "warmup": 1}})
+    changes = ("client.schedule.kind=cosine", "client.schedule.final=0.5", 'server.schedule={kind = "step", every = 1}')
+    words = [word for change in changes for word in ("--set", change)]
+    answer = fedcm("run", path, *words, "--runs-dir", tmp_path, "--name", "set")
+    assert answer.code == 0, answer.err
+    table = read_table(tmp_path / "set" / "experiment.toml")
+    assert table["client"]["schedule"] == {"kind": "cosine", "final": 0.5, "warmup": 1}
+    assert to_table(read_experiment(table))["server"]["schedule"] == {
+        "kind": "step",
+        "every": 1,
+        "factor": 0.1,
+        "warmup": 0,
+    }
+    assert [line["server_lr"] for line in read_lines(tmp_path / "set")] == pytest.approx([1.0, 0.1, 0.01])
+
+
+@pytest.mark.parametrize(
+    ("client", "sentence"),
+    [
+        ({"schedule": {"kind": "cosin"}}, "there is no client.schedule 'cosin'; did you mean 'cosine'?"),
+        ({"schedule": {"kind": "cosine", "decay": 0.5}}, "client.schedule 'cosine' has no setting 'decay'"),
+        ({"schedule": {"kind": "exponential"}}, "client.schedule.decay must be given for 'exponential'"),
+        ({"schedule": "cosine"}, "client.schedule must be a table such as"),
+        (
+            {"schedule": {"kind": "cosine", "final": 2.0}},
+            "'cosine': final must be from 0 to 1, got 2.0",
+        ),
+        ({"schedule": {"kind": "cosine"}, "lr_decay": 0.9}, "client: lr_decay must be 1 if the rate has a schedule"),
+        ({"schedule": {"kind": "exponential", "decay": 1e-9}}, "but it is 1e-19 in round 2"),
+        ({"step_schedule": {"kind": "function", "function": "math:nothing"}}, "'math:nothing' does not exist"),
+    ],
+)
+def test_an_unusable_schedule_gives_one_sentence(
+    fedcm: Call, experiment: Callable[..., Path], tmp_path: Path, client: dict[str, Any], sentence: str
+) -> None:
+    answer = fedcm("run", experiment(rounds=3, client=CLIENT | client), "--runs-dir", tmp_path / "runs")
+    assert answer.code == 2
+    assert sentence in " ".join(answer.err.split())
+    assert not (tmp_path / "runs").exists()
