@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transcriptions import TRANSCRIPTIONS
 
+from fedcm import Run
 from fedcm.errors import UserError
 
 WEIGHT = CLASSES * FEATURES  # the bias follows
@@ -48,6 +49,24 @@ def trains_only_these_parameters(bench: Bench, setting: str) -> None:
         frozen[trained_part] = False
         assert torch.equal(whole[frozen], start.float()[frozen]), "frozen parameters keep their bits"
         assert torch.equal(whole[~frozen], trained.params)
+
+
+def keeps_these_parameters_at_the_clients(bench: Bench, setting: str) -> None:
+    """Only the others are sent; the clients' own parameters differ, and the model of the run keeps the initial ones."""
+    start = literal.initial(bench.table()["seed"], FEATURES, CLASSES)
+    trained = _train(bench, personal=["1.b*"])
+    assert trained.params.shape == (WEIGHT,)
+    assert {line["bytes_up"] for line in trained.lines} == {3 * 4 * WEIGHT}
+    final = load_file(trained.folder / "model.safetensors")
+    assert torch.equal(final["1.bias"], start[WEIGHT:].float())
+    assert torch.equal(final["1.weight"].reshape(-1), trained.params)
+    run = Run(trained.folder)
+    first, second = sorted({client for line in trained.lines for client in line["clients"]})[:2]
+    own = [run.model(client=client).get_parameter("1.bias") for client in (first, second)]
+    assert not torch.equal(own[0], own[1])
+    assert not torch.equal(own[0], final["1.bias"])
+    assert _train(bench, personal=["1.w*"]).params.shape == (CLASSES,)
+    assert _train(bench, personal=[]).params.shape == (WEIGHT + CLASSES,)
 
 
 def _train(bench: Bench, **model: object) -> Trained:

@@ -29,7 +29,12 @@ from engines import (
     lays_out_images,
     stacks_clients,
 )
-from fine_tuning import loads_the_common_names, starts_from_the_file, trains_only_these_parameters
+from fine_tuning import (
+    keeps_these_parameters_at_the_clients,
+    loads_the_common_names,
+    starts_from_the_file,
+    trains_only_these_parameters,
+)
 from local_training import make_optimizer_rows, make_schedule_rows
 from networks import ATTENTIVE, NARROW, RECURRENT, trains_the_architecture
 from records import (
@@ -171,6 +176,7 @@ ROWS: dict[str, Row] = {
     "model.weights": starts_from_the_file,
     "model.weights_strict": loads_the_common_names,
     "model.train": trains_only_these_parameters,
+    "model.personal": keeps_these_parameters_at_the_clients,
     "model.loss": minimises_the_loss,
     "model.linear": trains_the_architecture(),
     "model.mlp": trains_the_architecture(),

@@ -276,6 +276,15 @@ def trains_only_these_parameters(keyword: str) -> None:
             train_model(trainable=wrong)
 
 
+def keeps_these_parameters_at_the_clients(keyword: str) -> None:
+    """The bias of the model stays the initial one, and each client has its own."""
+    result = fedcm.train(model(), CLIENTS, fedcm.FedCM(0.3), **USUAL, personal="bias")
+    assert torch.equal(result.model.get_parameter("bias"), model().bias)
+    biases = [result.client_model(client).get_parameter("bias") for client in list(result.state.clients)[:2]]
+    assert not torch.equal(biases[0], biases[1])
+    assert result.history[0]["bytes_up"] == 3 * 4 * CLASSES * FEATURES
+
+
 def takes_a_loss_by_name(keyword: str) -> None:
     assert torch.equal(train_model(loss="cross_entropy")[0], train_model()[0])
     takes_another_loss(keyword)
@@ -380,6 +389,7 @@ ROWS: dict[str, Callable[[str], None]] = {
     "model_weights": starts_from_these_weights,
     "weights_strict": loads_the_common_names,
     "trainable": trains_only_these_parameters,
+    "personal": keeps_these_parameters_at_the_clients,
     "evaluate_every": is_evaluated_when_due,
     "stack": calls_the_model_once_for_several_clients,
     "seed": changes_the_trajectory(None, 4),

@@ -179,7 +179,7 @@ class ModelSection(Section):
     weights: Annotated[str, Field(min_length=1)] | None = None  # a safetensors file with the initial weights
     weights_strict: bool = True  # the file must have exactly the names of the model's tensors
     train: Annotated[list[str], Field(min_length=1)] | None = None  # patterns of the parameters to train
-    personal: Annotated[list[str], Field(min_length=1)] | None = None  # patterns of those that clients keep, never sent
+    personal: list[str] | None = None  # patterns of the parameters that each client keeps for itself
     options: dict[str, Any] = Field(default={})  # keyword arguments of the factory
 
     def to_table(self) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def build(
         load_weights_file(model, Path(experiment.model.weights), strict=experiment.model.weights_strict)
     if experiment.model.train is not None:
         select_trainable(model, experiment.model.train)
-    if experiment.model.personal is not None:
+    if experiment.model.personal:
         _reject_with_personal(experiment, data)
     reject_unequal_weights(experiment.algorithm, experiment.server)
     reject_server_lr(experiment.algorithm, experiment.server)
@@ -256,7 +256,7 @@ def _restrict_engine(
         "data.augment": augment is not None,
         "data.collate": collate is not None,
         "data.fresh": bool(experiment.data.fresh),
-        "model.personal": experiment.model.personal is not None,
+        "model.personal": bool(experiment.model.personal),
         "features or labels of several tensors, unequal lengths or ignored labels": not data.is_stackable,
     }
     engine = experiment.engine
@@ -388,7 +388,7 @@ def _build_problem(
         clip=client.clip,
         autocast=engine.precision == "bf16",
         collate=collate or pad_examples,
-        personal=select_personal(model, experiment.model.personal) if experiment.model.personal is not None else (),
+        personal=select_personal(model, experiment.model.personal) if experiment.model.personal else (),
     )
 
 
