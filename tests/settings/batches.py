@@ -74,7 +74,8 @@ def assert_trajectory(
 ) -> None:
     """Compare a run of FedCM with a literal run that has these minibatches."""
     given = literal.world_of(trained.table | {"classes": CLASSES}, clients, trained.cohorts)
-    world = kind(**vars(given) | ({} if minibatches is None else {"minibatches": minibatches}))
+    fields: dict[str, Any] = vars(given) | ({} if minibatches is None else {"minibatches": minibatches})
+    world = kind(**fields)
     start = literal.initial(trained.table["seed"], world.shape.inputs, CLASSES)
     settings = {key: value for key, value in trained.table["algorithm"].items() if key != "name"}
     expected = TRANSCRIPTIONS["fedcm"](world, start, len(trained.cohorts), settings)

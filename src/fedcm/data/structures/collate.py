@@ -1,6 +1,6 @@
 """Turn selected examples into the batch that a model takes: pad sequences, or call the user's own function."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error
 
 Collate = Callable[[Examples], Examples]
-UserCollate = Callable[[Sequence[Any]], Any]  # list of examples -> (features, labels), or a dict with the key "labels"
+UserCollate = Callable[[list[Any]], Any]  # list of examples -> (features, labels), or a dict with the key "labels"
 
 
 def pad_examples(examples: Examples) -> Examples:
