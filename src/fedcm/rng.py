@@ -27,12 +27,12 @@ class Purpose(IntEnum):
     TOPOLOGY = 11  # random graphs of decentralised training
     VALIDATION = 12  # which training examples are held back for validation
     AUGMENTATION = 13  # of a batch, in every local step
-    CLIENT_TEST = 17  # which examples of a client are its own test data
-    PERSONALISATION = 18  # the minibatches of a client's own steps before its evaluation
-    FRESH_ITEMS = 19  # random transforms inside a torch dataset that is read anew in every pass
     WORK = 14  # how many steps or epochs a client does in a round
     SPEED = 15  # how fast a client is; 0 in place of the round: in all rounds, t + 1: in round t
     AVAILABILITY = 16  # when a client can take part
+    CLIENT_TEST = 17  # which examples of a client are its own test data
+    PERSONALISATION = 18  # the minibatches of a client's own steps before its evaluation
+    FRESH_ITEMS = 19  # random transforms inside a torch dataset that is read anew in every pass
 
 
 def make_generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:

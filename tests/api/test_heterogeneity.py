@@ -191,7 +191,7 @@ def test_fednova_divides_by_the_steps_of_each_client() -> None:
         after = torch.cat([vector.detach().reshape(-1) for vector in own.parameters()])
         normalised.append((before - after) / counts[-1])
     assert len(set(counts)) > 2
-    expected = before - np.mean(counts) * torch.stack(normalised).mean(0)
+    expected = before - float(np.mean(counts)) * torch.stack(normalised).mean(0)
     torch.testing.assert_close(flatten(result).double(), expected, rtol=1e-5, atol=1e-6)
 
 

@@ -86,13 +86,14 @@ def test_an_optimiser_changes_the_result() -> None:
 @pytest.mark.parametrize("name", ["nesterov", "adamw"])
 def test_workers_and_resumes_give_the_same_bits(name: str) -> None:
     optimizer, clients = read_optimizer(TABLES[name]), make_clients()
-    settings = USUAL | {"optimizer": optimizer, "step_schedule": fedcm.Cosine(final=0.2)}
+    settings: dict[str, Any] = USUAL | {"optimizer": optimizer, "step_schedule": fedcm.Cosine(final=0.2)}
     whole = fedcm.train(make_model(), clients, fedcm.Scaffold(), **settings)
-    half = fedcm.train(make_model(), clients, fedcm.Scaffold(), **settings | {"rounds": 2, "workers": 2})
-    rest = fedcm.train(make_model(), clients, fedcm.Scaffold(), **settings | {"rounds": 2, "resume_from": half.state})
+    settings["rounds"] = 2
+    half = fedcm.train(make_model(), clients, fedcm.Scaffold(), **settings, workers=2)
+    rest = fedcm.train(make_model(), clients, fedcm.Scaffold(), **settings, resume_from=half.state)
     assert torch.equal(flatten(rest.model), flatten(whole.model))
     with pytest.raises(UserError, match="with the same settings, and they differ"):
-        fedcm.train(make_model(), clients, fedcm.Scaffold(), **USUAL | {"resume_from": half.state})
+        fedcm.train(make_model(), clients, fedcm.Scaffold(), **USUAL, resume_from=half.state)
 
 
 def test_calls_in_one_step_start_from_one_state_and_the_last_counts() -> None:

@@ -1,5 +1,7 @@
 """The learning rates of a round."""
 
+from typing import Any
+
 import pytest
 
 from fedcm.core.schedule import Schedule
@@ -24,6 +26,6 @@ def test_without_decay_the_rate_is_constant() -> None:
     + [{"decay": decay} for decay in (0.0, -0.5, 1.0001)],
     ids=str,
 )
-def test_rates_out_of_range_raise(wrong: dict[str, float]) -> None:
+def test_rates_out_of_range_raise(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be positive and lr_decay in"):
         Schedule(**wrong)

@@ -1,5 +1,6 @@
 """Structures of tensors, sequences of unequal lengths, padding, and the user's own collate function."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -126,9 +127,9 @@ def test_features_are_padded_with_0_and_labels_with_ignored_ones() -> None:
 def test_a_collate_function_gets_the_examples_one_by_one() -> None:
     seen = []
 
-    def collate(examples: list[Any]) -> Any:
+    def collate(examples: Sequence[Any]) -> Any:
         seen.extend(examples)
-        return default_collate(examples)
+        return default_collate(list(examples))
 
     x, y = torch.arange(6.0).reshape(3, 2), torch.tensor([2, 0, 1])
     assert are_equal(tuple(make_collate(collate)(Examples(x, y))), (x, y))

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from fedcm.algorithms import FedAdam, FedAvg, FedCM, FedDyn, Scaffold
 from fedcm.core import problem as problem_module
-from fedcm.core import stacked as stacked_module
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.local import stacked as stacked_module
 from fedcm.core.participation import Everyone
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan, run_rounds

@@ -17,7 +17,7 @@ from fedcm.reports.groups import group_runs
 from fedcm.reports.html.page import render_page
 from fedcm.reports.html.page_data import make_page_data
 from fedcm.reports.html.result_table import make_numbers_sheet, make_result_sheet, render_result_table
-from fedcm.reports.metric import ACCURACY, LOSS, choose_metric
+from fedcm.reports.metric import ACCURACY, LOSS, Metric, choose_metric
 from fedcm.reports.write import write_figures_and_tables
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -43,7 +43,9 @@ def render(*runs: Digest) -> str:
         ([], ACCURACY),
     ],
 )
-def test_metric_is_the_one_that_all_evaluated_runs_have(runs: list[tuple[object, object]], metric: object) -> None:
+def test_metric_is_the_one_that_all_evaluated_runs_have(
+    runs: list[tuple[Metric | None, object]], metric: object
+) -> None:
     assert choose_metric(runs) == metric
 
 

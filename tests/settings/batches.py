@@ -73,9 +73,9 @@ def assert_trajectory(
     kind: type[literal.Softmax] = literal.Softmax,
 ) -> None:
     """Compare a run of FedCM with a literal run that has these minibatches."""
-    given = literal.world_of(trained.table | {"classes": CLASSES}, clients, trained.cohorts)
-    fields: dict[str, Any] = vars(given) | ({} if minibatches is None else {"minibatches": minibatches})
-    world = kind(**fields)
+    world = literal.world_of(trained.table | {"classes": CLASSES}, clients, trained.cohorts, kind)
+    if minibatches is not None:
+        world.minibatches = minibatches
     start = literal.initial(trained.table["seed"], world.shape.inputs, CLASSES)
     settings = {key: value for key, value in trained.table["algorithm"].items() if key != "name"}
     expected = TRANSCRIPTIONS["fedcm"](world, start, len(trained.cohorts), settings)

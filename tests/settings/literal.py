@@ -106,8 +106,9 @@ def count_steps(table: dict[str, Any], round: int, number: int, size: int) -> in
     elif isinstance(amount, dict):
         with Path(amount["path"]).open() as file:
             rows = list(csv.DictReader(file))
-        own = {row.get("round") or None: int(row[unit]) for row in rows if int(row["client"]) == number}
-        amount = own.get(str(round), own.get(None, amount.get("default")))
+        own: dict[str | None, Any] = {None: amount.get("default")}
+        own |= {row.get("round") or None: int(row[unit]) for row in rows if int(row["client"]) == number}
+        amount = own.get(str(round), own[None])
     return amount if unit == "steps" else amount * -(-size // client["batch_size"])
 
 
@@ -123,14 +124,18 @@ def step_seconds(table: dict[str, Any], round: int, number: int) -> float:
     return float(seconds.get(number, usual) * np.exp(own) * np.exp(now))
 
 
-def world_of(table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[list[int]]) -> World:
+def world_of(
+    table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[list[int]], kind: type[Softmax] = Softmax
+) -> Softmax:
+    """Return the surroundings of the pseudocode; `kind` has the loss."""
     client, server, seed = CLIENT | table.get("client", {}), table.get("server", {}), table.get("seed", 0)
     clients = [(features.double(), labels) for features, labels in clients]
     sizes = [len(labels) for _, labels in clients]
     in_loss = client["weight_decay_at"] == "loss"
-    rounded = table.get("engine", {}).get("client_states") == "bfloat16"
+    if table.get("engine", {}).get("client_states") == "bfloat16":
+        kind = Rounded
 
-    def minibatches(round: int, number: int) -> list[Batch]:
+    def minibatches(round: int, number: int) -> Sequence[Batch]:
         features, labels = clients[number]
         draw, size, batch = generator(seed, BATCHES, round, number), sizes[number], client["batch_size"]
         steps = count_steps(table, round, number, size)
@@ -158,7 +163,7 @@ def world_of(table: dict[str, Any], clients: Sequence[Batch], cohorts: Sequence[
         return rates[0] * client["lr_decay"] ** round
 
     own_server_lr = server.get("lr", 1.0)
-    world = (Rounded if rounded else Softmax)(
+    world = kind(
         Shape(clients[0][0][0].numel(), 0, table["classes"]),
         len(clients),
         cohort=lambda round: cohorts[round],

@@ -60,7 +60,7 @@ def train_model(**keywords: Any) -> tuple[torch.Tensor, list[dict[str, Any]]]:
     return flatten(ended), history
 
 
-def assert_literal_trajectory(averages: bool = False, **keywords: Any) -> torch.Tensor:
+def assert_literal_trajectory(averages: bool = False, /, **keywords: Any) -> torch.Tensor:
     """Train with keywords that are settings, by FedCM or FedAvg; None leaves a keyword out."""
     given = {key: value for key, value in (USUAL | keywords).items() if value is not None}
     ended, history = fedcm.train(model(), CLIENTS, fedcm.FedAvg() if averages else fedcm.FedCM(0.3), **given)
@@ -75,9 +75,9 @@ def assert_literal_trajectory(averages: bool = False, **keywords: Any) -> torch.
     return flatten(ended)
 
 
-def changes_the_trajectory(*values: Any, **more: Any) -> Callable[[str], None]:
+def changes_the_trajectory(*values: Any, averages: bool = False, **more: Any) -> Callable[[str], None]:
     def row(keyword: str) -> None:
-        one, other = (assert_literal_trajectory(**{keyword: value}, **more) for value in values)
+        one, other = (assert_literal_trajectory(averages, **{keyword: value}, **more) for value in values)
         assert float((one - other).abs().max()) >= APART
 
     return row
