@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from fedcm.data.augmentation import IMAGE_CHANGES, crop, cutout, flip, make_augment, reject_failing_augment
+from fedcm.data.augmentation import make_augment, reject_failing_augment
+from fedcm.data.augmentation.images import IMAGE_CHANGES, copy_parts, crop, cutout, flip, gather_rows
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
 
@@ -92,6 +93,33 @@ def test_a_flip_mirrors_about_half_of_the_images(layout: str) -> None:
     assert changed.is_contiguous(memory_format=LAYOUTS[layout])
     assert torch.equal(flip(images, seeded(), probability=0.0), images)
     assert torch.equal(flip(images, seeded(), probability=1.0), images.flip(3))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_crop_and_flip_in_one_pass_are_a_crop_and_then_a_flip(layout: str, dtype: torch.dtype) -> None:
+    images = make_images(40, layout=layout).to(dtype)
+    augment = make_augment([{"name": "crop", "padding": 3}, {"name": "flip", "probability": 0.3}])
+    generator = seeded(5)
+    expected = flip(crop(images, generator, padding=3), generator, probability=0.3)
+    changed = augment(Examples(images, torch.zeros(40)), seeded(5)).features
+    assert torch.equal(changed, expected)
+    assert changed.is_contiguous(memory_format=LAYOUTS[layout])
+    assert not torch.equal(changed, crop(images, seeded(5), padding=3))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("padding", [0, 2, 11])
+def test_images_shifted_one_by_one_or_at_once_are_the_literal_ones(padding: int, layout: str) -> None:
+    """Also if the padding is larger than the image, which may then move out of sight."""
+    images = make_images(30, layout=layout)
+    shifts = torch.randint(-padding, padding + 1, (2, 30), generator=seeded())
+    literal = torch.stack([shift_image(image, *shift) for image, shift in zip(images, shifts.T.tolist(), strict=True)])
+    one_by_one = copy_parts(images, shifts, torch.zeros(30, dtype=torch.bool))
+    at_once = gather_rows(images, shifts)
+    for changed in (one_by_one, at_once):
+        assert torch.equal(changed, literal)
+        assert changed.is_contiguous(memory_format=LAYOUTS[layout])
 
 
 @pytest.mark.parametrize("size", [1, 3, 4])

@@ -10,9 +10,9 @@ from inspect import signature
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from fedcm.data.augmentation.images import IMAGE_CHANGES, crop_and_flip
 from fedcm.data.dataset import Examples
 from fedcm.data.structures.tree import list_leaves
 from fedcm.errors import UserError, suggest
@@ -20,71 +20,6 @@ from fedcm.system.error_messages import describe_error
 from fedcm.system.imports import import_object
 
 Augment = Callable[[Examples, Generator], Examples]
-
-
-def crop(images: Tensor, generator: Generator, padding: int | None = None) -> Tensor:
-    """Shift each image by up to `padding` pixels in each direction; the border is filled with 0.
-
-    This is a crop of the original size at a random place of the padded image.
-
-    Args:
-        images: (n, channels, height, width).
-        generator: The source of randomness.
-        padding: Pixels at each side; by default an eighth of the height, 4 for images of 32 × 32.
-    """
-    size, channels, height, width = images.shape
-    padding = height // 8 if padding is None else padding
-    shifts = torch.randint(0, 2 * padding + 1, (2, size), generator=generator).to(images.device)
-    # a row of the result is one contiguous piece of memory in the padded image, which is copied as a whole
-    is_last = images.is_contiguous(memory_format=torch.channels_last)
-    unit, planes = (channels, 1) if is_last else (1, channels)
-    rows = images.permute(0, 2, 3, 1) if is_last else images
-    border = (0, 0, padding, padding, padding, padding) if is_last else (padding, padding, padding, padding)
-    padded = F.pad(rows, border).contiguous().view(-1)
-    tall, wide = height + 2 * padding, width + 2 * padding
-    pieces = padded.as_strided((padded.numel() // unit - width + 1, width * unit), (unit, 1))
-    plane = torch.arange(size * planes, device=images.device).view(size, planes) * tall
-    first_row = plane[:, :, None] + shifts[0][:, None, None] + torch.arange(height, device=images.device)
-    starts = first_row * wide + shifts[1][:, None, None]
-    taken = pieces.index_select(0, starts.reshape(-1))
-    if is_last:
-        return taken.view(size, height, width, channels).permute(0, 3, 1, 2)
-    return taken.view(size, channels, height, width)
-
-
-def flip(images: Tensor, generator: Generator, probability: float = 0.5) -> Tensor:
-    """Mirror each image from left to right with this probability."""
-    chosen = (torch.rand(len(images), generator=generator) < probability).nonzero()[:, 0].to(images.device)
-    # in the order of memory, and only the chosen images, because mirroring is slow
-    is_last = images.is_contiguous(memory_format=torch.channels_last)
-    rows, axis = (images.permute(0, 2, 3, 1), 2) if is_last else (images, 3)
-    changed = rows.clone()
-    changed.index_copy_(0, chosen, rows.index_select(0, chosen).flip(axis))
-    return changed.permute(0, 3, 1, 2) if is_last else changed
-
-
-def cutout(images: Tensor, generator: Generator, size: int | None = None) -> Tensor:
-    """Set a square of each image to 0; its centre is uniform in the image, so it may extend over the border.
-
-    Args:
-        images: (n, channels, height, width).
-        generator: The source of randomness.
-        size: The side of the square; by default half of the height, 16 for images of 32 × 32.
-
-    DeVries & Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout", 2017.
-    """
-    count, _, height, width = images.shape
-    size = height // 2 if size is None else size
-    inside = []
-    for length in (height, width):
-        first = torch.randint(0, length, (count, 1), generator=generator) - size // 2
-        place = torch.arange(length)
-        inside.append((place >= first) & (place < first + size))
-    square = inside[0][:, None, :, None] & inside[1][:, None, None, :]
-    return torch.where(square.to(images.device), 0.0, images)  # keeps the layout, as masked_fill does not
-
-
-IMAGE_CHANGES: dict[str, Callable[..., Tensor]] = {"crop": crop, "flip": flip, "cutout": cutout}
 
 
 def make_augment(changes: Sequence[Any]) -> Augment:
@@ -97,7 +32,17 @@ def make_augment(changes: Sequence[Any]) -> Augment:
     Raises:
         UserError: If there is no such change or option.
     """
-    functions = [_make_change(change) for change in changes]
+    parts = [_split_options(change) for change in changes]
+    functions: list[Augment] = []
+    for index, (name, options) in enumerate(parts):
+        if name == "flip" and index and parts[index - 1][0] == "crop":  # one pass, which is faster
+            both = parts[index - 1][1] | _check_options(name, options)
+            functions[-1] = partial(_change_images, "crop", partial(crop_and_flip, **both))
+        elif isinstance(name, str) and name in IMAGE_CHANGES:
+            change = partial(IMAGE_CHANGES[name], **_check_options(name, options))
+            functions.append(partial(_change_images, name, change))
+        else:
+            functions.append(_make_own(name, options))
 
     def augment(batch: Examples, generator: Generator) -> Examples:
         for function in functions:
@@ -107,14 +52,13 @@ def make_augment(changes: Sequence[Any]) -> Augment:
     return augment
 
 
-def _make_change(change: Any) -> Augment:
-    if isinstance(change, Mapping):
-        options = {key: value for key, value in change.items() if key != "name"}
-        name = change.get("name")
-    else:
-        name, options = change, {}
-    if isinstance(name, str) and name in IMAGE_CHANGES:
-        return partial(_change_images, name, options=_check_options(name, options))
+def _split_options(change: Any) -> tuple[Any, dict[str, Any]]:
+    if not isinstance(change, Mapping):
+        return change, {}
+    return change.get("name"), {key: value for key, value in change.items() if key != "name"}
+
+
+def _make_own(name: Any, options: dict[str, Any]) -> Augment:
     if isinstance(name, str) and ":" not in name:
         raise UserError(
             f"data.augment has no change of images {name!r}; {suggest(name, IMAGE_CHANGES)}; write your own as "
@@ -142,7 +86,7 @@ def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _change_images(name: str, batch: Examples, generator: Generator, *, options: dict[str, Any]) -> Examples:
+def _change_images(name: str, change: Callable[..., Tensor], batch: Examples, generator: Generator) -> Examples:
     images = batch.features
     if not (isinstance(images, Tensor) and images.dim() == 4 and images.is_floating_point()):
         shape = tuple(images.shape[1:]) if isinstance(images, Tensor) else type(images).__name__
@@ -153,7 +97,7 @@ def _change_images(name: str, batch: Examples, generator: Generator, *, options:
                 f"data.augment {name!r} changes images and not their labels, got a label for every pixel, "
                 f"{tuple(leaf.shape[1:])}; write a function (batch, generator) that changes both"
             )
-    return Examples(IMAGE_CHANGES[name](images, generator, **options), batch.labels)
+    return Examples(change(images, generator), batch.labels)
 
 
 def _call_user_function(
