@@ -47,6 +47,7 @@ PAGES_WITH_PYTHON = {
     "docs/guides/own-data.md",
     "docs/guides/evaluation.md",
     "docs/guides/own-grid.md",
+    "docs/guides/own-loss.md",
     "docs/guides/tuning.md",
     "docs/index.md",
     "docs/new-algorithm.md",
