@@ -38,7 +38,7 @@ def test_digits_are_bytes_that_normalise_to_mean_0_and_std_1():
 def test_an_unknown_source_is_rejected_with_a_suggestion():
     with pytest.raises(UserError, match="got 'cifar11'; did you mean 'cifar1"):
         load_dataset("cifar11")
-    assert set(SOURCES) == {"digits", "cifar10", "cifar100", "mnist", "fashion-mnist"}
+    assert set(SOURCES) == {"digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "shakespeare"}
 
 
 def test_paths_are_relative_to_the_current_folder(tmp_path, monkeypatch):

@@ -34,11 +34,11 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
             f"data.validation cannot be a share ({experiment.data.validation}) of data that stay at the sites; name "
             'the server\'s own validation data in its server.toml: [validation] source = "validation.npz"'
         )
-    for name in ("clients", "personalise"):
-        if getattr(experiment.evaluation, name) is not None:
+    for setting in ("clients", "personalise"):
+        if (value := getattr(experiment.evaluation, setting)) is not None:
             raise UserError(
-                f"a federation evaluates at its server, so evaluation.{name} must be left out, got "
-                f"{getattr(experiment.evaluation, name)}; simulate it with `fedcm run`"
+                f"a federation evaluates at its server, so evaluation.{setting} must be left out, got {value}; simulate "
+                "it with `fedcm run`"
             )
     if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
