@@ -37,8 +37,8 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
     for setting in ("clients", "personalise"):
         if (value := getattr(experiment.evaluation, setting)) is not None:
             raise UserError(
-                f"a federation evaluates at its server, so evaluation.{setting} must be left out, got {value}; simulate "
-                "it with `fedcm run`"
+                f"a federation evaluates at its server, so evaluation.{setting} must be left out, got {value}; "
+                "simulate it with `fedcm run`"
             )
     if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
