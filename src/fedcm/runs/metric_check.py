@@ -74,8 +74,7 @@ def _read_sample(data: FederatedData) -> tuple[Examples, str]:
     for which in EVALUATED_SETS:
         if list_pieces(data, which):
             return read_piece(data, which, 0), f"the {which} data"
-    tested = data.list_tested_clients() if isinstance(data, ArrayData) else ()
-    if len(tested):
+    if isinstance(data, ArrayData) and len(tested := data.list_tested_clients()):
         examples = data.client_test(int(tested[0]))
         return examples.slice(0, min(PIECE, examples.size)), f"the test data of client {tested[0]}"
     raise UserError(
