@@ -22,7 +22,7 @@ def test_the_experiment_of_the_guide_evaluates_clients_and_sends_only_the_shared
         assert len(results["values"]) == 50
         sent[name] = line["bytes_up"]
         page = fedcm.report(run, tmp_path / f"report-{name}").read_text()
-        assert ("Evaluated at the clients only" in page) == (name == "heads")
+        assert ("mean accuracy over clients in %" in page) == (name == "heads")
     text = GUIDE.read_text()
     assert f"{sent['heads']:,} bytes" in text
     assert f"{sent['common']:,} bytes" in text

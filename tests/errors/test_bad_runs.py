@@ -145,6 +145,7 @@ def test_a_damaged_summary_gives_no_traceback(fedcm: Fedcm, stopped: Path, summa
     ("path", "message"),
     make_params(
         ("missing", "runs/stoped", "there is no run 'runs/stoped'; did you mean 'runs/stopped'?"),
+        ("a name in the folder of runs", "stoped", "there is no run 'runs/stoped'; did you mean 'runs/stopped'?"),
         ("nowhere at all", "no/such/place", "there is no run 'no/such/place'"),
         ("a folder that is no run", "runs", "there is no run 'runs'"),
         ("a file", "small.toml", "there is no run 'small.toml'"),

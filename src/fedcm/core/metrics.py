@@ -104,6 +104,8 @@ def describe_score(line: Mapping[str, Any]) -> str | None:
     ('accuracy 75.00%', 'f1 0.25')
     >>> describe_score({"test_loss": 0.5, "test_accuracy": None}), describe_score({"validation_loss": 0.5})
     ('test loss 0.5', 'validation loss 0.5')
+    >>> describe_score({"clients_accuracy_mean": 0.75, "clients_accuracy_worst": 0.5})
+    'mean accuracy over clients 75.00%'
     """
     for which in ("test", "validation"):
         prefix = f"{which}_"
@@ -111,11 +113,18 @@ def describe_score(line: Mapping[str, Any]) -> str | None:
         word = "" if which == "test" else f"{which} "
         for name, value in scores.items():
             if name != "loss" and value is not None:
-                shown = f"{value:.2%}" if name == "accuracy" else f"{value:.4g}"
-                return f"{word}{name} {shown}"
+                return f"{word}{name} {_format_score(name, value)}"
         if scores.get("loss") is not None:
             return f"{which} loss {scores['loss']:.4g}"
+    means = {key.removeprefix("clients_").removesuffix("_mean"): key for key in line if key.startswith("clients_")}
+    for name, key in means.items():
+        if key.endswith("_mean") and line[key] is not None:
+            return f"mean {name} over clients {_format_score(name, line[key])}"
     return None
+
+
+def _format_score(name: str, value: float) -> str:
+    return f"{value:.2%}" if name == "accuracy" else f"{value:.4g}"
 
 
 _KEYS = {"cohort_size": "cohort"}  # of fields whose key in a line has another name

@@ -28,7 +28,7 @@ class Document:
     @property
     def is_evaluated(self) -> bool:
         """Whether at least one run was evaluated."""
-        return any(run.headline or run.test_losses or run.client_results for run in self.digests)
+        return any(run.headline or run.test_losses for run in self.digests)
 
     @property
     def running(self) -> int:

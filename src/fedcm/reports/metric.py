@@ -15,16 +15,22 @@ class Metric:
     name: str  # as in `evaluation.metrics`; "loss" for the loss
     higher_is_better: bool
     is_share: bool = False  # between 0 and 1, and shown in percent
+    over_clients: bool = False  # the mean over clients on their own test data, instead of the value on the test data
 
     @property
     def column(self) -> str:
         """Its key in `metrics.jsonl` and in a curve."""
-        return f"test_{self.name}"
+        return f"clients_{self.name}_mean" if self.over_clients else f"test_{self.name}"
 
     @property
     def title(self) -> str:
         """What texts call it."""
-        return f"test {self.name}"
+        return f"mean {self.name} over clients" if self.over_clients else f"test {self.name}"
+
+    @property
+    def short_title(self) -> str:
+        """What tables call it: without "test"."""
+        return self.title if self.over_clients or not self.is_share else self.name
 
     @property
     def scale(self) -> float:
@@ -49,7 +55,8 @@ class Metric:
     @property
     def file_name(self) -> str:
         """The part of a file's name that stands for the metric."""
-        return "test-loss" if self.name == "loss" else self.name
+        name = "test-loss" if self.name == "loss" and not self.over_clients else self.name
+        return f"clients-{name}" if self.over_clients else name
 
     def to_gain(self, value: float) -> float:
         """Return a shown value with its sign chosen such that more is better."""
@@ -90,7 +97,7 @@ class Metric:
         ('accuracy in percent', 'test loss, lower is better')
         """
         if self.is_share:
-            return f"{self.name} in percent"
+            return f"{self.short_title} in percent"
         return f"{self.title}, {'higher' if self.higher_is_better else 'lower'} is better"
 
 
@@ -101,23 +108,33 @@ LOSS = Metric("loss", higher_is_better=False)
 def find_headline(summary: Mapping[str, Any]) -> Metric | None:
     """Return the headline metric of a run: the first of `metrics` in its summary; None if it has none.
 
-    Summaries of older runs have only `accuracy`.
+    Runs that are evaluated at their clients only have the mean over clients. Summaries of older runs have only
+    `accuracy`.
     """
     table = summary.get("metrics")
     for name, values in table.items() if isinstance(table, dict) else ():
         if isinstance(values, dict):
             return make_metric(name, values)
-    return ACCURACY if summary.get("accuracy") else None
+    if summary.get("accuracy"):
+        return ACCURACY
+    clients = summary.get("clients")
+    if isinstance(clients, dict) and "mean_last" in clients and not summary.get("test_losses"):
+        return make_metric(str(clients["metric"]), clients, over_clients=True)
+    return None
 
 
-def make_metric(name: str, traits: Mapping[str, Any]) -> Metric:
+def make_metric(name: str, traits: Mapping[str, Any], *, over_clients: bool = False) -> Metric:
     """Return the metric of this name with the direction and range that a summary records."""
-    return Metric(name, traits.get("higher_is_better") is not False, traits.get("is_share") is True)
+    higher, share = traits.get("higher_is_better") is not False, traits.get("is_share") is True
+    return Metric(name, higher, share, over_clients)
 
 
 def read_scores(summary: Mapping[str, Any], metric: Metric) -> dict[str, float] | None:
-    """Return what a summary records of a metric on the test data; None if it has no such metric."""
-    if metric == ACCURACY:
+    """Return what a summary records of a metric on the test data or over clients; None if it has no such metric."""
+    if metric.over_clients:
+        clients = summary.get("clients") or {}
+        values = clients if clients.get("metric") == metric.name and "mean_last" in clients else None
+    elif metric == ACCURACY:
         values = summary.get("accuracy")
     elif metric == LOSS:
         values = summary.get("test_losses")
@@ -128,7 +145,7 @@ def read_scores(summary: Mapping[str, Any], metric: Metric) -> dict[str, float] 
 
 def read_validation_scores(summary: Mapping[str, Any], metric: Metric) -> dict[str, float] | None:
     """Return what a summary records of a metric on the validation data; None if there are none."""
-    table = summary.get("validation")
+    table = None if metric.over_clients else summary.get("validation")
     values = table.get(metric.name) if isinstance(table, dict) else None
     return values if isinstance(values, dict) else None
 
@@ -136,11 +153,15 @@ def read_validation_scores(summary: Mapping[str, Any], metric: Metric) -> dict[s
 def choose_metric(runs: Iterable[tuple[Metric | None, object]]) -> Metric:
     """Return the metric that all evaluated runs have: their common headline if possible, else the test loss.
 
+    If a run is evaluated at its clients only, so are the others that it is compared with.
+
     Args:
         runs: For each run its headline metric and its test loss; a false value means that it has none.
     """
     evaluated = [(headline, loss) for headline, loss in runs if headline or loss]
     headlines = [headline for headline, _ in evaluated if headline]
+    if at_clients := next((headline for headline in headlines if headline.over_clients), None):
+        return at_clients
     if headlines and len(headlines) == len(evaluated) and len(set(headlines)) == 1:
         return headlines[0]
     if evaluated and (all(loss for _, loss in evaluated) or not headlines):

@@ -39,12 +39,12 @@ class Scores(NamedTuple):
         """Return the shown values, one per seed."""
         return [self.metric.scale * values[key] for values in self.seeds]
 
-    def format_clients(self) -> list[str]:
+    def format_clients(self, unit: str = "") -> list[str]:
         """Format mean, standard deviation, worst tenth and worst over clients, each as a mean over seeds."""
         texts = []
         for key in CLIENT_COLUMNS:
             values = [self.metric.scale * one[key] for one in self.clients if one.get(key) is not None]
-            texts.append(self.metric.format(statistics.fmean(values)) if values else "–")
+            texts.append(self.metric.format(statistics.fmean(values)) + unit if values else "–")
         return texts
 
     def rank(self, on_validation: bool = False) -> float | None:

@@ -306,7 +306,8 @@ def find_run(run: Path, runs_dir: Path) -> RunFolder:
     Raises:
         UserError: If there is no such run.
     """
-    is_name = folder_exists(runs_dir / run) and not folder_exists(run)
+    is_plain_word = len(run.parts) == 1 and not os.path.lexists(run)
+    is_name = not folder_exists(run) and (folder_exists(runs_dir / run) or is_plain_word)
     return RunFolder.open(runs_dir / run if is_name else run)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from fedcm.core.evaluation import (
-    EvaluatedSet,
+    EVALUATED_SETS,
+    PIECE,
     combine_tallies,
     evaluation_mode,
     list_pieces,
@@ -17,7 +18,8 @@ from fedcm.core.losses import get_scores
 from fedcm.core.problem import Problem
 from fedcm.core.scoring.metric_set import DEFAULT_METRICS, MetricSet, make_metric_set
 from fedcm.core.scoring.whole import MetricFunction
-from fedcm.data.federated import FederatedData
+from fedcm.data.dataset import Examples
+from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error
 
@@ -41,10 +43,7 @@ def build_metrics(
     """
     if entries is None:
         return DEFAULT_METRICS
-    which: EvaluatedSet = "test" if list_pieces(data, "test") else "validation"
-    if not list_pieces(data, which):
-        raise UserError("evaluation.metrics needs test data or validation data, and there are none; leave it out")
-    sample = read_piece(data, which, 0)
+    sample, which = _read_sample(data)
     batch = problem.collate(sample)
 
     def give_sample() -> tuple[Any, Any]:
@@ -60,7 +59,7 @@ def build_metrics(
         except Exception as error:
             reason = str(error) if isinstance(error, UserError) else describe_error(error)
             raise UserError(
-                f"the metric {one.name!r} failed on the first {sample.size} examples of the {which} data: {reason}"
+                f"the metric {one.name!r} failed on the first {sample.size} examples of {which}: {reason}"
             ) from error
         if one.name == "accuracy" and score.accuracy is None:
             raise UserError(
@@ -68,3 +67,16 @@ def build_metrics(
                 "or 'rmse'"
             )
     return metrics
+
+
+def _read_sample(data: FederatedData) -> tuple[Examples, str]:
+    """Return the first piece of the evaluated data, and what these are called."""
+    for which in EVALUATED_SETS:
+        if list_pieces(data, which):
+            return read_piece(data, which, 0), f"the {which} data"
+    if isinstance(data, ArrayData) and len(tested := data.list_tested_clients()):
+        examples = data.client_test(int(tested[0]))
+        return examples.slice(0, min(PIECE, examples.size)), f"the test data of client {tested[0]}"
+    raise UserError(
+        "evaluation.metrics needs test data, validation data or test data of clients, and there are none; leave it out"
+    )

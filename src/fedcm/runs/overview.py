@@ -93,14 +93,20 @@ def _read_values(folder: RunFolder, table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe_headline(metrics: Sequence[Mapping[str, Any]], traits: Traits) -> dict[str, Any] | None:
-    """Return name, traits, last and best value of the first metric, and its last value on validation data."""
+    """Return name, traits, last and best value of the first metric, and its last value on validation data.
+
+    Without evaluations of the test data, the values are means over clients, and `over_clients` is true.
+    """
     name, own = next(iter(traits.items()))
     values, validation = _read_scores(metrics, f"test_{name}"), _read_scores(metrics, f"validation_{name}")
+    over_clients = not values and not validation
+    if over_clients:
+        values = _read_scores(metrics, f"clients_{name}_mean")
     if not values and not validation:
         return None
     best = (max if own["higher_is_better"] else min)(values, default=None)
     last = {"last": values[-1] if values else None, "validation": validation[-1] if validation else None}
-    return {"name": name, **own, **last, "best": best}
+    return {"name": name, **own, **last, "best": best, "over_clients": over_clients}
 
 
 def _read_scores(metrics: Sequence[Mapping[str, Any]], name: str) -> list[float]:

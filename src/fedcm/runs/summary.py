@@ -59,7 +59,7 @@ def summarise(
         else {},
         "metrics": _summarise_set(metrics, "test", traits),
         **({"validation": validation} if validation else {}),
-        **{which: found for which in ("clients", "personal") if (found := _find_last_distribution(metrics, which))},
+        **{which: found for which in ("clients", "personal") if (found := _summarise_clients(metrics, which, traits))},
         "bytes_down": sum(line["bytes_down"] for line in metrics),
         "bytes_up": sum(line["bytes_up"] for line in metrics),
         "seconds": round(math.fsum(line["seconds"] for line in metrics), 3),
@@ -88,13 +88,17 @@ def _summarise_set(metrics: Sequence[dict[str, Any]], which: str, traits: Traits
     return table
 
 
-def _find_last_distribution(metrics: Sequence[dict[str, Any]], which: str) -> dict[str, Any] | None:
-    """Return the distribution over clients in the last evaluation: the metric, mean, std, p10 and worst."""
+def _summarise_clients(metrics: Sequence[dict[str, Any]], which: str, traits: Traits) -> dict[str, Any] | None:
+    """Describe the results over clients: the metric, its distribution in the last evaluation, the curve of its mean."""
     for line in reversed(metrics):
         values = {key.removeprefix(f"{which}_"): line[key] for key in line if key.startswith(f"{which}_")}
         if values:
             name = next(iter(values)).rpartition("_")[0]
-            return {"metric": name, **{key.rpartition("_")[2]: value for key, value in values.items()}}
+            own = traits.get(name, {"higher_is_better": False, "is_share": False})  # the loss has no traits
+            points = read_points(metrics, f"{which}_{name}_mean")
+            curve = summarise_points(points, len(metrics), lower_is_better=not own["higher_is_better"])
+            distribution = {key.rpartition("_")[2]: value for key, value in values.items()}
+            return {"metric": name, **distribution, **(curve or {}), **own}
     return None
 
 

@@ -158,7 +158,7 @@ def test_a_metric_that_cannot_work_is_one_sentence(metrics: Any, sentence: str) 
 
 
 def test_metrics_without_anything_to_evaluate_are_an_error() -> None:
-    with pytest.raises(UserError, match="needs test data or validation data, and there are none"):
+    with pytest.raises(UserError, match=r"needs test data, .* and there are none"):
         fedcm.train(nn.Linear(5, 6), [TRAIN["classes"]], fedcm.FedAvg(), rounds=1, metrics=["f1"])
 
 

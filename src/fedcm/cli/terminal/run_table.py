@@ -40,8 +40,8 @@ def print_runs(runs: Sequence[dict[str, Any]]) -> None:
             *("–" if lost else _format_score(run, which) for which in ("last", "best", *validated)),
         )
     print_table(table)
-    if any(run["last_accuracy"] is None and run["last_test_loss"] is not None for run in runs):
-        print("last, best: the test accuracy, or the test loss if a run has no accuracy")
+    if any((run["headline"] or {}).get("last") is None and run["last_test_loss"] is not None for run in runs):
+        print("last, best: the first metric on the test data, or the test loss if a run has no metric")
     for run in runs:
         if run["state"] == "stopped":
             print(f"resume: fedcm resume {shlex.quote(run['path'])}")
@@ -71,8 +71,8 @@ def _format_score(run: Mapping[str, Any], which: str) -> str:
     """The headline metric, or the test loss if the run has none; accuracies without their name."""
     headline = run["headline"] or {}
     if (value := headline.get(which)) is not None:
-        metric = make_metric(headline["name"], headline)
+        metric = make_metric(headline["name"], headline, over_clients=headline["over_clients"])
         text = f"{metric.format(metric.scale * value)}{metric.unit}"
-        return text if metric == ACCURACY else f"{metric.name} {text}"
+        return text if metric == ACCURACY else f"{metric.title.removeprefix('test ')} {text}"
     loss = run[f"{which}_test_loss"] if which in ("last", "best") else None
     return "–" if loss is None else f"loss {LOSS.format(loss)}"

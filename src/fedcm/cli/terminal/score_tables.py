@@ -58,7 +58,7 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
             *[_list_rounds(one) for _ in n],
             one.format("best", unit),
             *[one.format_validation(unit) for _ in validated],
-            *(one.format_clients() if over_clients else []),
+            *(one.format_clients(unit) if over_clients else []),
             *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
             _format_bytes_down(summary),
             format_bytes(summary.get("bytes_up", 0)),
@@ -68,7 +68,7 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
     print_table(table)
     reached = "; to x%: rounds until it was reached" if targets else ""
     direction = "" if metric.higher_is_better else " (lower is better)"
-    title = metric.name if metric.is_share else f"{metric.title}{direction}"
+    title = f"{metric.short_title}{direction}"
     print(f"{title}: last, mean and best of the evaluations; {meaning}{reached}{_describe_validation(validated)}")
 
 

@@ -133,12 +133,7 @@ def _describe_without_comparison(group: Group) -> str:
         for cell, entry in row.entries.items()
         if (mean := entry.mean()) is not None
     ]
-    if means:
-        return f"Nothing to compare yet: {'; '.join(means[:3])}."
-    runs = [run for row in group.rows for entry in row.entries.values() for run in entry.runs]
-    if any(run.client_results is not None for run in runs):
-        return "Evaluated at the clients only: the next table has the results on their own test data."
-    return "Nothing has been evaluated yet."
+    return f"Nothing to compare yet: {'; '.join(means[:3])}." if means else "Nothing has been evaluated yet."
 
 
 def _format_entry(group: Group, row: ResultRow, cell: str) -> str:

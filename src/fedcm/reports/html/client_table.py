@@ -14,7 +14,6 @@ from fedcm.reports.metric import Metric
 from fedcm.reports.scores import CLIENT_COLUMNS
 
 _BINS = 20
-_KINDS = {"clients": "global model", "personal": "after own steps"}
 
 
 def render_client_table(group: Group) -> Html | None:
@@ -22,11 +21,11 @@ def render_client_table(group: Group) -> Html | None:
     rows: list[list[object]] = []
     for row in group.rows:
         for cell, entry in row.entries.items():
-            for kind, words in _KINDS.items():
+            for kind in ("clients", "personal"):
                 numbers = _average(entry, kind, group.metric)
                 if numbers is not None:
                     where = [cell] if len(group.cells) > 1 else []
-                    rows.append([row.label, *where, words, *numbers])
+                    rows.append([row.label, *where, _name_model(entry.runs[0], kind), *numbers])
     if not rows:
         return None
     head: list[object] = ["algorithm", *(["cell"] if len(group.cells) > 1 else []), "model"]
@@ -40,13 +39,18 @@ def list_client_histograms(document: Document) -> list[dict[str, Any]]:
     pictures = []
     for run in document.digests:
         results = run.client_results
-        for words, values in (
-            ((_KINDS["clients"], results.values), (_KINDS["personal"], results.personal)) if results else ()
-        ):
+        for kind, values in (("clients", results.values), ("personal", results.personal)) if results else ():
             known = [value for value in values if value is not None]
             if results is not None and known:
-                pictures.append(_make_histogram(run, results.metric, known, words))
+                pictures.append(_make_histogram(run, results.metric, known, _name_model(run, kind)))
     return pictures
+
+
+def _name_model(run: Digest, kind: str) -> str:
+    """Name the model that clients were evaluated with."""
+    if kind == "personal":
+        return "after own steps"
+    return "with personal layers" if run.experiment["model"].get("personal") else "global model"
 
 
 def _make_histogram(run: Digest, metric: str, values: list[float], words: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def list_quantities(document: Document) -> dict[str, dict[str, Any]]:
         tables = {"test": run.summary.get("metrics"), "validation": run.summary.get("validation")}
         for column in run.curve.scores:
             which, _, name = column.partition("_")
-            traits = (tables.get(which) or {}).get(name) or {}
+            traits = (run.summary.get(which) if which not in tables else (tables[which] or {}).get(name)) or {}
             found.setdefault(column, {"title": column.replace("_", " "), "share": traits.get("is_share") is True})
     return found
 

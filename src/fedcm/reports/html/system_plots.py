@@ -53,7 +53,7 @@ def _make_time_plot(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any
     metric = choose_metric((run.headline, run.test_losses) for run in timed)
     lines = []
     for run in timed:
-        points = zip(run.curve.simulated_seconds, run.curve.get_column(metric.column), strict=True)
+        points = zip(run.curve.simulated_seconds, run.curve.get_column(metric.column), strict=False)  # it may lack one
         known = [(time, metric.scale * value) for time, value in points if time is not None and value is not None]
         if known:
             times, values = zip(*known, strict=True)
