@@ -1,6 +1,7 @@
 """Runs with other metrics than accuracy, validation data and results of single clients, from a folder to the page."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from fedcm.reports.digest import Digest, read_digest, write_digest
 from fedcm.reports.document import build_document
 from fedcm.reports.extraction import make_digest
 from fedcm.reports.groups import group_runs
+from fedcm.reports.html.metric_table import render_metric_table
 from fedcm.reports.html.page import render_page
-from fedcm.reports.metric import Metric, find_headline
+from fedcm.reports.metric import LOSS, Metric, find_headline
 from fedcm.reports.write import write_figures_and_tables
 from fedcm.runs.overview import make_overview
+from fedcm.system.formatting import format_hundredths
 
 DRAW = torch.Generator().manual_seed(4)
 CLIENTS = [(torch.randn(30, 4, generator=DRAW), torch.randint(3, (30,), generator=DRAW)) for _ in range(4)]
@@ -92,6 +95,22 @@ def test_the_page_figures_and_tables_show_the_headline(runs: list[fedcm.Run], tm
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert any(name.endswith("-recall.png") for name in names)
     assert sum(name.startswith("clients-") and name.endswith(".png") for name in names) == 2
+
+
+def test_the_page_has_a_table_of_all_metrics_on_test_and_validation_data(runs: list[fedcm.Run], tmp_path: Path) -> None:
+    page = fedcm.report(runs[0], tmp_path).read_text()
+    (table,) = re.findall(r"<table[^>]*><caption>[^<]*all metrics.*?</table>", page, re.DOTALL)
+    summary = runs[0].summary
+    for which, values in (("test", summary["metrics"]), ("validation", summary["validation"])):
+        for name in ("recall", "accuracy"):
+            assert f"{which} {name}, %" in table
+            assert f">{format_hundredths(100 * values[name]['mean_last'])}<" in table
+    assert f">{LOSS.format(summary['validation']['loss']['mean_last'])}<" in table
+
+
+def test_runs_with_one_metric_have_no_table_of_all_metrics() -> None:
+    (group,) = group_runs([make_test_digest("fedavg", 0.9)])
+    assert render_metric_table(group) is None
 
 
 def test_lower_is_better_is_written_in_tables(runs: list[fedcm.Run], capsys: pytest.CaptureFixture[str]) -> None:

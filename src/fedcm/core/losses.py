@@ -129,7 +129,7 @@ def find_loss(name: str) -> Loss:
         return LOSSES[name]
     if ":" not in name:
         hint = suggest(name, LOSSES)
-        raise UserError(f"there is no loss {name!r}; {hint}; write your own as 'package.module:function'")
+        raise UserError(f"there is no loss {name!r}; write your own as 'package.module:function'; {hint}")
     loss: Any = import_object(name)
     if not callable(loss):
         raise UserError(f"the loss {name!r} must be a function (outputs, labels), got {type(loss).__name__}")

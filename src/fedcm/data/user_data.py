@@ -81,7 +81,8 @@ def convert_to_dataset(value: Any, *, name: str = "data", fresh: bool = False) -
         first, test = value
         if isinstance(first, list):
             return convert_clients_to_dataset(first, test, name=name, fresh=fresh)
-        held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
+        with _seed_items(fresh):
+            held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
         with _seed_items(fresh):
             train = convert_to_examples(first, where=f"{name}, the training set")
         warn_of_random_items(f"{name}, the training set", [(make_item_reader(first), train)])
@@ -128,10 +129,10 @@ def convert_clients_to_dataset(
             convert_to_examples(client, where=f"{name}, client {client_name}")
             for client, client_name in zip(clients, names, strict=True)
         ]
-    held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
+        held_out = None if test is None else convert_to_examples(test, where=f"{name}, the test set")
+        validated = None if validation is None else convert_to_examples(validation, where=f"{name}, the validation set")
     if not fresh:
         warn_if_random(name, [(make_item_reader(client), part) for client, part in zip(clients, parts, strict=True)])
-    validated = None if validation is None else convert_to_examples(validation, where=f"{name}, the validation set")
     warn_if_test_is_random(name, test, held_out)
     warn_if_test_is_random(name, validation, validated, "validation")
     return replace(join_clients(name, parts, names, held_out, validated), reread=_make_reread(clients, fresh))

@@ -84,5 +84,5 @@ def reject_unknown_model(name: str) -> None:
     """Raise UserError if `name` is neither in `MODELS` nor an import path."""
     if name not in MODELS and ":" not in name:
         raise UserError(
-            f"there is no model {name!r}; {suggest(name, MODELS)}; write your own as 'package.module:factory'"
+            f"there is no model {name!r}; write your own as 'package.module:factory'; {suggest(name, MODELS)}"
         )

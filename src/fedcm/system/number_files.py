@@ -35,7 +35,8 @@ def read_number_file(path: str, what: str, required: Sequence[str], optional: Se
         content = Path(path).expanduser().read_bytes()
         lines = list(csv.reader(content.decode("utf-8-sig").splitlines(), strict=True))
     except (OSError, UnicodeDecodeError, csv.Error, RuntimeError, ValueError) as error:
-        raise UserError(f"the {what} {path!r} cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"the {what} {path!r} cannot be read: {reason}") from None
     header = [name.strip() for name in lines[0]] if lines else []
     known = (*required, *optional)
     if set(required) - set(header) or set(header) - set(known) or len(set(header)) < len(header):

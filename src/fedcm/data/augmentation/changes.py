@@ -61,8 +61,8 @@ def _split_options(change: Any) -> tuple[Any, dict[str, Any]]:
 def _make_own(name: Any, options: dict[str, Any]) -> Augment:
     if isinstance(name, str) and ":" not in name:
         raise UserError(
-            f"data.augment has no change of images {name!r}; {suggest(name, IMAGE_CHANGES)}; write your own as "
-            "'package.module:function'"
+            f"data.augment has no change of images {name!r}; write your own as 'package.module:function'; "
+            f"{suggest(name, IMAGE_CHANGES)}"
         )
     function = import_object(name) if isinstance(name, str) else name
     if not callable(function):

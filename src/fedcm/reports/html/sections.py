@@ -11,6 +11,7 @@ from fedcm.reports.entry import MAIN, MEASURES
 from fedcm.reports.html.client_table import render_client_table
 from fedcm.reports.html.cost_table import render_cost_table
 from fedcm.reports.html.markup import Html, join, make_table, tag
+from fedcm.reports.html.metric_table import render_metric_table
 from fedcm.reports.html.result_table import render_result_table
 from fedcm.reports.metric import ACCURACY, choose_metric, describe_divergence
 from fedcm.system.formatting import format_bytes, format_count, format_duration
@@ -46,6 +47,7 @@ def render_results(document: Document) -> Html:
         shown = [metric.title for metric in sorted(used, key=lambda metric: not metric.is_share)]
         parts.append(tag("fieldset", tag("legend", f"{' and '.join(shown)}:"), *radios, class_="measures"))
         parts += [render_result_table(group) for group in document.groups]
+        parts += [table for group in document.groups if (table := render_metric_table(group))]
         parts += [table for group in document.groups if (table := render_client_table(group))]
     if document.skipped:
         parts.append(tag("p", "Left out:"))
