@@ -44,7 +44,7 @@ def test_other_files_are_rejected(tmp_path: Path, text: str, message: str) -> No
 
 
 def test_missing_file_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read: No such file or directory$"):
+    with pytest.raises(UserError, match=r"cannot be read: No such file or directory$"):
         read_number_file(str(tmp_path / "none.csv"), "table", ("client",))
 
 
