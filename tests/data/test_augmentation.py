@@ -166,7 +166,7 @@ def test_options_and_functions_are_applied_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("crpo", "has no change of images 'crpo'; did you mean 'crop'"),
+        ("crpo", "has no change of images 'crpo'; .*; did you mean 'crop'"),
         ({"name": "crop", "paddding": 2}, "'crop' has no option 'paddding'; did you mean 'padding'"),
         ({"name": "crop", "padding": -1}, "padding must be a whole number of at least 0, got -1"),
         ({"name": "crop", "padding": 1.5}, "padding must be a whole number of at least 0, got 1.5"),

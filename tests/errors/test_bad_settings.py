@@ -149,7 +149,7 @@ def test_a_path_inside_a_file_is_rejected(run: Fedcm, experiment: Write) -> None
             'set server.weights = "clients"',
         ),
         ("an unknown algorithm", {"algorithm": {"name": "fedavgg"}}, "did you mean 'fedavg'?"),
-        ("an unknown model", {"model": {"name": "resnet"}}, "there is no model 'resnet'; did you mean 'resnet8'?"),
+        ("an unknown model", {"model": {"name": "resnet"}}, "'package.module:factory'; did you mean 'resnet8'?"),
         ("an unknown split", {"split": {"kind": "iidd", "clients": 2}}, "did you mean 'iid'?"),
         ("an unknown participation", {"participation": {"kind": "all"}}, "known: independent, fixed, everyone"),
         ("unknown data", {"data": {"source": "cifar-10"}}, "did you mean 'cifar10'?"),
