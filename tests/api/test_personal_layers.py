@@ -153,3 +153,14 @@ def test_a_decentralised_algorithm_and_unknown_clients_are_rejected() -> None:
         train(rounds=1, participation=1).client_model(99)
     with pytest.raises(fedcm.UserError, match="all clients share one model"):
         train(personal=None).client_model(0)
+
+
+def test_a_run_that_nobody_evaluates_says_so(tmp_path: Path) -> None:
+    for tests, expected in ((None, 1), (0.25, 0)):
+        settings: dict[str, Any] = {} if tests is None else {"client_tests": tests}
+        experiment = fedcm.make_experiment(
+            make_model(), make_clients(), fedcm.FedCM(), rounds=1, personal="head.*", **settings
+        )
+        said: list[str] = []
+        fedcm.run(experiment, runs_dir=tmp_path / str(tests), notify=said.append)
+        assert sum("nothing will be evaluated" in sentence for sentence in said) == expected

@@ -213,6 +213,11 @@ def _describe_start(session: Session, archive: Path | None, notify: Notify) -> N
     if archive is not None and (archive / folder.name).is_dir():
         notify(f"the run that was {folder.path} is {archive / folder.name} now")
     notify(f"run {folder.path}")
+    if setup.problem.personal_size and not setup.plan.evaluates_clients:
+        notify(
+            "nothing will be evaluated, because a model with personal parameters is evaluated at its clients; set "
+            "evaluation.clients = 0.2, for example"
+        )
     timings = setup.step_milliseconds
     if READING in timings:
         notify(f"{READING} takes {timings[READING]:.3g} ms; {STEP} takes {timings[STEP]:.3g} ms")
