@@ -1,5 +1,6 @@
 """Client states in a file: no state that a stored checkpoint refers to is overwritten."""
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -48,10 +49,12 @@ def test_every_stored_checkpoint_can_be_restored(
         if (index + 1) % every == 0:
             kept = [*kept, (shared[0].save(), dict(latest))][-keep:]
         for table, truth in kept:
-            resumed = open_states(folder, every, keep)
-            assert resumed.try_restore(table) is None
-            for client, value in truth.items():
-                assert torch.equal(resumed.get(client).control, torch.full((P,), value))
+            with closing(open_states(folder, every, keep)) as resumed:
+                assert resumed.try_restore(table) is None
+                for client, value in truth.items():
+                    assert torch.equal(resumed.get(client).control, torch.full((P,), value))
+    for one in shared:
+        one.close()
     slots = (folder / "states.bin").stat().st_size // (P * 4)
     assert slots <= 9 * (1 + every * (keep + 1)), "slots must be reused"
 

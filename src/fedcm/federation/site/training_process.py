@@ -82,7 +82,9 @@ class TrainingProcess:
         assert self._requests is not None
         assert self._answers is not None
         send(self._requests, fields, arrays)
-        while not select.select([self._answers], [], [], _POLL)[0]:
+        answers = select.poll()  # unlike `select`, it works with any number of open files
+        answers.register(self._answers, select.POLLIN)
+        while not answers.poll(1000 * _POLL):
             if stop_requested():
                 self.close()
                 raise RequestAborted
