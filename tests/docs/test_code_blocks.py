@@ -125,6 +125,7 @@ def test_own_grid_runs_and_writes_a_report_as_written(tmp_path: Path) -> None:
     assert all(name in page for name in ("FedAvg", "FedCM", "SCAFFOLD", "many"))
 
 
+@pytest.mark.slow
 def test_own_data_run_as_written(tmp_path: Path) -> None:
     """The Python blocks that train run by themselves; the last one belongs to the TOML file."""
     names = []
@@ -259,6 +260,7 @@ def test_every_bundled_experiment_loads(path: Path) -> None:
             load_experiment_file(path, algorithm=name)
 
 
+@pytest.mark.slow
 def test_evaluation_guide_works_as_written(tmp_path: Path) -> None:
     """The training of the guide, then the last and the best model of its run, with fewer rounds."""
     training, models = blocks("docs/guides/evaluation.md", "python")

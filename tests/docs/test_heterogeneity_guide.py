@@ -21,6 +21,7 @@ def test_experiment_of_the_guide_is_the_bundled_one() -> None:
     assert tomllib.loads(experiment) == tomllib.loads((ROOT / "experiments" / "stragglers.toml").read_text())
 
 
+@pytest.mark.slow
 def test_comparison_of_the_guide_runs_on_small_data(tmp_path: Path) -> None:
     """Three algorithms meet the same conditions, and the late ones do not report."""
     (experiment,) = blocks(GUIDE, "toml")
