@@ -19,7 +19,7 @@ on the speaker's line: `WIDOW. So, now they come:--`. These are the rules:
    it may also be up to four words that begin with a capital, end with a full stop, and have a line of text below.
 5. `NAME. Text` begins a speech if NAME is a speaker by rule 4 elsewhere in the play.
 6. Several speakers at once (ALL, BOTH, names joined by "and", "&" or ",") are nobody's speech.
-7. The titles of verses inside a speech (`SONG.`, `II.`) are left out, and the speech goes on.
+7. The titles of verses inside a speech (`SONG.`, `II.`) are left out, and the speech continues after them.
 
 A role is a speaker's name in capitals, as the play writes it: one person with two names has two roles.
 """
