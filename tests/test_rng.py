@@ -25,7 +25,8 @@ from fedcm.executors.client_states import ClientStatesInMemory
 from fedcm.executors.diagnosis import diagnose
 from fedcm.models import build_model
 from fedcm.rng import Purpose, make_generator, make_torch_seed
-from fedcm.runs.build import TrainingSetup, build, draw_split
+from fedcm.runs.build import TrainingSetup, build
+from fedcm.runs.data_split import draw_split
 from fedcm.theory.problems.quadratics import Quadratics
 from fedcm.theory.problems.sampling import RoundSampler, sample_without_replacement
 from fedcm.theory.problems.saturating import Saturating

@@ -97,7 +97,7 @@ def test_workers_and_resumes_give_the_same_bits(name: str) -> None:
 
 
 def test_calls_in_one_step_start_from_one_state_and_the_last_counts() -> None:
-    """After two calls in step 1, the state is that of the second call; a step without a call does not change the state."""
+    """After two calls in a step, the state is that of the second call; a step without a call keeps its state."""
     optimizer, params = fedcm.SGD(momentum=0.5), torch.zeros(1)
     first = OptimizedGradient(optimizer, lambda params: params + 1, optimizer.init(params), 0)
     assert first(torch.tensor([0.0])).tolist() == [1.0]

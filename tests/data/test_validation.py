@@ -11,7 +11,7 @@ from fedcm.data.partition import Dirichlet, Natural
 from fedcm.data.validation import hold_back
 from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
-from fedcm.runs.build import draw_split, draw_validation
+from fedcm.runs.data_split import draw_split, draw_validation
 
 DRAW = torch.Generator().manual_seed(3)
 X, Y = torch.randn(60, 2, generator=DRAW), torch.randint(4, (60,), generator=DRAW)

@@ -3,25 +3,32 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack
 
-import numpy as np
 from pydantic import PrivateAttr
 from torch import Tensor, nn
 
 from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_path, to_python, to_words
 from fedcm.api.metric_arguments import read_metrics
+from fedcm.api.training_arguments import (
+    check_availability,
+    check_stragglers,
+    check_topology,
+    name_object,
+    read_client_tests,
+    read_loss,
+    read_participation,
+    read_settings,
+    read_stop,
+    read_validation,
+)
 from fedcm.config.bundled import find_experiment
 from fedcm.config.choices import IN_MEMORY
-from fedcm.config.conditions import make_path_absolute
 from fedcm.config.experiment import (
     load_experiment_file,
     make_weights_absolute,
     read_experiment,
-    reject_topology_with_server,
     to_table,
 )
 from fedcm.config.overrides import apply_overrides
@@ -41,8 +48,8 @@ from fedcm.config.sections import (
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.local.optimizers import LocalOptimizer
-from fedcm.core.losses import Loss, find_loss
-from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+from fedcm.core.losses import Loss
+from fedcm.core.participation import Participation
 from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
 from fedcm.core.scoring.whole import MetricFunction
 from fedcm.core.stopping import Stop
@@ -53,14 +60,14 @@ from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import ClientsOnDemand
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.partition import Natural
-from fedcm.data.sources.arrays import join_clients
 from fedcm.data.structures.collate import Collate, UserCollate, make_collate
-from fedcm.data.user_data import convert_clients_to_dataset, convert_to_examples
+from fedcm.data.user_data import convert_clients_to_dataset
 from fedcm.data.work.amounts import WorkAmount
 from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import UserError, suggest
 from fedcm.models.weights import load_weights
-from fedcm.runs.build import BuildSetup, TrainingSetup, build, make_federated_data
+from fedcm.runs.build import BuildSetup, TrainingSetup, build
+from fedcm.runs.data_split import make_federated_data
 from fedcm.runs.identity import FREE_SETTINGS, list_changed_settings
 from fedcm.system.imports import import_function
 
@@ -203,9 +210,9 @@ def make_experiment(
             raise UserError(f"there is no setting {key!r}; {suggest(key, TrainingSettings.__annotations__)}")
     given: dict[str, Any] = {key: value if key in _OBJECTS else to_python(value) for key, value in settings.items()}
     local = {key: given[key] for key in _CLIENT_SETTINGS if key in given} | {"schedule": given.get("lr_schedule")}
-    tests = _read_client_tests(given.get("client_tests"), clients)
+    tests = read_client_tests(given.get("client_tests"), clients)
     metrics, functions = read_metrics(given.get("metrics"))
-    share, validation = _read_validation(given.get("validation"))
+    share, validation = read_validation(given.get("validation"))
     server = {key: given[name] for key, name in (("lr", "server_lr"), ("weights", "weights")) if name in given}
     server["schedule"] = given.get("server_lr_schedule")
     experiment = read_section(
@@ -216,15 +223,15 @@ def make_experiment(
             "seed": given.get("seed", 0),
             "data": _read_data_settings(given | {"validation": share}),
             "split": Natural(),
-            "participation": _read_participation(given.get("participation", 1.0)),
-            "topology": _check_topology(given.get("topology"), algorithm),
+            "participation": read_participation(given.get("participation", 1.0)),
+            "topology": check_topology(given.get("topology"), algorithm),
             "model": _read_model(model, given),
-            "availability": _check_availability(given.get("availability")),
-            "stragglers": _check_stragglers(given.get("stragglers")),
+            "availability": check_availability(given.get("availability")),
+            "stragglers": check_stragglers(given.get("stragglers")),
             "algorithm": algorithm,
-            "client": _read_settings(ClientSection, local, _ARGUMENTS),
-            "server": _read_settings(ServerSection, server, _SERVER_ARGUMENTS),
-            "evaluation": _read_settings(
+            "client": read_settings(ClientSection, local, _ARGUMENTS),
+            "server": read_settings(ServerSection, server, _SERVER_ARGUMENTS),
+            "evaluation": read_settings(
                 EvaluationSection,
                 {
                     "every": given.get("evaluate_every", 10),
@@ -234,7 +241,7 @@ def make_experiment(
                 },
                 {"every": "evaluate_every", "clients": "client_tests"},
             ),
-            "stop": _read_stop(given.get("stop")),
+            "stop": read_stop(given.get("stop")),
             "engine": read_section(EngineSection, {"stack": given.get("stack", 1)}).without_autotune(),
         },
     )
@@ -244,7 +251,7 @@ def make_experiment(
         assert tests.examples is not None
         check_compatible(experiment._data.dataset.train, tests.examples, "the clients", "client_tests")
         experiment._data.client_tests = tests
-    experiment._loss, experiment._metric_functions = _read_loss(given.get("loss")), functions
+    experiment._loss, experiment._metric_functions = read_loss(given.get("loss")), functions
     if changes := given.get("augment"):
         experiment._augment = make_augment(changes)
     if (collate := given.get("collate")) is not None:
@@ -262,31 +269,16 @@ def _read_data_settings(given: Mapping[str, Any]) -> DataSection:
         raise UserError(f"augment must be a list of names or functions, got {describe_value(changes)}")
     make_augment(changes)  # rejects what cannot be described
     names = [
-        {**change, "name": _name_object(change.get("name"))} if isinstance(change, Mapping) else _name_object(change)
+        {**change, "name": name_object(change.get("name"))} if isinstance(change, Mapping) else name_object(change)
         for change in changes
     ]
     settings = {
         "validation": given.get("validation"),
         "augment": names or None,
-        "collate": _name_object(given.get("collate")),
+        "collate": name_object(given.get("collate")),
         "fresh": given.get("fresh"),
     }
-    return _read_settings(DataSection, {"source": IN_MEMORY, **settings})
-
-
-def _name_object(value: Any) -> str | None:
-    """Return the name that stands for a Python object in an experiment; a string stands for itself."""
-    if value is None or isinstance(value, str):
-        return value
-    return f"{IN_MEMORY}:{getattr(value, '__qualname__', type(value).__name__)}"
-
-
-def _read_loss(loss: Any) -> Loss | None:
-    if loss is None or callable(loss):
-        return cast("Loss | None", loss)
-    if isinstance(loss, str):
-        return find_loss(loss)
-    raise UserError(f"loss must be a function (outputs, labels) or the name of one, got {describe_value(loss)}")
+    return read_settings(DataSection, {"source": IN_MEMORY, **settings})
 
 
 def check_experiment(experiment: Any) -> None:
@@ -337,17 +329,6 @@ def _build_objects(experiment: Experiment, data_dir: Path | None) -> TrainingSet
     return experiment.build(data_dir)
 
 
-def _read_settings(
-    kind: type[Section], table: dict[str, Any], arguments: Mapping[str, str] = MappingProxyType({})
-) -> Any:
-    """Read a section; an error names the argument instead of the section's key."""
-    try:
-        return read_section(kind, table)
-    except UserError as error:
-        key, space, rest = str(error).removeprefix(": ").partition(" ")
-        raise UserError(f"{arguments.get(key, key)}{space}{rest}") from None
-
-
 def _check_fields(section: Section) -> None:
     fields = type(section).model_fields
     for key in vars(section):
@@ -378,11 +359,11 @@ def _read_model(model: nn.Module, given: Mapping[str, Any]) -> ModelSection:
         "name": f"{IN_MEMORY}:{type(model).__name__}",
         "weights": None if weights is None or isinstance(weights, Mapping) else str(to_path("model_weights", weights)),
         "weights_strict": given.get("weights_strict", True),
-        "loss": _name_object(given.get("loss")),
+        "loss": name_object(given.get("loss")),
         "train": None if trainable is None else to_words("trainable", trainable),
         "personal": None if personal is None else to_words("personal", personal),
     }
-    section = _read_settings(ModelSection, table, {"weights": "model_weights", "train": "trainable"})
+    section = read_settings(ModelSection, table, {"weights": "model_weights", "train": "trainable"})
     return section.model_copy(update={"weights": make_weights_absolute(section.weights)})
 
 
@@ -405,95 +386,3 @@ def _make_data(
     else:
         source = convert_clients_to_dataset(list(clients), **given, fresh=bool(experiment.data.fresh))
     return make_federated_data(experiment, source)
-
-
-def _read_client_tests(value: Any, clients: Sequence[Any] | ClientsOnDemand) -> float | ClientTests | None:
-    """Return the share of each client's examples for its own test data, or the given test data of each client."""
-    plain = to_python(value)
-    if value is None or isinstance(plain, float):
-        return plain
-    if isinstance(clients, ClientsOnDemand) or isinstance(value, str) or not isinstance(value, Sequence):
-        raise UserError(
-            "client_tests must be a share above 0 and below 1, or a list with the test data of each client, and needs "
-            f"clients in a list, got {describe_value(value)}"
-        )
-    if len(value) != len(clients) or all(one is None for one in value):
-        raise UserError(
-            f"client_tests must have one entry for each of the {len(clients)} clients (None for a client without), and "
-            f"at least one with data, got {len(value)} entries"
-        )
-    given = [None if one is None else convert_to_examples(one, where="client_tests") for one in value]
-    known = [one for one in given if one is not None]
-    joined = join_clients("client_tests", known, [str(k) for k in range(len(known))], None).train
-    ends = np.cumsum([0 if one is None else one.size for one in given])
-    return ClientTests(
-        [np.arange(end - (0 if one is None else one.size), end) for one, end in zip(given, ends, strict=True)], joined
-    )
-
-
-def _read_stop(stop: Any) -> StopSection:
-    if stop is None:
-        return StopSection()
-    if not isinstance(stop, Stop):
-        raise UserError(f"stop must be a fedcm.Stop, such as fedcm.Stop(patience=5), got {describe_value(stop)}")
-    given = {key: value for key, value in dataclasses.asdict(stop).items() if value is not None}
-    section = _read_settings(StopSection, to_python(given))
-    if section.patience is None and section.target is None:
-        raise UserError("stop must have patience, target or both, such as fedcm.Stop(patience=5)")
-    return section
-
-
-def _read_validation(value: Any) -> tuple[float | None, Any | None]:
-    """Return the share of the training data to hold back, and given validation examples."""
-    plain = to_python(value)
-    if isinstance(plain, bool | int | str):
-        raise UserError(
-            "validation must be a share above 0 and below 1, or examples in the form of one client, got "
-            f"{describe_value(plain)}"
-        )
-    return (plain, None) if isinstance(plain, float) else (None, value)
-
-
-def _check_topology(topology: Topology | None, algorithm: Algorithm[Any, Any, Any, Any]) -> Topology | None:
-    if topology is not None and not isinstance(topology, Topology):
-        raise UserError(f"topology must be a graph such as fedcm.Ring(), got {describe_value(topology)}")
-    if topology is not None:
-        reject_topology_with_server(algorithm)
-    return topology
-
-
-def _check_availability(availability: Availability | None) -> Availability | None:
-    if availability is not None and (isinstance(availability, type) or not isinstance(availability, Availability)):
-        raise UserError(
-            "availability must be an availability such as fedcm.DayNight(period=24, share=0.5), got "
-            f"{describe_value(availability)}"
-        )
-    return make_path_absolute(availability)
-
-
-def _check_stragglers(stragglers: Stragglers | None) -> Stragglers | None:
-    if stragglers is not None and not isinstance(stragglers, Stragglers):
-        raise UserError(
-            f"stragglers must be speeds such as fedcm.Stragglers(deadline=10.0), got {describe_value(stragglers)}"
-        )
-    return make_path_absolute(stragglers)
-
-
-def _read_participation(value: float | int | Participation) -> Participation:
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        clients = int(value)
-        if clients < 1:
-            raise UserError(f"participation must be at least 1 client, or a probability above 0, got {clients}")
-        return FixedSize(clients)
-    if isinstance(value, Real) and not isinstance(value, bool):
-        probability = float(value)
-        if not 0 < probability <= 1:
-            raise UserError(
-                f"participation must be a probability above 0 and at most 1, or a whole number of clients, got {value}"
-            )
-        return Everyone() if probability == 1.0 else Independent(probability)
-    if isinstance(value, bool | float | int) or not hasattr(value, "cohort"):
-        raise UserError(
-            f"participation must be a probability, a number of clients or a Participation, got {describe_value(value)}"
-        )
-    return value

@@ -13,7 +13,7 @@ from fedcm.data.client_tests import hold_out_of_clients
 from fedcm.data.partition import SPLITS, count_labels, measure_label_mix
 from fedcm.errors import UserError
 from fedcm.reports.digest import LabelMix
-from fedcm.runs.build import draw_split, draw_validation
+from fedcm.runs.data_split import draw_split, draw_validation
 
 _MAX_CLIENTS = 60  # in a label mix
 _MAX_COUNTS = 2000  # numbers in a label mix

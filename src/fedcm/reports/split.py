@@ -10,7 +10,7 @@ from fedcm.data import load_dataset
 from fedcm.data.partition import count_labels, measure_label_mix
 from fedcm.errors import UserError
 from fedcm.reports.figures.label_mix import draw_label_mix
-from fedcm.runs.build import draw_split, draw_validation
+from fedcm.runs.data_split import draw_split, draw_validation
 
 
 class SplitReport(NamedTuple):

@@ -16,7 +16,7 @@ from fedcm.data import load_dataset
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData, prepare_features
 from fedcm.errors import UserError
-from fedcm.runs.build import make_federated_data
+from fedcm.runs.data_split import make_federated_data
 from fedcm.system.files import atomic_write
 
 
