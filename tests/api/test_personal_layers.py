@@ -164,3 +164,40 @@ def test_a_run_that_nobody_evaluates_says_so(tmp_path: Path) -> None:
         said: list[str] = []
         fedcm.run(experiment, runs_dir=tmp_path / str(tests), notify=said.append)
         assert sum("nothing will be evaluated" in sentence for sentence in said) == expected
+
+
+def test_a_personalised_evaluation_is_one_plain_step_of_all_parameters() -> None:
+    """With one batch per pass, it is a literal step from the model of each client, without the local optimiser."""
+    clients = make_clients()
+
+    def entropy(outputs: torch.Tensor, labels: torch.Tensor) -> float:
+        return F.cross_entropy(outputs, labels).item()
+
+    result = fedcm.train(
+        make_model(),
+        clients,
+        fedcm.FedAvg(),
+        rounds=2,
+        batch_size=24,
+        lr=0.05,
+        personal="head.*",
+        client_tests=clients,
+        personalise=1,
+        metrics=[{"name": entropy, "higher_is_better": False}],
+        optimizer=fedcm.AdamW(),
+    )
+    before, after = [], []
+    for client, (x, y) in enumerate(clients):
+        model = result.client_model(client)
+        loss = F.cross_entropy(model(x), y)
+        before.append(loss.item())
+        parameters = list(model.parameters())
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                parameter -= 0.05 * gradient
+        after.append(F.cross_entropy(model(x), y).item())
+    line = result.history[-1]
+    means = {key: value for key, value in line.items() if key.endswith("entropy_mean")}
+    assert means["clients_entropy_mean"] == pytest.approx(sum(before) / len(before), rel=1e-5)
+    assert means["personal_entropy_mean"] == pytest.approx(sum(after) / len(after), rel=1e-5)
+    assert after != before

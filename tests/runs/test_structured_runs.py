@@ -119,3 +119,15 @@ def test_several_yes_or_no_labels_need_as_many_outputs_of_a_bundled_model() -> N
     table = small_experiment("digits", model={"name": "linear", "loss": "binary_cross_entropy"}, rounds=1)
     assert build(read_experiment(table)).problem.size == 64 + 1
     assert build(read_experiment(table | {"model": {"name": "linear"}})).problem.size == 10 * (64 + 1)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"data.collate": "torch.utils.data:default_collate"}, {"data.fresh": True}, {"data.validation": 0.2}],
+)
+def test_a_resume_rejects_other_batches(tmp_path: Path, changed: dict[str, Any]) -> None:
+    """What happens to the data between the source and the model is part of a run, as the source's checksums are."""
+    run = fedcm.run("demo", overrides={"rounds": 3}, runs_dir=tmp_path, callbacks=[lambda metrics: metrics.round == 0])
+    (path,) = changed
+    with pytest.raises(UserError, match=rf"{path} must not change after the run began"):
+        fedcm.resume(run.path, overrides=changed)

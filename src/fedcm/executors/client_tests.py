@@ -68,7 +68,8 @@ def evaluate_client(
     how, data = runner.client_evaluation, runner.data
     assert how is not None
     assert isinstance(data, ArrayData)
-    _, personal = runner.split_state(state)
+    _, kept = runner.split_state(state)
+    personal = None if kept is None else PersonalSteps(kept.params, step_decay=runner.step_decay)  # plain SGD below
     examples = data.client_test(client)
     value = _score(runner, how, params, examples)
     if how.epochs is None:
