@@ -257,3 +257,16 @@ def test_a_runs_dir_that_cannot_be_written_is_rejected(fedcm: Fedcm, experiment:
     read_only.mkdir(mode=0o555)
     folder = Path("/proc/runs") if os.geteuid() == 0 else read_only / "runs"  # root can write everywhere else
     assert_rejected(fedcm("run", experiment(), "--runs-dir", folder), str(folder))
+
+
+def test_a_diagnosis_of_personal_parameters_is_rejected_before_the_folder_exists(
+    run: Fedcm, fedcm: Fedcm, experiment: Write, tmp_path: Path
+) -> None:
+    path = experiment(rounds=2, model={"name": "mlp", "hidden": [8], "personal": ["3.*"]})
+    assert_rejected(run(path, "--diagnose", "1"), "a model with personal parameters cannot be diagnosed")
+    assert not (tmp_path / "runs").exists()
+    assert run(path, "--name", "one").code == 0
+    before = read_files(tmp_path / "runs")
+    resumed = fedcm("resume", tmp_path / "runs" / "one", "--set", "rounds=4", "--diagnose", "1")
+    assert_rejected(resumed, "cannot be diagnosed")
+    assert read_files(tmp_path / "runs") == before

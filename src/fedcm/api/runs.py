@@ -121,6 +121,7 @@ def run(
             launch=launch,
             build_setup=get_builder(experiment),
             fork=isinstance(experiment, PythonExperiment),
+            diagnoses=diagnose_every is not None,
             notify=observers.notify,
             stop_requested=stop_requested,
         )
@@ -188,6 +189,7 @@ def resume(
             launch=launch,
             build_setup=build if chosen is None else get_builder(chosen),
             fork=isinstance(chosen, PythonExperiment),
+            diagnoses=diagnose_every is not None,
             notify=observers.notify,
             stop_requested=stop_requested,
         )
