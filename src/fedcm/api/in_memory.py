@@ -77,9 +77,19 @@ class InMemoryTraining:
         self.client_results: Mapping[str, Any] | None = None
         self._resume_from = resume_from
         self._watched: list[dict[str, Any]] = list(resume_from.watched) if resume_from is not None else []
+        self._reject_early_end()
         self._best = BestRound(self.setup.best_by, self._watched) if self.setup.best_by is not None else None
         self._best_params = None if resume_from is None else resume_from.best_params
         self._stack = ExitStack()
+
+    def _reject_early_end(self) -> None:
+        """Raise UserError if the rule `stop` has ended the training that is to continue."""
+        rule = self.setup.plan.stop
+        if rule is not None and (end := rule.find(self._watched)) is not None:
+            raise UserError(
+                f"by this stop, the training of resume_from has ended already, after round {end.round}: {end.reason}; "
+                "give another stop, or none"
+            )
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

@@ -179,7 +179,7 @@ def resume(
         chosen = override_experiment(chosen, changes)
         check_experiment(chosen)
     if _has_all_rounds(opened, changes, chosen):
-        observers.notify(f"run {opened.path} has finished already")
+        observers.notify(f"run {opened.path} has finished already{_describe_early_end(opened)}")
         track_finished(opened.folder, observers.trackers, observers.notify)
         return opened
     with handle_ctrl_c(stop_requested) as stop_requested:
@@ -208,6 +208,11 @@ def _has_all_rounds(run: Run, overrides: Sequence[str], experiment: Experiment |
     rounds = experiment.rounds if experiment is not None else table.get("rounds")
     complete = summary.get("rounds") == rounds or "stopped_early" in summary
     return complete and table | {"rounds": rounds} == before | {"rounds": rounds}
+
+
+def _describe_early_end(run: Run) -> str:
+    end = (run.folder.read_summary() or {}).get("stopped_early")
+    return "" if end is None else f", because it ended early: {end['reason']}; to continue it, set another stop"
 
 
 def _describe_start(session: Session, archive: Path | None, notify: Notify) -> None:

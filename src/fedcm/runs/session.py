@@ -242,6 +242,7 @@ class Session:
         try:
             self._recorder.clear_leftovers(self.next_round)
             before = self.folder.read_metrics(self.next_round) if self._depends_on_metrics else []
+            self.stop_reason = self.setup.plan.stop.find(before) if self.setup.plan.stop is not None else None
             executor = executor or self._workers.make_executor(
                 self.folder.path, self.setup, self.states, self.server, self.next_round, self._stop_requested, before
             )
