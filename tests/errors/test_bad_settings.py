@@ -112,6 +112,17 @@ def test_a_path_inside_a_file_is_rejected(run: Fedcm, experiment: Write) -> None
         ("a text for the algorithm", {"algorithm": "fedcm"}, "algorithm must be a table"),
         ("a text for the model", {"model": "mlp"}, "model.name must be given"),
         ("a number for the model's name", {"model": {"name": 3}}, "model.name must be a valid string, got 3"),
+        ("an end without a rule", {"stop": {}}, "stop must have patience, target or both, such as stop.patience = 5"),
+        (
+            "a deadline before the first step",
+            {"stragglers": {"deadline": 1e-9}},
+            "a client must report in some round, but in 12 rounds none does: all miss the deadline; raise",
+        ),
+        (
+            "nobody is ever available",
+            {"availability": {"kind": "day-night", "period": 24, "share": 1e-9}},
+            "a client must report in some round, but in 12 rounds none does: nobody is available; change",
+        ),
         ("no rounds at all", {"rounds": 0}, "rounds must be greater than or equal to 1, got 0"),
         ("a negative seed", {"seed": -1}, "seed must be greater than or equal to 0, got -1"),
         ("a seed too large", {"seed": 2**63}, "seed must be less than"),
@@ -201,6 +212,7 @@ def test_an_experiment_without_rounds_is_rejected(run: Fedcm, tmp_path: Path, np
         ("into a value", "rounds.more=3", "'rounds' is a value, not a table"),
         ("an unknown path", "clients.lr=3", "there is no setting 'clients'; did you mean 'client'?"),
         ("a text for a number", "client.lr=fast", "client.lr must be a valid number, got 'fast'"),
+        ("an end without a rule", "stop={}", "stop must have patience, target or both"),
         ("an empty value", "client.lr=", "client.lr must be a valid number, got ''"),
         ("an unknown algorithm", "algorithm.name=sgd", "there is no algorithm 'sgd'"),
         ("an algorithm that is a number", "algorithm.name=3", "algorithm.name must be given"),
@@ -270,3 +282,21 @@ def test_a_diagnosis_of_personal_parameters_is_rejected_before_the_folder_exists
     resumed = fedcm("resume", tmp_path / "runs" / "one", "--set", "rounds=4", "--diagnose", "1")
     assert_rejected(resumed, "cannot be diagnosed")
     assert read_files(tmp_path / "runs") == before
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [("client.epochs=1", "client.steps=2"), ("client.lr_decay=0.9", 'client.schedule={kind="cosine"}')],
+)
+def test_two_settings_of_which_one_replaces_the_other_are_rejected(
+    run: Fedcm, experiment: Write, settings: tuple[str, str]
+) -> None:
+    for first, second in (settings, settings[::-1]):
+        assert_rejected(run(experiment(), "--set", first, "--set", second), "exclude each other; set one of them")
+
+
+def test_a_trace_without_rows_is_rejected_before_the_folder_exists(run: Fedcm, experiment: Write, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("client,start,stop\n")
+    path = experiment(availability={"kind": "trace", "file": str(tmp_path / "trace.csv")})
+    assert_rejected(run(path), "nobody is available")
+    assert not (tmp_path / "runs").exists()

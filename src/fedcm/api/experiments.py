@@ -209,6 +209,11 @@ def make_experiment(
         if key not in TrainingSettings.__annotations__:
             raise UserError(f"there is no setting {key!r}; {suggest(key, TrainingSettings.__annotations__)}")
     given: dict[str, Any] = {key: value if key in _OBJECTS else to_python(value) for key, value in settings.items()}
+    if given.get("personal") and given.get("test") is not None:
+        raise UserError(
+            "test must be left out if parameters are personal, because its examples belong to no client; give "
+            "client_tests=0.2, for example"
+        )
     local = {key: given[key] for key in _CLIENT_SETTINGS if key in given} | {"schedule": given.get("lr_schedule")}
     tests = read_client_tests(given.get("client_tests"), clients)
     metrics, functions = read_metrics(given.get("metrics"))
@@ -313,7 +318,7 @@ def override_experiment(experiment: Experiment, overrides: Sequence[str]) -> Exp
             f"{changed[0]}"
         )
     sections = {"evaluation": EvaluationSection, "stop": StopSection, "checkpoints": CheckpointSection}
-    changed = {key: read_section(kind, table[key], key) for key, kind in sections.items()}
+    changed = {key: read_section(kind, table.get(key, {}), key) for key, kind in sections.items()}
     return experiment.model_copy(update={**changed, "rounds": table["rounds"]})
 
 

@@ -23,7 +23,7 @@ from fedcm.config.experiment import (
 )
 from fedcm.config.sections import EngineSection, Experiment
 from fedcm.core.algorithm import Algorithm, is_decentralised
-from fedcm.core.conditions.availability import list_available
+from fedcm.core.conditions.check import check_conditions
 from fedcm.core.conditions.deadline import SimulatedDeadline
 from fedcm.core.local.stacked import reject_batch_dependent_model
 from fedcm.core.local.step_factors import StepFactors
@@ -53,7 +53,6 @@ from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.structures.collate import Collate, make_collate, pad_examples
 from fedcm.data.structures.tree import are_equal, list_leaves
-from fedcm.data.work.amounts import FileWork
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
@@ -362,21 +361,8 @@ def _build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWo
     )
     if topology is not None:
         _ = plan.mixing  # now, so that a graph that does not fit is rejected before the run begins
-    _check_conditions(plan, local_work)
+    check_conditions(plan, local_work)
     return plan
-
-
-def _check_conditions(plan: TrainingPlan, local_work: LocalWork) -> None:
-    """Read the files of the conditions and draw round 0 once, so that what fails is rejected before the run begins."""
-    for unit, amount in (("epochs", local_work.epochs), ("steps", local_work.steps)):
-        if isinstance(amount, FileWork):
-            amount.check(unit, plan.population, plan.rounds)
-        elif amount is not None and not isinstance(amount, int):
-            amount.draw_amount(plan.seed, 0, 0)
-    if local_work.stragglers is not None:
-        local_work.stragglers.check(plan.population)
-    if plan.availability is not None:
-        list_available(plan.availability, plan.population, plan.seed, 0)
 
 
 def _check_user_code(
