@@ -1,5 +1,6 @@
 """`fedcm.rounds`: training round by round, stopped by `break`; and Ctrl-C in `fedcm.train`."""
 
+import math
 import os
 import signal
 import threading
@@ -92,12 +93,23 @@ def test_a_mistaken_argument_raises_one_sentence(arguments: tuple[Any, ...], mes
         ({"participation": float("nan")}, "participation must be a probability above 0"),
         ({"server_lr": -1.0}, "^server_lr must be"),
         ({"evaluate_every": 0}, "^evaluate_every must be"),
+        ({"weights_strict": False}, "^weights_strict=False needs model_weights"),
         ({"steps": 2, "epochs": 2}, "^steps and epochs exclude each other"),
+        ({"optimizer": torch.optim.SGD([torch.ones(1)])}, r"^optimizer must be .* got a SGD$"),
     ],
 )
 def test_a_bad_setting_is_rejected_by_the_name_of_its_argument(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(fedcm.UserError, match=message):
         fedcm.train(make_model(), make_clients(), fedcm.FedCM(), rounds=1, **settings)
+
+
+def test_initial_parameters_must_be_finite() -> None:
+    model = make_model()
+    with torch.no_grad():
+        next(model.parameters())[0] = math.nan
+    for settings in ({}, {"model_weights": model.state_dict()}):
+        with pytest.raises(fedcm.UserError, match=r"all weights must be finite numbers, but '\S*' has NaN"):
+            fedcm.train(model, make_clients(), fedcm.FedCM(), rounds=1, **settings)
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, "two"])

@@ -123,6 +123,41 @@ def test_a_path_inside_a_file_is_rejected(run: Fedcm, experiment: Write) -> None
             {"availability": {"kind": "day-night", "period": 24, "share": 1e-9}},
             "a client must report in some round, but in 12 rounds none does: nobody is available; change",
         ),
+        (
+            "a number as a change of images",
+            {"data": {"augment": [3]}},
+            "data.augment.0 must be a text or a table, got 3",
+        ),
+        (
+            "a change of images without a name",
+            {"data": {"augment": [{"size": 4}]}},
+            "a change of data.augment must have a name, such as {name = \"cutout\", size = 4}, got {'size': 4}",
+        ),
+        (
+            "no trained parameters",
+            {"model": {"name": "mlp", "train": []}},
+            "model.train must have at least 1 entry, got []; give one or leave it out",
+        ),
+        (
+            "a layer without units",
+            {"model": {"name": "mlp", "hidden": [0]}},
+            "model.hidden must be a list of whole numbers, each at least 1, got [0]",
+        ),
+        (
+            "names of weights without weights",
+            {"model": {"name": "mlp", "weights_strict": False}},
+            "model.weights_strict = false needs model.weights",
+        ),
+        (
+            "more steps than there may be",
+            {"client": {"steps": {"kind": "uniform", "low": 1, "high": 10**18}}},
+            "high must be a whole number from 1 to 10⁹, got 1000000000000000000",
+        ),
+        (
+            "the best of no outputs",
+            {"evaluation": {"metrics": ["top0"]}},
+            "there is no metric 'top0'; give a known one or the name of a class of torchmetrics; did you mean 'top5'?",
+        ),
         ("no rounds at all", {"rounds": 0}, "rounds must be greater than or equal to 1, got 0"),
         ("a negative seed", {"seed": -1}, "seed must be greater than or equal to 0, got -1"),
         ("a seed too large", {"seed": 2**63}, "seed must be less than"),
@@ -179,7 +214,11 @@ def test_a_path_inside_a_file_is_rejected(run: Fedcm, experiment: Write) -> None
         ),
         ("a natural split of data without", {"split": {"kind": "natural"}}, "use 'iid' or 'dirichlet'"),
         ("an image model on flat data", {"model": {"name": "lenet"}}, "use the model 'mlp' or 'linear'"),
-        ("a layer of minus one unit", {"model": {"name": "mlp", "hidden": [-1]}}, "model 'mlp' could not be built"),
+        (
+            "a layer of minus one unit",
+            {"model": {"name": "mlp", "hidden": [-1]}},
+            "model.hidden must be a list of whole numbers",
+        ),
         ("a batch beyond all numbers", {"client": {"batch_size": 10**30}}, "client.batch_size must be"),
         ("a rate beyond float32", {"client": {"lr": 1e39}}, "client.lr must be"),
         ("a decay beyond float32", {"client": {"weight_decay": 1e39}}, "client.weight_decay must be"),
@@ -295,7 +334,7 @@ def test_two_settings_of_which_one_replaces_the_other_are_rejected(
         assert_rejected(run(experiment(), "--set", first, "--set", second), "exclude each other; set one of them")
 
 
-def test_a_trace_without_rows_is_rejected_before_the_folder_exists(run: Fedcm, experiment: Write, tmp_path: Path) -> None:
+def test_a_trace_without_rows_is_rejected(run: Fedcm, experiment: Write, tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text("client,start,stop\n")
     path = experiment(availability={"kind": "trace", "file": str(tmp_path / "trace.csv")})
     assert_rejected(run(path), "nobody is available")

@@ -50,7 +50,8 @@ def test_more_rounds_for_a_run_that_ended_early_say_why_there_are_none(tmp_path:
     longer = fedcm.resume(run, rounds=50, notify=said.append)
     assert read_numbers(longer) == read_numbers(run)
     reason = run.summary["stopped_early"]["reason"]
-    assert said == [f"run {run.path} has finished already, because it ended early: {reason}; to continue it, set another stop"]
+    told = f"has finished already, because it ended early: {reason}; to continue it, set another stop"
+    assert said == [f"run {run.path} {told}"]
 
 
 def test_a_training_that_ended_early_continues_only_with_another_rule() -> None:
@@ -58,7 +59,7 @@ def test_a_training_that_ended_early_continues_only_with_another_rule() -> None:
     result = fedcm.train(**early, rounds=40)
     assert result.stopped_early
     for train in (fedcm.train, fedcm.rounds):
-        with pytest.raises(UserError, match=r"^by this stop, .* has ended already, after round \d+: .* give another stop"):
+        with pytest.raises(UserError, match=r"^by this stop, .* has ended already, after round \d+: .*give another"):
             train(**early, rounds=5, resume_from=result.state)
     more = fedcm.train(**_arguments(), rounds=5, resume_from=result.state)
     assert (len(more.history), more.stopped_early) == (5, False)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from pydantic import PrivateAttr
 from torch import Tensor, nn
 
-from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_path, to_python, to_words
+from fedcm.api.arguments import AnyPath, Overrides, format_overrides, to_path, to_python, to_words
 from fedcm.api.metric_arguments import read_metrics
 from fedcm.api.training_arguments import (
     check_availability,
@@ -69,6 +69,7 @@ from fedcm.models.weights import load_weights
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.data_split import make_federated_data
 from fedcm.runs.identity import FREE_SETTINGS, list_changed_settings
+from fedcm.system.formatting import describe_value
 from fedcm.system.imports import import_function
 
 
@@ -360,6 +361,8 @@ def _check_types(model: Any, clients: Any, algorithm: Any) -> None:
 
 def _read_model(model: nn.Module, given: Mapping[str, Any]) -> ModelSection:
     weights, trainable, personal = given.get("model_weights"), given.get("trainable"), given.get("personal")
+    if weights is None and given.get("weights_strict") is False:
+        raise UserError("weights_strict=False needs model_weights; give them, or leave weights_strict out")
     table = {
         "name": f"{IN_MEMORY}:{type(model).__name__}",
         "weights": None if weights is None or isinstance(weights, Mapping) else str(to_path("model_weights", weights)),

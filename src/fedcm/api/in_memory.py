@@ -25,6 +25,7 @@ from fedcm.executors.process_group import reject_second_group
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.workers.connection import Workers
 from fedcm.system.callbacks import StopRequested
+from fedcm.system.formatting import describe_value
 
 
 class BestModel(NamedTuple):
@@ -58,8 +59,8 @@ class InMemoryTraining:
         resume_from: RunState | None,
     ) -> None:
         if resume_from is not None and not isinstance(resume_from, RunState):
-            kind = type(resume_from).__name__
-            raise UserError(f"resume_from must be a RunState, such as the state of a TrainingResult, got a {kind}")
+            given = describe_value(resume_from)
+            raise UserError(f"resume_from must be a RunState, such as the state of a TrainingResult, got {given}")
         self._workers = to_count("workers", workers)
         if self._workers > 1:
             reject_second_group()

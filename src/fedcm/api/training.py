@@ -239,8 +239,8 @@ def train(
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
         workers: Processes that share each round.
-        resume_from: Continue from this state: 10 rounds and then 10 more give the bits of 20 rounds. If `stop` has ended
-            the training before, give another `stop` or none.
+        resume_from: Continue from this state: 10 rounds and then 10 more give the bits of 20 rounds. If `stop` has
+            ended that training, give another `stop` or none.
         progress: Show a progress line on stderr.
 
     Returns:

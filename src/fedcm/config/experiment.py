@@ -209,6 +209,8 @@ def _read_model(table: Any) -> ModelSection:
     reserved = {key: value for key, value in table.items() if key in RESERVED_MODEL_KEYS}
     options = {key: value for key, value in table.items() if key not in RESERVED_MODEL_KEYS}
     model = read_section(ModelSection, reserved | {"options": options}, "model")
+    if not model.weights_strict and model.weights is None:
+        raise UserError("model.weights_strict = false needs model.weights, a file to load; give one, or leave it out")
     reject_unknown_model(model.name)  # now, rather than after the data have been read
     if model.loss is not None:
         find_loss(model.loss)
