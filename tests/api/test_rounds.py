@@ -11,6 +11,7 @@ import torch
 from test_state import SETTINGS, equal, make_clients, make_model
 
 import fedcm
+from fedcm.runs.workers import connection
 
 
 def test_rounds_are_those_of_train() -> None:
@@ -116,6 +117,27 @@ def test_initial_parameters_must_be_finite() -> None:
 def test_workers_must_be_a_number_of_processes(workers: Any) -> None:
     with pytest.raises(fedcm.UserError, match="workers must be a whole number"):
         fedcm.train(make_model(), make_clients(), fedcm.FedCM(), rounds=1, workers=workers)
+
+
+@pytest.mark.parametrize(("participation", "used"), [(3, 3), (1.0, 6), (1, 2)])
+def test_no_more_workers_start_than_can_share_a_round(
+    monkeypatch: pytest.MonkeyPatch, participation: float, used: int
+) -> None:
+    """On two cores, two workers start in any case, because they can share evaluations."""
+    started: list[int] = []
+
+    def fork(folder: object, count: int, *others: object) -> None:
+        started.append(count)
+        raise fedcm.UserError("enough")
+
+    monkeypatch.setattr(connection, "count_default_workers", lambda device: 2)
+    monkeypatch.setattr(connection.Workers, "fork", fork)
+    given = {"rounds": 1, **SETTINGS, "participation": participation}
+    with pytest.warns(fedcm.ManyWorkersWarning, match=f"^20 workers are more than can share a .*; {used} are used$"):
+        rounds = fedcm.rounds(make_model(), make_clients(), fedcm.FedCM(), workers=20, **given)
+    with pytest.raises(fedcm.UserError, match="enough"):
+        next(rounds)
+    assert started == [used]
 
 
 def test_an_unknown_setting_is_rejected_with_a_suggestion() -> None:

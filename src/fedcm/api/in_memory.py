@@ -23,7 +23,7 @@ from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.process_group import reject_second_group
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.workers.connection import Workers
+from fedcm.runs.workers.connection import Workers, limit_workers
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.formatting import describe_value
 
@@ -69,6 +69,7 @@ class InMemoryTraining:
         self.next_round = int(resume_from.next_round) if resume_from is not None else 0
         experiment = make_experiment(model, clients, algorithm, rounds=rounds, name="train", **settings)
         self.setup = experiment.model_copy(update={"rounds": self.next_round + experiment.rounds}).build()
+        self._workers = limit_workers(self._workers, self.setup.plan, self.setup.experiment.engine.device)
         self.server = self.setup.init_server()
         if resume_from is not None:
             self.server = resume_from._restore_server(self.setup, self.server)

@@ -25,7 +25,7 @@ from fedcm.runs.build import build
 from fedcm.runs.folder import find_run_of_job
 from fedcm.runs.identity import make_default_name
 from fedcm.runs.session import Session, SessionOptions
-from fedcm.runs.timing import READING, STEP
+from fedcm.runs.timing import describe_reading
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.system.signals import handle_ctrl_c
@@ -225,9 +225,8 @@ def _describe_start(session: Session, archive: Path | None, notify: Notify) -> N
             "nothing will be evaluated, because a model with personal parameters is evaluated at its clients; set "
             "evaluation.clients = 0.2, for example"
         )
-    timings = setup.step_milliseconds
-    if READING in timings:
-        notify(f"{READING} takes {timings[READING]:.3g} ms; {STEP} takes {timings[STEP]:.3g} ms")
+    if (reading := describe_reading(setup.step_milliseconds)) is not None:
+        notify(reading)
     if setup.tuned_settings:
         engine = setup.experiment.engine
         notify(f"chosen by autotune: stack {engine.stack}, layout {engine.layout}, compile {engine.compile}")

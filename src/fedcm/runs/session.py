@@ -36,7 +36,7 @@ from fedcm.runs.identity import (
 )
 from fedcm.runs.recorder import RunRecorder
 from fedcm.runs.workers import handshake
-from fedcm.runs.workers.connection import Workers, check_workers
+from fedcm.runs.workers.connection import Workers, check_workers, limit_workers
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested, ignore_message
 from fedcm.system.error_messages import add_note, find_user_code
@@ -191,10 +191,11 @@ class Session:
     def _start_workers(self, options: SessionOptions) -> Workers:
         if options.launch is not None:
             return Workers.join(options.launch)
+        count = limit_workers(options.workers, self.setup.plan, self.setup.experiment.engine.device)
         if not options.fork:
-            return Workers.spawn(self.folder.path, options.workers, self.setup, options.data_dir)
+            return Workers.spawn(self.folder.path, count, self.setup, options.data_dir)
         # a fork unlocks its copy of the lock only, so that the lock ends with rank 0, however that ends
-        return Workers.fork(self.folder.path, options.workers, self.setup, self._stop_requested, self.folder.unlock)
+        return Workers.fork(self.folder.path, count, self.setup, self._stop_requested, self.folder.unlock)
 
     def __enter__(self) -> Self:
         return self
