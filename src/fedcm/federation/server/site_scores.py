@@ -1,6 +1,6 @@
 """Evaluate a model at the sites: on each site's own test data, and on the validation data that they hold back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -44,7 +44,7 @@ class SiteScores:
         table = np.array([rows[client] for client in clients]).reshape(-1, 2)
         return how.make_scores(np.array(clients, dtype=np.int64), table)
 
-    def validate(self, params: Vector, round: int) -> Mapping[str, Score]:
+    def validate(self, params: Vector, round: int) -> dict[str, Score]:
         """Evaluate parameters on the validation data of all sites together; empty if the quorum has not answered."""
         data, run = self.requests.data, self.requests.record.id
         found: dict[int, list[Tally]] = {}

@@ -26,7 +26,6 @@ import torch
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.schema import read_section
-from fedcm.config.sections import EvaluationSection, StopSection
 from fedcm.core.algorithm import Round, Vector, get_message_types
 from fedcm.errors import UserError
 from fedcm.federation.compression import count_array_bytes, pack_report, unpack, unpack_broadcast
@@ -34,8 +33,9 @@ from fedcm.federation.experiment import reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
 from fedcm.federation.kit import SITE_FILE
 from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden
-from fedcm.federation.shares import SiteParts, SiteShares
+from fedcm.federation.shares import SiteShares
 from fedcm.federation.site.data import make_single_site_data
+from fedcm.federation.site.experiment import adapt_experiment
 from fedcm.federation.site.scores import score_on_tests, tally_validation
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import Terms, describe_data
@@ -74,13 +74,10 @@ class SiteTrainer:
         reject_forbidden(table, settings.limits)
         given = read_experiment(table)
         reject_simulated_conditions(given)
-        engine = given.engine.model_copy(update={"device": settings.training.device})
         self.limits = settings.limits
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         self.parts = SiteShares.of(given).draw(self.data.train.size, given.seed, client)
-        evaluation = _choose_evaluation(given.evaluation, self.parts)
-        changes = {"engine": engine, "evaluation": evaluation, "stop": StopSection()}  # the server stops the run
-        self.experiment = use_own_weights(given.model_copy(update=changes), kit, settings)
+        self.experiment = use_own_weights(adapt_experiment(given, settings.training.device, self.parts), kit, settings)
         torch.set_num_threads(settings.training.threads)
         self._setups: dict[str, TrainingSetup] = {}
 
@@ -206,16 +203,6 @@ def main(kit: Path, requests: int, answers: int) -> None:
             except Exception as error:  # of the site's own model or data
                 traceback.print_exc()
                 send(outlet, {REJECTED: hide_paths(f"{type(error).__name__}: {' '.join(str(error).split())}")})
-
-
-def _choose_evaluation(given: EvaluationSection, parts: SiteParts) -> EvaluationSection:
-    """Return what a site evaluates: all metrics on its validation data, the first one on its own test data."""
-    metrics, changes = given.metrics, dict[str, Any]()
-    if not len(parts.tests):
-        changes = {"clients": None, "personalise": None}
-    if not len(parts.validation):
-        changes["metrics"] = metrics[:1] if metrics is not None and len(parts.tests) else None
-    return given.model_copy(update=changes)
 
 
 def _check_vector(vector: torch.Tensor, size: int) -> None:
