@@ -11,7 +11,7 @@ from fleet import Fleet, bits, experiment_file, fedcm, lines
 SITES = ("a", "b", "c")
 SETTINGS: dict[str, Any] = {  # of both experiments
     "rounds": 12,
-    "model": {"name": "resnet8", "width": 4},
+    "model": {"name": "resnet8", "width": 8},
     "algorithm": {"name": "fedcm", "alpha": 0.3},
     "participation": {"kind": "independent", "probability": 0.8},
     "client": {
@@ -68,7 +68,7 @@ def test_personal_layers_and_scores_of_sites_are_those_of_the_simulation(
         three,
         "personal",
         tmp_path,
-        model={"name": "resnet8", "width": 4, "personal": ["6.*"]},
+        model={"name": "resnet8", "width": 8, "personal": ["6.*"]},
         evaluation={"every": 2, "clients": 0.25, "personalise": 1, "metrics": ["top2", "accuracy"]},
         stop={"metric": "loss", "patience": 2, "min_delta": 0.2},
     )
