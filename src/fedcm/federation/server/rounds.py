@@ -80,7 +80,7 @@ class FederationExecutor:
         reasons = self.requests.prepare(selected, quorum)  # by site, why it does not count
         ready = [site for site in selected if site not in reasons]
         arrays = pack_broadcast(sent, self.settings)
-        collected = CollectedReports(self.runner, cohort, self._make_expected_reply(round))
+        collected = CollectedReports(self.runner, sent, cohort, round, self._make_expected_reply(round))
         if len(ready) >= quorum:
             take = partial(self._collect, collected)
             reasons |= self.requests.ask("train", round.index, arrays, ready, quorum, take)
