@@ -1,6 +1,7 @@
 """Runs all clients of a round one after another, in this process."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, final
 
@@ -9,7 +10,7 @@ import torch
 
 from fedcm.core.aggregation import ReportSum, ReportTable
 from fedcm.core.algorithm import Round, Vector
-from fedcm.core.evaluation import EVALUATED_SETS, Score, combine_tallies, list_pieces, tally_piece
+from fedcm.core.evaluation import EVALUATED_SETS, EvaluatedSet, Score, combine_tallies, list_pieces, tally_piece
 from fedcm.core.executor import RoundResult
 from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.errors import Stopped
@@ -124,7 +125,9 @@ class LocalExecutor:
         return how.make_scores(clients, np.array(rows))
 
 
-def evaluate_model(runner: ClientRunner, params: Vector) -> dict[str, Score]:
+def evaluate_model(
+    runner: ClientRunner, params: Vector, sets: Sequence[EvaluatedSet] = EVALUATED_SETS
+) -> dict[str, Score]:
     """Evaluate parameters in this process: by set, without those that are empty.
 
     A model with personal parameters is evaluated only on the clients' own test data, with their own parameters.
@@ -134,7 +137,7 @@ def evaluate_model(runner: ClientRunner, params: Vector) -> dict[str, Score]:
     if problem.personal_size:
         return scores
     try:
-        for which in EVALUATED_SETS:
+        for which in sets:
             if starts := list_pieces(data, which):
                 tallies = (tally_piece(problem, params, data, start, which, metrics) for start in starts)
                 scores[which] = combine_tallies(tallies, metrics)

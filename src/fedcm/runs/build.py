@@ -50,7 +50,7 @@ from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.checksum import compute_file_sha256, compute_sha256
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
-from fedcm.data.federated import ArrayData, FederatedData
+from fedcm.data.federated import FederatedData, find_client_tests
 from fedcm.data.structures.collate import Collate, make_collate, pad_examples
 from fedcm.data.structures.tree import are_equal, list_leaves
 from fedcm.data.work.amounts import FileWork
@@ -315,7 +315,7 @@ def _choose_loss(model: nn.Module, data: FederatedData) -> Loss:
 
 def _make_client_evaluation(experiment: Experiment, data: FederatedData, metrics: MetricSet) -> ClientEvaluation | None:
     epochs = experiment.evaluation.personalise
-    if not (isinstance(data, ArrayData) and data.client_tests is not None):
+    if find_client_tests(data) is None:
         if epochs is not None:
             raise UserError(
                 f"evaluation.personalise = {epochs} needs clients with test data of their own; set evaluation.clients, "
@@ -358,7 +358,7 @@ def _build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWo
         experiment.availability,
         deadline,
         make_stop_rule(experiment.stop, metrics, data, every),
-        evaluates_clients=isinstance(data, ArrayData) and data.client_tests is not None,
+        evaluates_clients=find_client_tests(data) is not None,
     )
     if topology is not None:
         _ = plan.mixing  # now, so that a graph that does not fit is rejected before the run begins
