@@ -13,7 +13,7 @@ from fedcm.reports.document import Document, build_document
 from fedcm.reports.figures.client_histogram import draw_client_histogram
 from fedcm.reports.figures.group_curves import draw_group
 from fedcm.reports.figures.label_mix import draw_label_mix
-from fedcm.reports.html.client_table import list_client_histograms
+from fedcm.reports.html.client_table import list_client_histograms, make_client_sheet
 from fedcm.reports.html.cost_table import make_cost_sheet
 from fedcm.reports.html.page import SearchSection, render_page
 from fedcm.reports.html.page_data import list_label_mixes
@@ -118,8 +118,9 @@ def write_figures_and_tables(document: Document, folder: Path) -> None:
         name = _choose_file_name(group.title, names)
         draw_group(group, document.styles, figures, name)
         make_result_sheet(group, f"{name}-{group.metric.file_name}").write(tables)
-        if costs := make_cost_sheet(group, f"{name}-costs"):
-            costs.write(tables)
+        for sheet in (make_client_sheet(group, f"{name}-clients"), make_cost_sheet(group, f"{name}-costs")):
+            if sheet is not None:
+                sheet.write(tables)
     for picture in list_client_histograms(document):
         name = _choose_file_name(f"clients {picture['title']} {picture['model']}", names)
         for suffix in (".png", ".pdf"):
