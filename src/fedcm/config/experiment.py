@@ -318,3 +318,13 @@ def reject_unusable_rates(experiment: Experiment) -> None:
                     f"{section}.lr times the factor of {section}.schedule must stay between {_LEAST_RATE:g} and "
                     f"{_GREATEST_RATE:g}, but it is {own:g} in round {round}; change one of them"
                 )
+
+
+def reject_long_warmups(experiment: Experiment) -> None:
+    """Raise UserError if the warm-up of a schedule covers the whole run; `over` says that the schedule is longer."""
+    for section, schedule in (("client", experiment.client.schedule), ("server", experiment.server.schedule)):
+        if schedule is not None and schedule.horizon is None and schedule.warmup >= experiment.rounds:
+            raise UserError(
+                f"{section}.schedule.warmup must be below the number of rounds, {experiment.rounds}, or the whole run "
+                f"is a warm-up, got {schedule.warmup}; shorten the warm-up or take more rounds"
+            )

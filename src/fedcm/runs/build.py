@@ -15,6 +15,7 @@ from fedcm.algorithms.registry import get_algorithm_name
 from fedcm.config.conditions import list_condition_files, reject_conditions
 from fedcm.config.experiment import (
     reject_absent_clients,
+    reject_long_warmups,
     reject_optimizer,
     reject_server_lr,
     reject_step_schedule,
@@ -179,6 +180,7 @@ def build(
     reject_server_lr(experiment.algorithm, experiment.server)
     reject_step_schedule(experiment.algorithm, experiment.client)
     reject_unusable_rates(experiment)
+    reject_long_warmups(experiment)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
     reject_conditions(experiment.algorithm, experiment.availability, experiment.stragglers)
     if augment is None and experiment.data.augment:
