@@ -67,6 +67,7 @@ from fedcm.runs.autotune import compile_model, tune_engine
 from fedcm.runs.choices import choose_validation_metric, make_stop_rule
 from fedcm.runs.data_split import make_federated_data
 from fedcm.runs.metric_check import build_metrics
+from fedcm.runs.parts.tokens import reject_unknown_tokens
 from fedcm.runs.smoke_test import (
     reject_failing_algorithm,
     reject_lone_examples,
@@ -187,6 +188,8 @@ def build(
         augment = make_augment(experiment.data.augment)
     if collate is None and experiment.data.collate is not None:
         collate = make_collate(import_function(experiment.data.collate, "data.collate"))
+    if collate is None:
+        reject_unknown_tokens(model, data)
     problem = _build_problem(experiment, model, loss, collate, data)
     client = experiment.client
     local_work = LocalWork(client.batch_size, client.epochs or 1, client.steps, experiment.stragglers)
