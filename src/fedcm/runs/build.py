@@ -1,7 +1,7 @@
 """Build the objects that train from an experiment. Input that cannot work is rejected here, before a folder exists."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
@@ -98,6 +98,7 @@ class TrainingSetup:
         step_milliseconds: The timings behind the engine's choices: milliseconds per step of one client.
         tuned_settings: The settings of the engine that autotune chose.
         best_by: The metric on validation data by which the best model is chosen; None without validation data.
+        functions_sha256: By its use, the checksum of each function that is a Python object of this program.
     """
 
     experiment: Experiment
@@ -108,6 +109,7 @@ class TrainingSetup:
     step_milliseconds: dict[str, float]
     tuned_settings: tuple[str, ...]
     best_by: WatchedMetric | None = None
+    functions_sha256: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def checksums(self) -> dict[str, str]:
