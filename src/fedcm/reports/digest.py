@@ -162,6 +162,8 @@ class Digest(Section):
     curve: Curve = Curve()
     diagnoses: Diagnoses = Diagnoses()
     client_results: ClientResults | None = None
+    # (k, how often a client did k local steps in a round), over all rounds; empty if they are equal in all rounds
+    step_counts: list[tuple[Count, Count]] = Field(default=[])
     other_cells: list[OtherCell] = Field(default=[])  # in addition to the experiment's own cell
 
     @model_validator(mode="after")

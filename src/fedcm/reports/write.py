@@ -18,6 +18,7 @@ from fedcm.reports.html.cost_table import make_cost_sheet
 from fedcm.reports.html.page import SearchSection, render_page
 from fedcm.reports.html.page_data import list_label_mixes
 from fedcm.reports.html.result_table import make_numbers_sheet, make_result_sheet
+from fedcm.reports.html.system_plots import list_step_histograms
 from fedcm.reports.sheet import Sheet
 from fedcm.system.callbacks import Notify
 from fedcm.system.files import write_text
@@ -123,6 +124,10 @@ def write_figures_and_tables(document: Document, folder: Path) -> None:
                 sheet.write(tables)
     for picture in list_client_histograms(document):
         name = _choose_file_name(f"clients {picture['title']} {picture['model']}", names)
+        for suffix in (".png", ".pdf"):
+            draw_client_histogram(picture, figures / f"{name}{suffix}")
+    for picture in list_step_histograms(document):
+        name = _choose_file_name(f"steps {picture['name']}", names)
         for suffix in (".png", ".pdf"):
             draw_client_histogram(picture, figures / f"{name}{suffix}")
     for mix in list_label_mixes(document):

@@ -84,6 +84,7 @@ def _make_histogram(run: Digest, metric: str, values: list[float], words: str) -
         "caption": caption,
         "model": words,
         "metric": metric,
+        "counted": "clients",
         "bins": bins,
         "width": float(edges[1] - edges[0]),
     }
