@@ -58,16 +58,16 @@ class RoundedLinks:
         dtype, runner = sent.params.dtype, self.runner
         down = pack_broadcast(sent, self.links)
         received = unpack_broadcast(type(sent), down, self.links, dtype)
-        mean, weights = runner.make_mean(len(cohort)), runner.compute_weights(cohort)
+        reports, weights = runner.start_reports(received, cohort, round), runner.compute_weights(cohort)
         client_stats = np.zeros((len(cohort), 3))
         for place, client in enumerate(cohort.tolist()):
             done = runner.run_client(client, received, Nothing(), round)
             up = pack_report(done.report, self.links)
             report = type(done.report)(**{name: unpack(array, self.links.uplink, dtype) for name, array in up.items()})
-            mean.add(client, report, weights[place])
+            reports.add_stack([client], report, [weights[place]])
             client_stats[place] = done.steps, done.loss, 0
             self.bytes = count_array_bytes(down) + count_array_bytes(up)
-        return summarise_round(runner, mean, weights, client_stats, cohort)
+        return summarise_round(runner, reports, weights, client_stats, cohort)
 
     def evaluate(self, params: Vector) -> dict[str, Score]:
         return evaluate_model(self.runner, params)

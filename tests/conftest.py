@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import tomli_w
 from scenes import Answer, small_experiment, write_npz
@@ -13,6 +14,10 @@ from fedcm.cli import main as cli
 
 # plain modules of tests/settings: with this, their asserts show the compared values, as in test files
 pytest.register_assert_rewrite("bench", "engines", "networks", "records", "sites", "splits", "trajectories")
+
+# no test asserts a time, and a busy machine can make any example slow
+hypothesis.settings.register_profile("fedcm", deadline=None)
+hypothesis.settings.load_profile("fedcm")
 
 # If the tests are started in the background or with nohup, these signals are ignored, and every process that a test
 # starts would inherit this.

@@ -1,7 +1,7 @@
 """Make the notebooks from pages of the docs, and run them.
 
-`python docs/generate/notebooks.py` writes each with its outputs beside its page. tests/docs/test_notebook.py checks that
-page and notebook have the same cells.
+`python docs/generate/notebooks.py` writes each with its outputs beside its page. tests/docs/test_notebook.py checks
+that page and notebook have the same cells.
 """
 
 import re

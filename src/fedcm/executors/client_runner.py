@@ -5,11 +5,12 @@ from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 import torch
 
+from fedcm.core.aggregation import PLAIN_MEAN, Aggregation, ReportSum
 from fedcm.core.algorithm import Algorithm, Round, Vector
 from fedcm.core.contract.templates import MessageTemplates, make_templates
 from fedcm.core.exact_mean import ExactMean, OutOfRange
@@ -32,14 +33,6 @@ from fedcm.rng import Purpose, make_torch_seed
 PERSONAL = "personal"  # the field of a client's state with its personal parameters
 
 
-class ReportCollector(Protocol):
-    """Takes the reports of a round."""
-
-    def add_stack(self, clients: Sequence[int], report: Any, weights: Sequence[float]) -> None:
-        """Add the reports of a stack of clients; see `ExactMean`."""
-        ...
-
-
 @final
 @dataclass(frozen=True)
 class ClientRunner:
@@ -58,6 +51,7 @@ class ClientRunner:
     step_factors: StepFactors | None = None  # factors of the local steps; all 1 by default
     optimizer: LocalOptimizer | None = None  # maps the gradients of the minibatches; none by default
     metrics: MetricSet = DEFAULT_METRICS  # of evaluations
+    aggregation: Aggregation = PLAIN_MEAN  # how reports are averaged
     client_evaluation: ClientEvaluation | None = None  # how clients are evaluated on test data of their own
 
     def __post_init__(self) -> None:
@@ -107,10 +101,10 @@ class ClientRunner:
         sent: Any,
         states: ClientStates,
         round: Round,
-        mean: ReportCollector,
+        reports: ReportSum,
         weights: np.ndarray,
     ) -> np.ndarray:
-        """Run the clients of one stack, add their reports to the mean and put their new states.
+        """Run the clients of one stack, add their reports and put their new states.
 
         Returns:
             One row per client: its steps, its loss and the checksum of its state.
@@ -129,7 +123,7 @@ class ClientRunner:
             if not math.isfinite(loss):
                 raise Diverged(f"the loss of client {client} became {loss} in round {round.index}")
         try:
-            mean.add_stack(clients, result.report, weights.tolist())
+            reports.add_stack(clients, result.report, weights.tolist())
         except OutOfRange as error:
             raise Diverged(f"{error} in round {round.index}") from None
         checksums = [states.put(client, state) for client, state in zip(clients, after, strict=True)]
@@ -213,6 +207,10 @@ class ClientRunner:
     def make_mean(self, cohort_size: int) -> ExactMean[Any]:
         """Return an empty mean of this algorithm's reports."""
         return ExactMean(self.templates.report, cohort_size)
+
+    def start_reports(self, sent: Any, cohort: np.ndarray, round: Round) -> ReportSum:
+        """Return an empty sum for the reports of one round."""
+        return self.aggregation.start_round(self.templates.report, sent, cohort, round)
 
     def make_survey_mean(self, cohort_size: int) -> ExactMean[Any]:
         """Return an empty mean of this algorithm's surveys."""

@@ -4,13 +4,15 @@ There is no server process. Every process holds the server state and makes the s
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from fedcm.core.aggregation import ReportTable
 from fedcm.core.algorithm import Nothing, Round, Vector
 from fedcm.core.evaluation import (
     EVALUATED_SETS,
@@ -32,7 +34,7 @@ from fedcm.errors import Diverged, Stopped, TrainingFailed
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
 from fedcm.executors.client_tests import evaluate_client, list_tested_clients
-from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
+from fedcm.executors.gossip import PendingStates, add_gossip_metrics, mix_nodes
 from fedcm.executors.local import make_empty_result, summarise_round
 from fedcm.executors.process_group import ProcessGroup, WorkerStatus, divide_work, gather_rows
 from fedcm.system.callbacks import StopRequested
@@ -68,35 +70,33 @@ class DistributedExecutor:
 
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
         """Run the local steps of the cohort; see `Executor`. Every process calls it and gets the same result."""
-        mean, weights = self.runner.make_mean(len(cohort)), self.runner.compute_weights(cohort)
+        reports, weights = self.runner.start_reports(sent, cohort, round), self.runner.compute_weights(cohort)
         self.states.prepare(cohort, round.index)
 
         def run(positions: list[int]) -> np.ndarray:
             clients = cohort[positions].tolist()
-            return self.runner.run_stack(clients, sent, self.states, round, mean, weights[positions])
+            return self.runner.run_stack(clients, sent, self.states, round, reports, weights[positions])
 
-        client_stats = self._share(cohort, round, self.runner.split_into_stacks(cohort), mean, run)
+        client_stats = self._share(cohort, round, self.runner.split_into_stacks(cohort), reports.sum, run, reports.rows)
         if not len(cohort):
             return make_empty_result(cohort)
         self.states.commit(cohort, client_stats[:, 2].tolist())
-        return summarise_round(self.runner, mean, weights, client_stats, cohort)
+        return summarise_round(self.runner, reports, weights, client_stats, cohort)
 
     def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
         """Run the local steps and the gossip of all nodes; see `GossipExecutor`. Every process gets the same result.
 
         The stacks are divided in the same way both times, so a node is mixed by the process that has its state.
         """
-        table, pending = ReportTable(self.runner.make_mean(len(cohort)), len(cohort)), PendingStates(self.states)
+        table, pending = ReportTable(self.runner.make_mean(len(cohort)), cohort), PendingStates(self.states)
         weights, stacks = np.ones(len(cohort)), self.runner.split_into_stacks(cohort)
 
         def run(positions: list[int]) -> np.ndarray:
             clients = cohort[positions].tolist()
             return self.runner.run_stack(clients, sent, pending, round, table, weights[positions])
 
-        client_stats = self._share(cohort, round, stacks, table, run)
-        for bits in table.bits:
-            self.group.sum_(bits)
-        result = summarise_round(self.runner, table.mean, weights, client_stats, cohort)
+        client_stats = self._share(cohort, round, stacks, table.sum, run, table.rows)
+        result = summarise_round(self.runner, table, weights, client_stats, cohort)
         self.states.prepare(cohort, round.index)
         after, centre = replace(round, steps=result.update_steps), result.mean.params
 
@@ -126,8 +126,9 @@ class DistributedExecutor:
         cohort: np.ndarray,
         round: Round,
         stacks: list[list[int]],
-        mean: ExactMean[Any] | ReportTable,
+        mean: ExactMean[Any],
         run: Callable[[list[int]], np.ndarray],
+        rows: Sequence[Tensor] = (),
     ) -> np.ndarray:
         """Run this process's share of the stacks, and sum the results over all processes.
 
@@ -137,6 +138,7 @@ class DistributedExecutor:
             stacks: The positions in the cohort that are run together.
             mean: The mean to which `run` adds; it is complete afterwards.
             run: Runs one stack and returns a row for each client: its steps, its loss and the checksum of its state.
+            rows: Further integers that `run` fills in; they are complete afterwards.
 
         Returns:
             The rows of the whole cohort.
@@ -170,8 +172,8 @@ class DistributedExecutor:
                 if self.group.rank:
                     self.group.raise_alarm(message)
         high_limbs = self.group.sum_results(status, message, client_stats, mean.totals, mean.high_limbs)
-        for limb in mean.allocate_high_limbs(high_limbs):
-            self.group.sum_(limb)
+        for integers in [*mean.allocate_high_limbs(high_limbs), *rows]:
+            self.group.sum_(integers)
         return client_stats.numpy()
 
     def evaluate(self, params: Vector) -> dict[str, Score]:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedcm.core.aggregation import ReportTable
 from fedcm.core.algorithm import Round
-from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
 from fedcm.core.round_loop import count_bytes
 from fedcm.executors.client_runner import ClientRunner
@@ -50,49 +50,6 @@ class PendingStates:
     def take(self, client: int) -> Any:
         """Return the state of a client after its local steps, and forget it."""
         return self._pending.pop(client)
-
-
-@final
-class ReportTable:
-    """All reports of a round, one row for each node, and their exact mean."""
-
-    def __init__(self, mean: ExactMean[Any], nodes: int) -> None:
-        self.mean = mean
-        self._rows = [field.new_zeros((nodes, field.numel())) for field in mean.template]
-
-    @property
-    def totals(self) -> list[Tensor]:
-        """The integers of the mean that workers add."""
-        return self.mean.totals
-
-    @property
-    def bits(self) -> list[Tensor]:
-        """The rows as integers. A row is 0 in all workers but one, so adding them over the workers is exact."""
-        return [rows.view(torch.int32 if rows.element_size() == 4 else torch.int64) for rows in self._rows]
-
-    @property
-    def high_limbs(self) -> int:
-        """See `ExactMean`."""
-        return self.mean.high_limbs
-
-    def allocate_high_limbs(self, limbs: int) -> list[Tensor]:
-        """See `ExactMean`."""
-        return self.mean.allocate_high_limbs(limbs)
-
-    def add_stack(self, clients: Sequence[int], report: Any, weights: Sequence[float]) -> None:
-        """Add the reports of a stack of nodes."""
-        self.mean.add_stack(clients, report, weights)
-        for rows, field in zip(self._rows, report, strict=True):
-            rows[list(clients)] = field.reshape(len(clients), -1)
-
-    def mix(self, weights: np.ndarray) -> Any:
-        """Return the mean of the reports with these weights, one for each node."""
-        neighbours = np.flatnonzero(weights)
-        fields = []
-        for rows, like in zip(self._rows, self.mean.template, strict=True):
-            own = torch.from_numpy(weights[neighbours]).to(rows)
-            fields.append((own @ rows[neighbours]).view(like.shape))
-        return type(self.mean.template)(*fields)
 
 
 def mix_nodes(

@@ -7,16 +7,16 @@ from typing import Any, final
 import numpy as np
 import torch
 
+from fedcm.core.aggregation import ReportSum, ReportTable
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import EVALUATED_SETS, Score, combine_tallies, list_pieces, tally_piece
-from fedcm.core.exact_mean import ExactMean
 from fedcm.core.executor import RoundResult
 from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.errors import Stopped
-from fedcm.executors.client_runner import ClientRunner, ReportCollector
+from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
 from fedcm.executors.client_tests import evaluate_client, list_tested_clients
-from fedcm.executors.gossip import PendingStates, ReportTable, add_gossip_metrics, mix_nodes
+from fedcm.executors.gossip import PendingStates, add_gossip_metrics, mix_nodes
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
 
@@ -49,18 +49,18 @@ class LocalExecutor:
             raise Stopped
         if not len(cohort):
             return make_empty_result(cohort)
-        mean, weights = self.runner.make_mean(len(cohort)), self.runner.compute_weights(cohort)
+        reports, weights = self.runner.start_reports(sent, cohort, round), self.runner.compute_weights(cohort)
         self.states.prepare(cohort, round.index)
-        client_stats = self._run_stacks(sent, cohort, round, self.states, mean, weights)
+        client_stats = self._run_stacks(sent, cohort, round, self.states, reports, weights)
         self.states.commit(cohort, client_stats[:, 2].tolist())
-        return summarise_round(self.runner, mean, weights, client_stats, cohort)
+        return summarise_round(self.runner, reports, weights, client_stats, cohort)
 
     def run_gossip(self, sent: Any, cohort: np.ndarray, round: Round, mixing: np.ndarray) -> RoundResult:
         """Run the local steps and the gossip of all nodes; see `GossipExecutor`."""
-        table, pending = ReportTable(self.runner.make_mean(len(cohort)), len(cohort)), PendingStates(self.states)
+        table, pending = ReportTable(self.runner.make_mean(len(cohort)), cohort), PendingStates(self.states)
         weights = np.ones(len(cohort))
         client_stats = self._run_stacks(sent, cohort, round, pending, table, weights)
-        result = summarise_round(self.runner, table.mean, weights, client_stats, cohort)
+        result = summarise_round(self.runner, table, weights, client_stats, cohort)
         self.states.prepare(cohort, round.index)
         round, centre = replace(round, steps=result.update_steps), result.mean.params
         mixed = mix_nodes(self.runner, cohort.tolist(), table, mixing, pending, self.states, round, centre)
@@ -73,7 +73,7 @@ class LocalExecutor:
         cohort: np.ndarray,
         round: Round,
         states: ClientStates,
-        mean: ReportCollector,
+        reports: ReportSum,
         weights: np.ndarray,
     ) -> np.ndarray:
         """Run the local steps of the cohort and return the rows of `ClientRunner.run_stack`."""
@@ -85,7 +85,7 @@ class LocalExecutor:
                 clients = cohort[positions].tolist()
                 try:
                     client_stats[positions] = self.runner.run_stack(
-                        clients, sent, states, round, mean, weights[positions]
+                        clients, sent, states, round, reports, weights[positions]
                     )
                 except Exception as error:
                     add_note(error, f"client {clients[0]} failed in round {round.index}")
@@ -152,13 +152,13 @@ def make_empty_result(cohort: np.ndarray) -> RoundResult:
 
 
 def summarise_round(
-    runner: ClientRunner, mean: ExactMean[Any], weights: np.ndarray, client_stats: np.ndarray, cohort: np.ndarray
+    runner: ClientRunner, reports: ReportSum, weights: np.ndarray, client_stats: np.ndarray, cohort: np.ndarray
 ) -> RoundResult:
     """Return the result of a round.
 
     Args:
         runner: Has the factors of the local steps.
-        mean: The mean to which all reports have been added.
+        reports: The sum to which all reports have been added.
         weights: The weight of each client.
         client_stats: The rows of `ClientRunner.run_stack`, in the order of the cohort.
         cohort: The clients that reported.
@@ -171,7 +171,9 @@ def summarise_round(
     least, most = int(counts.min()), int(counts.max())
     unequal = {"steps_least": least, "steps_most": most, "steps_clients": count_clients_by_steps(counts)}
     unequal = unequal if least < most else {}
-    return RoundResult(mean.compute(total), len(cohort), steps, loss, cohort, unequal, effective_steps=effective_steps)
+    mean = reports.compute(cohort, weights)
+    metrics = unequal | dict(reports.describe())
+    return RoundResult(mean, len(cohort), steps, loss, cohort, metrics, effective_steps=effective_steps)
 
 
 def count_clients_by_steps(counts: np.ndarray) -> list[list[int]]:

@@ -4,7 +4,8 @@ from typing import Any, final
 
 import numpy as np
 
-from fedcm.core.exact_mean import ExactMean, OutOfRange
+from fedcm.core.algorithm import Round
+from fedcm.core.exact_mean import OutOfRange
 from fedcm.core.executor import RoundResult
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import summarise_round
@@ -17,13 +18,15 @@ from fedcm.federation.server.replies import BadReply, ExpectedReply, check_reply
 class CollectedReports:
     """The good reports of one round, and their exact mean."""
 
-    def __init__(self, runner: ClientRunner, cohort: np.ndarray, expected: ExpectedReply) -> None:
-        """Expect reports of the cohort."""
+    def __init__(
+        self, runner: ClientRunner, sent: Any, cohort: np.ndarray, round: Round, expected: ExpectedReply
+    ) -> None:
+        """Expect reports of the cohort, which gets the broadcast `sent`."""
         self.expected = expected
         self._runner = runner
         self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort, expected.round).tolist(), strict=True))
         self.weights = dict(zip(cohort.tolist(), runner.compute_weights(cohort).tolist(), strict=True))
-        self.mean: ExactMean[Any] = runner.make_mean(len(cohort))
+        self.reports = runner.start_reports(sent, cohort, round)
         self.client_stats: dict[int, tuple[float, float, float]] = {}
         self.bytes = 0
         self.seconds = 0.0  # local work of the slowest site
@@ -43,7 +46,7 @@ class CollectedReports:
             raise BadReply("it answered twice")
         reply = check_reply(answer.fields, answer.arrays, self.expected, self.steps[client])
         try:
-            self.mean.add(client, reply.report, self.weights[client])
+            self.reports.add_stack([client], reply.report, [self.weights[client]])
         except OutOfRange as error:
             raise BadReply(str(error)) from None
         self.client_stats[client] = (reply.steps, reply.loss, 0.0)
@@ -55,4 +58,4 @@ class CollectedReports:
         clients = self.clients
         weights = np.array([self.weights[client] for client in clients])
         client_stats = np.array([self.client_stats[client] for client in clients])
-        return summarise_round(self._runner, self.mean, weights, client_stats, np.array(clients))
+        return summarise_round(self._runner, self.reports, weights, client_stats, np.array(clients))

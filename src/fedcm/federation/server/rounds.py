@@ -74,7 +74,7 @@ class FederationExecutor:
         reasons |= self._describe_new_sites([site for site in selected if site not in reasons], quorum)
         ready = [site for site in selected if site not in reasons]
         arrays = pack_broadcast(sent, self.settings)
-        collected = CollectedReports(self.runner, cohort, self._make_expected_reply(round))
+        collected = CollectedReports(self.runner, sent, cohort, round, self._make_expected_reply(round))
         if len(ready) >= quorum:
             fields = {"run": self.record.id, "round": round.index, "terms": self.record.terms.model_dump()}
             fields["counted"] = {site: self.counted.get(site, NEVER) for site in ready}
