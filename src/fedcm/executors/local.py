@@ -21,6 +21,8 @@ from fedcm.executors.gossip import PendingStates, add_gossip_metrics, mix_nodes
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
 
+_MAX_STEP_COUNTS = 32  # different numbers of steps that a line of metrics.jsonl keeps exactly
+
 
 @final
 class LocalExecutor:
@@ -170,7 +172,22 @@ def summarise_round(
         math.fsum(weights * column) / total for column in (counts, runner.sum_step_factors(counts), losses)
     )
     least, most = int(counts.min()), int(counts.max())
-    unequal = {"steps_least": least, "steps_most": most} if least < most else {}
+    unequal = {"steps_least": least, "steps_most": most, "steps_clients": count_clients_by_steps(counts)}
+    unequal = unequal if least < most else {}
     mean = reports.compute(cohort, weights)
     metrics = unequal | dict(reports.describe())
     return RoundResult(mean, len(cohort), steps, loss, cohort, metrics, effective_steps=effective_steps)
+
+
+def count_clients_by_steps(counts: np.ndarray) -> list[list[int]]:
+    """Return pairs [steps, number of clients]; of more than 32 different numbers, only two digits are kept.
+
+    >>> count_clients_by_steps(np.array([3, 5, 3])), count_clients_by_steps(np.arange(100, 140))
+    ([[3, 2], [5, 1]], [[100, 10], [110, 10], [120, 10], [130, 10]])
+    """
+    whole = counts.astype(np.int64)
+    if len(np.unique(whole)) > _MAX_STEP_COUNTS:
+        unit = np.array([10 ** max(len(str(count)) - 2, 0) for count in whole.tolist()])
+        whole = whole // unit * unit
+    steps, clients = np.unique(whole, return_counts=True)
+    return [[int(own), int(count)] for own, count in zip(steps, clients, strict=True)]
