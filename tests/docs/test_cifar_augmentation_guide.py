@@ -62,6 +62,7 @@ def test_the_schedules_of_the_guide_differ_after_the_warmup(source: str, tmp_pat
     assert cosine[1]["loss"] != constant[1]["loss"]
 
 
+@pytest.mark.slow
 def test_the_sweep_of_the_guide_has_a_run_per_row_of_its_table(source: str, tmp_path: Path) -> None:
     text = GUIDE.read_text()
     (command,) = re.findall(r"^    fedcm (sweep .*)$", text, re.M)

@@ -44,6 +44,7 @@ def read_parameters(run: fedcm.Run) -> dict[str, torch.Tensor]:
     return run.model().state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEQUENCE_MODELS)
 def test_the_bits_are_the_same_on_two_workers_and_after_a_resume(
     experiment_file: Path, tmp_path: Path, name: str

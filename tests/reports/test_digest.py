@@ -171,6 +171,7 @@ def test_inconsistent_digest_is_rejected(tmp_path: Path, where: tuple[str, str],
         read_digest(tmp_path / "odd.json")
 
 
+@pytest.mark.slow
 def test_digests_give_the_same_tables_as_their_runs(
     fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
