@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         EvalModeWarning,
         FedcmWarning,
         FewExamplesWarning,
+        LongWarmupWarning,
         ManyWorkersWarning,
         RandomDataWarning,
     )
@@ -161,6 +162,7 @@ _MODULES = {
         "EvalModeWarning",
         "FedcmWarning",
         "FewExamplesWarning",
+        "LongWarmupWarning",
         "ManyWorkersWarning",
         "RandomDataWarning",
     ),
@@ -227,6 +229,7 @@ __all__ = [
     "Independent",
     "LocalOptimizer",
     "LocalRun",
+    "LongWarmupWarning",
     "ManyWorkersWarning",
     "MetricsTable",
     "Mime",

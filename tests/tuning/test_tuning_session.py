@@ -124,6 +124,7 @@ def test_an_estimate_counts_all_runs(experiment: Write, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_fedcm_tune_returns_the_best_settings_and_all_trials(experiment: Write, tmp_path: Path) -> None:
     result = api.tune(

@@ -15,6 +15,7 @@ from fedcm.api.training_arguments import (
     check_availability,
     check_stragglers,
     check_topology,
+    hash_functions,
     name_object,
     read_client_tests,
     read_loss,
@@ -82,6 +83,7 @@ class PythonExperiment(Experiment):
     _augment: Augment | None = PrivateAttr(default=None)
     _collate: Collate | None = PrivateAttr(default=None)
     _metric_functions: dict[str, MetricFunction] = PrivateAttr()  # by their names in evaluation.metrics
+    _functions_sha256: dict[str, str] = PrivateAttr(default_factory=dict)
 
     def copy_model(self) -> nn.Module:
         """Return a copy of the given model."""
@@ -89,7 +91,7 @@ class PythonExperiment(Experiment):
 
     def build(self, data_dir: Path | None = None) -> TrainingSetup:
         """Build the objects that train. The model is copied, so that it does not change."""
-        return build(
+        setup = build(
             self,
             data_dir,
             data=self._data,
@@ -99,6 +101,7 @@ class PythonExperiment(Experiment):
             collate=self._collate,
             metric_functions=self._metric_functions,
         )
+        return dataclasses.replace(setup, functions_sha256=self._functions_sha256)
 
 
 def load_experiment(path: AnyPath, overrides: Overrides = ()) -> Experiment:
@@ -265,6 +268,7 @@ def make_experiment(
         if not callable(function):
             raise UserError(f"collate must be a function of a list of examples, got {describe_value(collate)}")
         experiment._collate = make_collate(function)
+    experiment._functions_sha256 = hash_functions(given, functions)
     return experiment
 
 

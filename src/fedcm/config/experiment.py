@@ -40,6 +40,7 @@ from fedcm.data.augmentation import make_augment
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError, suggest
 from fedcm.models import reject_unknown_model
+from fedcm.system.user_warnings import LongWarmupWarning, warn_user
 
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _GREATEST_RATE = 1e6
@@ -333,3 +334,20 @@ def reject_unusable_rates(experiment: Experiment) -> None:
                     f"{section}.lr times the factor of {section}.schedule must stay between {_LEAST_RATE:g} and "
                     f"{_GREATEST_RATE:g}, but it is {own:g} in round {round}; change one of them"
                 )
+
+
+def reject_long_warmups(experiment: Experiment) -> None:
+    """Raise UserError if a warm-up covers the whole run, although the schedule depends on the number of rounds.
+
+    For other schedules it is a warning, because such a run may be continued with more rounds.
+    """
+    for section, schedule in (("client", experiment.client.schedule), ("server", experiment.server.schedule)):
+        if schedule is None or schedule.horizon is not None or schedule.warmup < experiment.rounds:
+            continue
+        sentence = (
+            f"{section}.schedule.warmup must be below the number of rounds, {experiment.rounds}, or the whole run is a "
+            f"warm-up, got {schedule.warmup}; shorten the warm-up or take more rounds"
+        )
+        if schedule.depends_on_total:
+            raise UserError(sentence)
+        warn_user(sentence.replace("must", "should"), LongWarmupWarning)

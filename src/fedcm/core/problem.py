@@ -27,6 +27,7 @@ from fedcm.core.model_mode import reject_updated_statistics
 from fedcm.data.dataset import Examples, count_scored_labels
 from fedcm.data.structures.collate import Collate, pad_examples
 from fedcm.errors import UserError
+from fedcm.models.convolutions import guard_small_strided_convolutions
 from fedcm.system.error_messages import add_note
 
 _PIECE = 500  # examples at a time, for gradients over all data of a client
@@ -57,6 +58,7 @@ class Problem:
     ) -> None:
         reject_lazy_parameters(model)
         reject_updated_statistics(model)
+        guard_small_strided_convolutions(model)
         self.model = model
         self.loss = loss
         self.collate = collate  # from selected examples to the batch that the model takes

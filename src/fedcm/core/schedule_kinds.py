@@ -77,6 +77,22 @@ class RateSchedule(ABC):
         """Return the factor after the warm-up, at s of S = `remaining`."""
 
 
+class ScheduleOverTotal(RateSchedule):
+    """A schedule that depends on T: on all rounds or steps, or on `over`."""
+
+    over: int | None
+
+    @property
+    def horizon(self) -> int | None:
+        """T, if `over` gives it."""
+        return self.over
+
+    @property
+    def depends_on_total(self) -> bool:
+        """True without `over`."""
+        return self.over is None
+
+
 @final
 @dataclass(frozen=True)
 class Constant(RateSchedule):
@@ -139,7 +155,7 @@ class StepDecay(RateSchedule):
 
 @final
 @dataclass(frozen=True)
-class Cosine(RateSchedule):
+class Cosine(ScheduleOverTotal):
     """The factor falls from 1 towards `final` along half a cosine."""
 
     final: float = 0.0  # from 0 to 1
@@ -152,23 +168,13 @@ class Cosine(RateSchedule):
         convert_numbers(self, "final")
         _check_final_and_over(self.final, self.over, self.warmup)
 
-    @property
-    def horizon(self) -> int | None:
-        """T, if `over` gives it."""
-        return self.over
-
-    @property
-    def depends_on_total(self) -> bool:
-        """True without `over`."""
-        return self.over is None
-
     def _compute_curve(self, s: int, remaining: int, unit: str) -> float:
         return self.final + (1 - self.final) * (1 + math.cos(math.pi * s / remaining)) / 2
 
 
 @final
 @dataclass(frozen=True)
-class Polynomial(RateSchedule):
+class Polynomial(ScheduleOverTotal):
     """The factor falls from 1 towards `final` along a power of the time that is left; power 1 is a line."""
 
     power: float = 1.0  # above 0
@@ -184,23 +190,13 @@ class Polynomial(RateSchedule):
         if not 0 < self.power <= 100:
             raise ValueError(f"power must be above 0 and at most 100, got {self.power}")
 
-    @property
-    def horizon(self) -> int | None:
-        """T, if `over` gives it."""
-        return self.over
-
-    @property
-    def depends_on_total(self) -> bool:
-        """True without `over`."""
-        return self.over is None
-
     def _compute_curve(self, s: int, remaining: int, unit: str) -> float:
         return self.final + (1 - self.final) * (1 - s / remaining) ** self.power
 
 
 @final
 @dataclass(frozen=True)
-class FunctionSchedule(RateSchedule):
+class FunctionSchedule(ScheduleOverTotal):
     """The factor is returned by your own function, called as `f(s, S)`; without warm-up, `f(round, rounds)`."""
 
     function: str | FactorFunction  # package.module:function; in Python also the function itself
@@ -224,16 +220,6 @@ class FunctionSchedule(RateSchedule):
         if isinstance(self.function, str):
             return self.function
         return getattr(self.function, "__qualname__", type(self.function).__name__)
-
-    @property
-    def horizon(self) -> int | None:
-        """T, if `over` gives it."""
-        return self.over
-
-    @property
-    def depends_on_total(self) -> bool:
-        """True without `over`, because the function gets T."""
-        return self.over is None
 
     def list_extremes(self, total: int) -> Iterable[int]:
         """Return all t, up to a limit, because nothing is known about the function."""

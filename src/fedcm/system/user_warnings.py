@@ -30,6 +30,10 @@ class FewExamplesWarning(FedcmWarning):
     """Some clients have too few examples for test data of their own."""
 
 
+class LongWarmupWarning(FedcmWarning):
+    """The warm-up of a schedule covers the whole run, so the learning rate never reaches its full value."""
+
+
 class ManyWorkersWarning(FedcmWarning):
     """There are more workers than clients in a round, and fewer are started."""
 
