@@ -108,7 +108,8 @@ def test_initial_parameters_must_be_finite() -> None:
     model = make_model()
     with torch.no_grad():
         next(model.parameters())[0] = math.nan
-    for settings in ({}, {"model_weights": model.state_dict()}):
+    given: list[dict[str, Any]] = [{}, {"model_weights": model.state_dict()}]
+    for settings in given:
         with pytest.raises(fedcm.UserError, match=r"all weights must be finite numbers, but '\S*' has NaN"):
             fedcm.train(model, make_clients(), fedcm.FedCM(), rounds=1, **settings)
 

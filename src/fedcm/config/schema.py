@@ -140,7 +140,7 @@ def _describe_problem(error: ValidationError, kind: Any, where: str) -> str:
         case "missing":
             return f"{path} must be given"
         case "too_short":
-            least = format_count(problem["ctx"]["min_length"], "entry", "entries")
+            least = format_count(problem.get("ctx", {}).get("min_length", 1), "entry", "entries")
             return f"{path} must have at least {least}, got {_shorten(problem['input'])}; give one or leave it out"
         case "value_error":
             reason = problem.get("ctx", {}).get("error")

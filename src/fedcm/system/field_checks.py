@@ -3,12 +3,12 @@
 import math
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any
+from typing import Any, TypeGuard
 
 GREATEST_COUNT = 10**9
 
 
-def is_count(value: Any, least: int) -> bool:
+def is_count(value: Any, least: int) -> TypeGuard[int]:
     """Return whether a value is a whole number from `least` to 10⁹."""
     return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= GREATEST_COUNT
 
