@@ -21,6 +21,7 @@ from fedcm.config.experiment import (
     reject_unequal_weights,
     reject_unusable_rates,
 )
+from fedcm.config.robustness import reject_robustness
 from fedcm.config.sections import EngineSection, Experiment
 from fedcm.core.algorithm import Algorithm, is_decentralised
 from fedcm.core.conditions.availability import list_available
@@ -66,6 +67,7 @@ from fedcm.runs.autotune import compile_model, tune_engine
 from fedcm.runs.choices import choose_validation_metric, make_stop_rule
 from fedcm.runs.data_split import make_federated_data
 from fedcm.runs.metric_check import build_metrics
+from fedcm.runs.robustness import build_defence
 from fedcm.runs.smoke_test import (
     reject_failing_algorithm,
     reject_lone_examples,
@@ -96,6 +98,7 @@ class TrainingSetup:
         step_milliseconds: The timings behind the engine's choices: milliseconds per step of one client.
         tuned_settings: The settings of the engine that autotune chose.
         best_by: The metric on validation data by which the best model is chosen; None without validation data.
+        notices: What the user should know before the run, a sentence each.
     """
 
     experiment: Experiment
@@ -106,6 +109,7 @@ class TrainingSetup:
     step_milliseconds: dict[str, float]
     tuned_settings: tuple[str, ...]
     best_by: WatchedMetric | None = None
+    notices: tuple[str, ...] = ()
 
     @cached_property
     def checksums(self) -> dict[str, str]:
@@ -176,6 +180,7 @@ def build(
     if experiment.model.personal:
         _reject_with_personal(experiment, data)
     reject_unequal_weights(experiment.algorithm, experiment.server)
+    reject_robustness(experiment)
     reject_server_lr(experiment.algorithm, experiment.server)
     reject_step_schedule(experiment.algorithm, experiment.client)
     reject_unusable_rates(experiment)
@@ -202,6 +207,7 @@ def build(
         reject_batch_dependent_model(problem, first)
     if engine.compile == "on":
         compile_model(problem, client.batch_size, data.client(0))
+    defence = build_defence(experiment, problem, data)
     runner = ClientRunner(
         experiment.algorithm,
         problem,
@@ -216,6 +222,8 @@ def build(
         step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
         optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
         metrics=metrics,
+        aggregation=defence.aggregation,
+        poison=defence.poison,
         client_evaluation=_make_client_evaluation(experiment, data, metrics),
     )
     reject_unusable_step_factors(runner, client.lr)
@@ -223,7 +231,9 @@ def build(
         timings |= time_reading(runner)
     tuned = experiment.model_copy(update={"engine": engine})
     best_by = choose_validation_metric(metrics, data)
-    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings, best_by)
+    return TrainingSetup(
+        tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings, best_by, defence.notices
+    )
 
 
 def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:
