@@ -16,8 +16,8 @@ from fedcm.config.conditions import (
     read_stragglers,
     reject_conditions,
 )
-from fedcm.config.robustness import read_attack, reject_robustness
 from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
+from fedcm.config.robustness import read_attack, reject_robustness
 from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import (
     RESERVED_MODEL_KEYS,

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
-EVALUATED = ("test", "validation", "clients", "personal", "backdoor")  # the keys of evaluations in a line begin with these words
+EVALUATED = (
+    "test",
+    "validation",
+    "clients",
+    "personal",
+    "backdoor",
+)  # the keys of evaluations in a line begin with these words
 Metrics = dict[str, Any]  # a `RoundMetrics` as a dict: one line of metrics.jsonl
 
 

@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Sequence
 
 from fedcm.core.algorithm import Vector
-from fedcm.core.evaluation import Score, Tally, combine_tallies, evaluation_mode, list_pieces, read_piece, tally_examples
+from fedcm.core.evaluation import (
+    Score,
+    Tally,
+    combine_tallies,
+    evaluation_mode,
+    list_pieces,
+    read_piece,
+    tally_examples,
+)
 from fedcm.core.scoring.metric_set import MetricSet
 from fedcm.core.scoring.summed import Fraction, SummedMetric, count_correct
 from fedcm.core.scoring.traits import SHARE

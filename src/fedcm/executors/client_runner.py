@@ -227,15 +227,19 @@ class ClientRunner:
         """Return an empty mean of this algorithm's surveys."""
         return ExactMean(self.templates.survey, cohort_size)
 
-    def compute_weights(self, cohort: np.ndarray) -> np.ndarray:
+    def compute_weights(self, cohort: np.ndarray, sizes: np.ndarray | None = None) -> np.ndarray:
         """Return the weight of each client in the mean.
 
         By default every weight is 1. If clients are weighed by their examples, it is the number of examples over a
         power of two that is not below the largest number: exact in a float, and at most 1.
+
+        Args:
+            cohort: The clients.
+            sizes: The numbers of examples that they count for; by default those of the data.
         """
         if not self.weigh_by_examples or not len(cohort):
             return np.ones(len(cohort))
-        sizes = self.data.sizes(cohort)
+        sizes = self.data.sizes(cohort) if sizes is None else sizes
         return sizes / 2.0 ** math.ceil(math.log2(max(int(sizes.max()), 2)))
 
     def count_steps(self, cohort: np.ndarray, round: int) -> np.ndarray:

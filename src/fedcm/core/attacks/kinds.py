@@ -109,7 +109,7 @@ class Noise(ReportAttack):
 @final
 @dataclass(frozen=True)
 class LittleIsEnough(CollusionAttack):
-    """"A little is enough": the mean of the honest reports minus z standard deviations, in every coordinate.
+    """ "A little is enough": the mean of the honest reports minus z standard deviations, in every coordinate.
 
     By default z is the largest that hides among the honest reports, as in the paper; it is 0 for small cohorts.
 

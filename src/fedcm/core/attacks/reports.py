@@ -95,9 +95,7 @@ class _AttackedSum(ReportSum):
 class _CollusionSum(ReportSum):
     """All reports are collected first; then the hostile ones are replaced by one that is made from the honest ones."""
 
-    def __init__(
-        self, inner: ReportSum, hostile: frozenset[int], attack: CollusionAttack, table: ReportTable
-    ) -> None:
+    def __init__(self, inner: ReportSum, hostile: frozenset[int], attack: CollusionAttack, table: ReportTable) -> None:
         self._inner = inner
         self._hostile = hostile
         self._attack = attack

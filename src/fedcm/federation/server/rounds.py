@@ -5,7 +5,7 @@ sums are exact, so the order does not change the result.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -50,6 +50,7 @@ class FederationExecutor:
     counted: dict[str, int]  # last counted and saved round of each site
     notify: Notify
     stop_requested: StopRequested
+    save_record: Callable[[], None]  # called when a site has described itself for the first time
     health: SiteHealth = field(init=False)
     rounds_without_quorum: int = 0  # in a row
 
@@ -74,7 +75,9 @@ class FederationExecutor:
         reasons |= self._describe_new_sites([site for site in selected if site not in reasons], quorum)
         ready = [site for site in selected if site not in reasons]
         arrays = pack_broadcast(sent, self.settings)
-        collected = CollectedReports(self.runner, sent, cohort, round, self._make_expected_reply(round))
+        expected = self._make_expected_reply(round)
+        weights = self.runner.compute_weights(cohort, self._bound_sizes(cohort))
+        collected = CollectedReports(self.runner, sent, cohort, round, expected, weights, self.settings.norm_ratio)
         if len(ready) >= quorum:
             fields = {"run": self.record.id, "round": round.index, "terms": self.record.terms.model_dump()}
             fields["counted"] = {site: self.counted.get(site, NEVER) for site in ready}
@@ -84,6 +87,7 @@ class FederationExecutor:
                 if len(collected.clients) >= quorum:
                     replied = {self.record.sites[client] for client in collected.clients} | set(reasons)
                     deadline.shorten(self._choose_wait(set(ready) - replied, deadline.elapsed))
+        reasons |= {self.record.sites[client]: reason for client, reason in collected.screen().items()}
         answered = {self.record.sites[client] for client in collected.clients}
         for site in selected:
             if site in answered:
@@ -94,6 +98,7 @@ class FederationExecutor:
                 self.health.record_miss(site, round.index, silent=site not in reasons)
         metrics = {"clients": collected.clients, "asked": len(selected), "missed": sorted(set(selected) - answered)}
         metrics |= {"lost": self.health.lost_sites} if self.health.lost_sites else {}
+        metrics |= self._report_influence(collected, round)
         metrics |= {"bytes_down": len(ready) * count_array_bytes(arrays), "bytes_up": collected.bytes}
         return self._make_result(
             collected, quorum, len(selected), round, metrics | {"local_seconds": collected.seconds}
@@ -146,6 +151,14 @@ class FederationExecutor:
         self.counted |= {self.record.sites[client]: round.index for client in collected.clients}
         return result._replace(extra_metrics={**result.extra_metrics, **metrics})
 
+    def _report_influence(self, collected: CollectedReports, round: Round) -> dict[str, Any]:
+        """Return the influence of each site for metrics.jsonl, and log an alarm for each site that stands out."""
+        own = {self.record.sites[client]: one for client, one in collected.influence.items()}
+        for site, influence in own.items():
+            if influence.alarm is not None:
+                self.notify(f"round {round.index}: ALARM: look at {site}: {influence.alarm}")
+        return {"influence": {site: one.to_dict() for site, one in own.items()}} if own else {}
+
     def _get_client(self, site: str) -> int:
         return self.record.sites.index(site)
 
@@ -169,6 +182,24 @@ class FederationExecutor:
             self._check_stopped()
             time.sleep(min(_POLL, deadline.remaining))
 
+    def _bound_sizes(self, cohort: np.ndarray) -> np.ndarray:
+        """Return the number of examples that each site counts for: at most its first one and `max_examples`."""
+        most = self.settings.max_examples
+        bounds = [self.record.examples.get(self.record.sites[client]) for client in cohort.tolist()]
+        sizes = zip(self.data.sizes(cohort).tolist(), bounds, strict=True)
+        return np.array([min(size, *(one for one in (first, most) if one is not None), size) for size, first in sizes])
+
+    def _note_first_size(self, site: str, examples: int) -> None:
+        """Keep the first number of examples that a site described: a later, larger one does not raise its weight."""
+        if site not in self.record.examples:
+            self.record.examples[site] = examples
+            self.save_record()
+        elif examples > self.record.examples[site]:
+            self.notify(
+                f"ALARM: look at {site}: it described {self.record.examples[site]} examples at first and {examples} "
+                "now; its weight stays that of the first number"
+            )
+
     def _describe_new_sites(self, sites: Sequence[str], quorum: int) -> dict[str, str]:
         """Ask sites whose data are not known to describe them; return why each unfit site does not count."""
         new = [site for site in sites if self._get_client(site) not in self.data.known_sizes]
@@ -180,6 +211,7 @@ class FederationExecutor:
             try:
                 reject_unfit_site(site, own, self.record.terms)
                 self.data.known_sizes[self._get_client(site)] = own.examples
+                self._note_first_size(site, own.examples)
             except UserError as error:
                 reasons[site] = str(error)
         silent = [site for site in new if site not in descriptions and site not in reasons]

@@ -71,8 +71,10 @@ class Bulyan(RobustRule):
         """Return the mean around the median of the selected rows; see `RobustRule`."""
         squares, left, kept = rows.compute_pairwise_squares(), list(range(rows.count)), []
         for _ in range(rows.count - 2 * self.hostile):
-            scores = score_rows(squares[np.ix_(left, left)], self.hostile)
-            kept.append(left.pop(int(np.argmin(scores))))
+            remaining = squares[np.ix_(left, left)]
+            scores, sums = score_rows(remaining, self.hostile), remaining.sum(1)
+            # two nearest neighbours have equal scores if one neighbour counts; then the more central one is chosen
+            kept.append(left.pop(int(np.lexsort((sums, scores))[0])))
         kept.sort()
         middle, low, high = rows.count - 4 * self.hostile, (len(kept) - 1) // 2, len(kept) // 2
 
