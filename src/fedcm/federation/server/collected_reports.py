@@ -19,7 +19,7 @@ from fedcm.federation.server.screening import Influence, find_large_reports, mea
 class CollectedReports:
     """The good reports of one round, and their mean.
 
-    With `norm_ratio`, the reports are held until all have arrived, because only then can they be compared; without, each
+    With `norm_ratio`, reports are held until all have arrived, because only then can they be compared. Without it, each
     is added to the mean when it arrives.
     """
 
