@@ -239,7 +239,11 @@ class Schema:
 
 
 # Tables inside a section, and where the guide explains them.
-_INNER_TABLES = {"schedule": ("Schedule", "schedules"), "optimizer": ("Optimizer", "local-optimisers"), "mean": ("Mean", "means")}
+_INNER_TABLES = {
+    "schedule": ("Schedule", "schedules"),
+    "optimizer": ("Optimizer", "local-optimisers"),
+    "mean": ("Mean", "means"),
+}
 _ORDER = ("data", "split", "participation", "topology", "availability", "attack", "stragglers", "algorithm")
 _ORDER += ("client", "server", "mean", "schedule", "optimizer", "evaluation", "checkpoints", "engine")
 

@@ -66,7 +66,12 @@ class HostileChannel(InProcessChannel):
 
 
 def run_attacked(
-    folder: Path, algorithm: str, attack: str, settings: dict[str, Any], rounds: int = 15, lines: list[str] | None = None
+    folder: Path,
+    algorithm: str,
+    attack: str,
+    settings: dict[str, Any],
+    rounds: int = 15,
+    lines: list[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Run one federation and return its metrics."""
     chosen = make_experiment(

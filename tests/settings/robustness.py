@@ -5,21 +5,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import reference_means as reference
 import torch
 from bench import CLASSES, CLOSE, SIZES, Bench, Trained, assert_different, make_clients
 from schema import put
-from trajectories import Row
 from torch import Tensor
+from trajectories import Row
 
 from fedcm.core.aggregation import PlainSum
+from fedcm.errors import UserError
 
 BASE: dict[str, Any] = {"rounds": 1, "algorithm": {"name": "fedavg"}, "participation": {"kind": "everyone"}}
 HOSTILE = [1, 4]
 Expect = Callable[[np.ndarray], np.ndarray]
 
 
-def collect_reports(bench: Bench) -> np.ndarray:
+def collect_reports(bench: Bench, **changes: Any) -> np.ndarray:
     """The reports of all clients in round 0, from a run with the plain mean."""
     rows: dict[int, np.ndarray] = {}
     add = PlainSum.add_stack
@@ -30,8 +32,8 @@ def collect_reports(bench: Bench) -> np.ndarray:
 
     with bench.monkeypatch.context() as patch:
         patch.setattr(PlainSum, "add_stack", record)
-        bench.train(bench.table(**BASE))
-    return np.array([rows[client] for client in range(len(SIZES))])
+        bench.train(bench.table(**BASE | changes))
+    return np.array([rows[client] for client in sorted(rows)])
 
 
 def compute_update(trained: Trained) -> np.ndarray:
@@ -76,6 +78,26 @@ def averages_buckets(options: dict[str, Any], expect: Expect) -> Row:
         assert len(matches) == 1
 
     return row
+
+
+def selects_and_trims(bench: Bench, setting: str) -> None:
+    """Bulyan with one hostile client needs seven reports; without one it is the mean, of buckets if there are any."""
+    source = bench.clients_folder("seven", make_clients((*SIZES, 7)))
+    reports = collect_reports(bench, data={"source": source})
+
+    def average(**options: Any) -> np.ndarray:
+        mean = {"kind": "bulyan", **options}
+        return compute_update(bench.train(bench.table(**BASE | {"data": {"source": source}}, server={"mean": mean})))
+
+    one = average(hostile=1)
+    np.testing.assert_allclose(one, reference.bulyan(reports, 1), atol=CLOSE)
+    assert np.abs(one - reference.mean(reports)).max() > 1e-3
+    np.testing.assert_allclose(average(hostile=0), reference.mean(reports), atol=CLOSE)
+    halves = average(hostile=0, bucketing=2)  # three pairs and one client alone, which counts twice
+    alone = [np.allclose(halves, (7 * reference.mean(reports) + own) / 8, atol=CLOSE) for own in reports]
+    assert sum(alone) == 1
+    with pytest.raises(UserError, match="needs at least 11 reports per round, got cohorts of 7"):
+        average(hostile=2)
 
 
 def chooses_the_mean(bench: Bench, setting: str) -> None:
@@ -144,7 +166,9 @@ MEAN_ROWS: dict[str, Row] = {
     ),
     "server.mean.trimmed.bucketing": averages_buckets({"share": 0.34}, lambda rows: reference.trimmed(rows, 1)),
     "server.mean.geometric-median": averages(default=({}, lambda rows: _weiszfeld(rows, 8, 1e-6))),
-    "server.mean.geometric-median.iterations": averages(one=({"iterations": 1}, lambda rows: _weiszfeld(rows, 1, 1e-6))),
+    "server.mean.geometric-median.iterations": averages(
+        one=({"iterations": 1}, lambda rows: _weiszfeld(rows, 1, 1e-6))
+    ),
     "server.mean.geometric-median.smoothing": averages(
         one=({"smoothing": 0.3}, lambda rows: _weiszfeld(rows, 8, 0.3)),
     ),
@@ -156,11 +180,11 @@ MEAN_ROWS: dict[str, Row] = {
         one=({"hostile": 1}, lambda rows: reference.multi_krum(rows, 1, 1)),
         other=({"hostile": 1, "keep": 3}, lambda rows: reference.multi_krum(rows, 1, 3)),
     ),
-    "server.mean.krum.bucketing": averages_buckets({"hostile": 0}, lambda rows: reference.multi_krum(rows, 0, 1)),
-    "server.mean.bulyan.hostile": averages(
-        one=({"hostile": 0, "bucketing": 1}, lambda rows: reference.bulyan(rows, 0)),
+    "server.mean.krum.bucketing": averages_buckets(
+        {"hostile": 0, "keep": 2}, lambda rows: reference.multi_krum(rows, 0, 2)
     ),
-    "server.mean.bulyan.bucketing": averages_buckets({"hostile": 0}, lambda rows: reference.bulyan(rows, 0)),
+    "server.mean.bulyan.hostile": selects_and_trims,
+    "server.mean.bulyan.bucketing": selects_and_trims,
 }
 
 

@@ -43,8 +43,7 @@ class Krum(RobustRule):
 
     def combine(self, rows: ReportRows, weights: np.ndarray, guess: Sequence[Tensor] | None) -> Combined:
         """Return the mean of the selected rows; see `RobustRule`."""
-        scores = score_rows(rows.compute_pairwise_squares(), self.hostile)
-        kept = np.sort(np.argsort(scores, kind="stable")[: self.keep])
+        kept = np.sort(rank_rows(rows.compute_pairwise_squares(), self.hostile)[: self.keep])
         shares = np.zeros(rows.count)
         shares[kept] = 1.0 / len(kept)
         return Combined(rows.mix(shares), kept=kept.tolist())
@@ -71,10 +70,7 @@ class Bulyan(RobustRule):
         """Return the mean around the median of the selected rows; see `RobustRule`."""
         squares, left, kept = rows.compute_pairwise_squares(), list(range(rows.count)), []
         for _ in range(rows.count - 2 * self.hostile):
-            remaining = squares[np.ix_(left, left)]
-            scores, sums = score_rows(remaining, self.hostile), remaining.sum(1)
-            # two nearest neighbours have equal scores if one neighbour counts; then the more central one is chosen
-            kept.append(left.pop(int(np.lexsort((sums, scores))[0])))
+            kept.append(left.pop(int(rank_rows(squares[np.ix_(left, left)], self.hostile)[0])))
         kept.sort()
         middle, low, high = rows.count - 4 * self.hostile, (len(kept) - 1) // 2, len(kept) // 2
 
@@ -85,8 +81,12 @@ class Bulyan(RobustRule):
         return Combined(map_sorted(rows.select(kept), average_middle), kept=kept)
 
 
-def score_rows(squares: np.ndarray, hostile: int) -> np.ndarray:
-    """Return the score of each row, given the squared distances of all pairs."""
+def rank_rows(squares: np.ndarray, hostile: int) -> np.ndarray:
+    """Return the rows by their score, the lowest first, given the squared distances of all pairs.
+
+    Two rows that are each other's nearest have equal scores if one neighbour counts; then the more central one is first.
+    """
     count = len(squares)
     others = np.sort(squares[~np.eye(count, dtype=bool)].reshape(count, count - 1), axis=1)
-    return others[:, : max(count - hostile - 2, 1)].sum(1)
+    scores = others[:, : max(count - hostile - 2, 1)].sum(1)
+    return np.lexsort((others.sum(1), scores))
