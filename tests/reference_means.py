@@ -1,4 +1,4 @@
-"""Robust means as their papers define them, in plain loops over Python floats and numpy vectors of all fields joined."""
+"""Robust means as their papers define them, in plain loops over numpy vectors of all fields joined."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The plots of the system's conditions: available and hostile clients, missed reports, unequal steps, simulated time."""
+"""The plots of the conditions: available and hostile clients, missed reports, unequal steps and simulated time."""
 
 from typing import Any
 

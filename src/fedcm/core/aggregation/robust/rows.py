@@ -56,11 +56,10 @@ class ReportRows:
             for start in range(0, field.shape[1], width):
                 columns = slice(start, min(start + width, field.shape[1]))
                 values = field[:, columns].to(torch.float64)
-                if alone:
-                    rows = values[order]
-                else:
-                    rows = torch.stack([values[own].sum(0) / len(own) for own in self.buckets])
-                yield Block(number, columns, rows)
+                yield Block(number, columns, values[order] if alone else self._average_buckets(values))
+
+    def _average_buckets(self, values: Tensor) -> Tensor:
+        return torch.stack([values[own].sum(0) / len(own) for own in self.buckets])
 
     def make_zeros(self) -> list[Tensor]:
         """Return a vector of zeros for each field, in float64."""

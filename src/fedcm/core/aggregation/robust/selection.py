@@ -68,10 +68,10 @@ class Bulyan(RobustRule):
 
     def combine(self, rows: ReportRows, weights: np.ndarray, guess: Sequence[Tensor] | None) -> Combined:
         """Return the mean around the median of the selected rows; see `RobustRule`."""
-        squares, left, kept = rows.compute_pairwise_squares(), list(range(rows.count)), []
-        for _ in range(rows.count - 2 * self.hostile):
-            kept.append(left.pop(int(rank_rows(squares[np.ix_(left, left)], self.hostile)[0])))
-        kept.sort()
+        squares, left = rows.compute_pairwise_squares(), list(range(rows.count))
+        while len(left) > 2 * self.hostile:
+            left.pop(int(rank_rows(squares[np.ix_(left, left)], self.hostile)[0]))
+        kept = [row for row in range(rows.count) if row not in left]
         middle, low, high = rows.count - 4 * self.hostile, (len(kept) - 1) // 2, len(kept) // 2
 
         def average_middle(values: Tensor) -> Tensor:
@@ -84,7 +84,8 @@ class Bulyan(RobustRule):
 def rank_rows(squares: np.ndarray, hostile: int) -> np.ndarray:
     """Return the rows by their score, the lowest first, given the squared distances of all pairs.
 
-    Two rows that are each other's nearest have equal scores if one neighbour counts; then the more central one is first.
+    Two rows that are each other's nearest have equal scores if one neighbour counts. The more
+    central one is first then.
     """
     count = len(squares)
     others = np.sort(squares[~np.eye(count, dtype=bool)].reshape(count, count - 1), axis=1)
