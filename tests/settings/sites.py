@@ -227,3 +227,26 @@ def normalises_bytes(one: list[float], other: list[float]) -> Callable[[Bench, s
         assert (ends[0] - ends[1]).abs().max() > APART
 
     return row
+
+
+def bounds_the_norm_by_the_median(bench: Bench, setting: str) -> None:
+    """One site reports eight times its vector: above five times the median, below twelve times."""
+
+    def shout(site: str, fields: dict[str, Any], arrays: Arrays) -> tuple[Mapping[str, Any], Arrays]:
+        return fields, {name: 8 * array if site == "b" else array for name, array in arrays.items()}
+
+    for value, missed in ((None, [["b"]]), (12.0, [[]]), (0.0, [[]])):
+        run = run_federation(bench, setting, value, shout)
+        assert [line["missed"] for line in run.lines] == missed
+
+
+def bounds_the_weight_of_a_site(bench: Bench, setting: str) -> None:
+    """With a bound of one example all sites weigh the same."""
+    split = {"kind": "dirichlet-by-label", "clients": 3, "concentration": 0.6}
+    more: dict[str, Any] = {"algorithm": "fedavg", "split": split}
+    by_examples, bounded = (
+        run_federation(bench, setting, value, server={"weights": "examples"}, **more) for value in (None, 1)
+    )
+    equal = run_federation(bench, setting, None, server={"weights": "clients"}, **more)
+    assert torch.equal(bounded.servers[-1]["server.params"], equal.servers[-1]["server.params"])
+    assert float((by_examples.servers[-1]["server.params"] - equal.servers[-1]["server.params"]).abs().max()) >= APART

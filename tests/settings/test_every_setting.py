@@ -51,9 +51,12 @@ from records import (
     reports_when_targets_are_reached,
     saves_checkpoints_when_due,
 )
+from robustness import ATTACK_ROWS, MEAN_ROWS
 from schema import list_settings
 from sites import (
     bounds_the_norm,
+    bounds_the_norm_by_the_median,
+    bounds_the_weight_of_a_site,
     drops_sites_after_misses,
     gives_up_after_rounds,
     has_this_number_of_classes,
@@ -307,6 +310,8 @@ ROWS: dict[str, Row] = {
     "federation.retry_after": retries_sites_after_rounds,
     "federation.give_up_after": gives_up_after_rounds,
     "federation.norm_bound": bounds_the_norm,
+    "federation.norm_ratio": bounds_the_norm_by_the_median,
+    "federation.max_examples": bounds_the_weight_of_a_site,
     "federation.downlink": rounds_the_broadcast("params"),
     "federation.momentum": rounds_the_broadcast("momentum"),
     "federation.uplink": rounds_the_reports,
@@ -317,6 +322,8 @@ ROWS: dict[str, Row] = {
     **make_schedule_rows("client.step_schedule"),
     **make_schedule_rows("server.schedule"),
     **make_optimizer_rows(),
+    **MEAN_ROWS,
+    **ATTACK_ROWS,
 }
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from fedcm.api.arguments import AnyPath, Overrides, format_overrides, to_path, to_python, to_words
 from fedcm.api.metric_arguments import read_metrics
 from fedcm.api.training_arguments import (
+    check_attack,
     check_availability,
     check_stragglers,
     check_topology,
@@ -46,7 +47,9 @@ from fedcm.config.sections import (
     ServerSection,
     StopSection,
 )
+from fedcm.core.aggregation.robust import RobustRule
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.attacks import Attack
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss
@@ -150,6 +153,8 @@ class TrainingSettings(TypedDict, total=False):
     weight_decay_at: Literal["loss", "step"]
     clip: float | None
     weights: Literal["clients", "examples"]
+    mean: RobustRule | Mapping[str, Any] | str
+    attack: Attack | None
     loss: Loss | str | None
     augment: Sequence[Any]
     collate: UserCollate | str | None
@@ -170,12 +175,12 @@ class TrainingSettings(TypedDict, total=False):
 # settings that are not plain values
 _OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate", "model_weights", "trainable", "personal")
 _OBJECTS += ("lr_schedule", "step_schedule", "server_lr_schedule", "optimizer", "availability", "stragglers")
-_OBJECTS += ("validation", "metrics", "stop", "client_tests")
+_OBJECTS += ("validation", "metrics", "stop", "client_tests", "mean", "attack")
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
 _CLIENT_SETTINGS += ("step_schedule", "optimizer")
 _ARGUMENTS = {"client.schedule": "lr_schedule", "client.step_schedule": "step_schedule"}  # of settings, for messages
 _ARGUMENTS |= {"client.optimizer": "optimizer"}
-_SERVER_ARGUMENTS = {"lr": "server_lr", "server.schedule": "server_lr_schedule"}
+_SERVER_ARGUMENTS = {"lr": "server_lr", "server.schedule": "server_lr_schedule", "server.mean": "mean"}
 
 
 def make_experiment(
@@ -223,7 +228,7 @@ def make_experiment(
     metrics, functions = read_metrics(given.get("metrics"))
     share, validation = read_validation(given.get("validation"))
     server = {key: given[name] for key, name in (("lr", "server_lr"), ("weights", "weights")) if name in given}
-    server["schedule"] = given.get("server_lr_schedule")
+    server |= {"schedule": given.get("server_lr_schedule"), "mean": given.get("mean", "plain")}
     experiment = read_section(
         PythonExperiment,
         {
@@ -237,6 +242,7 @@ def make_experiment(
             "model": _read_model(model, given),
             "availability": check_availability(given.get("availability")),
             "stragglers": check_stragglers(given.get("stragglers")),
+            "attack": check_attack(given.get("attack")),
             "algorithm": algorithm,
             "client": read_settings(ClientSection, local, _ARGUMENTS),
             "server": read_settings(ServerSection, server, _SERVER_ARGUMENTS),

@@ -12,7 +12,9 @@ from fedcm.api.experiments import TrainingSettings, Work
 from fedcm.api.in_memory import InMemoryTraining
 from fedcm.api.progress import say, show_progress
 from fedcm.api.state import RunState
+from fedcm.core.aggregation.robust import RobustRule
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.attacks import Attack
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss
@@ -158,6 +160,8 @@ def train(
     weight_decay_at: Literal["loss", "step"] = "loss",
     clip: float | None = None,
     weights: Literal["clients", "examples"] = "clients",
+    mean: RobustRule | Mapping[str, Any] | str = "plain",
+    attack: Attack | None = None,
     loss: Loss | str | None = None,
     augment: Sequence[Any] = (),
     collate: UserCollate | str | None = None,
@@ -214,6 +218,9 @@ def train(
         weight_decay_at: "loss" adds it to the client's gradient, "step" to the algorithm's direction.
         clip: The greatest norm of a client's own gradient.
         weights: "clients": every client has weight 1 in the mean; "examples": its number of examples.
+        mean: How the reports of a round are averaged: "plain", or a robust mean such as `fedcm.Trimmed(0.2)` or
+            "median", which some hostile clients cannot move far.
+        attack: What hostile clients do, such as `fedcm.SignFlip(clients=0.2)`, to see what a mean survives.
         loss: `(outputs, labels) → scalar`, or the name of a loss such as "binary_cross_entropy"; by default
             cross-entropy for integer labels, squared error for floats, and the model's own `.loss` if it takes labels
             by name.
@@ -283,6 +290,8 @@ def train(
         weight_decay_at=weight_decay_at,
         clip=clip,
         weights=weights,
+        mean=mean,
+        attack=attack,
         loss=loss,
         augment=augment,
         collate=collate,

@@ -15,6 +15,7 @@ from fedcm.config.experiment import reject_topology_with_server
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import StopSection
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.attacks import Attack
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.losses import Loss, find_loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
@@ -133,6 +134,12 @@ def check_availability(availability: Availability | None) -> Availability | None
             f"{describe_value(availability)}"
         )
     return make_path_absolute(availability)
+
+
+def check_attack(attack: Attack | None) -> Attack | None:
+    if attack is not None and not isinstance(attack, Attack):
+        raise UserError(f"attack must be an attack such as fedcm.SignFlip(clients=0.2), got {describe_value(attack)}")
+    return attack
 
 
 def check_stragglers(stragglers: Stragglers | None) -> Stragglers | None:

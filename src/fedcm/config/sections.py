@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, WrapValidator, field_serializer, model_validator
 
-from fedcm.config.choices import ClientOptimizer, ClientSchedule, ServerSchedule, StepSchedule
+from fedcm.config.choices import ClientOptimizer, ClientSchedule, ServerMean, ServerSchedule, StepSchedule
 from fedcm.config.conditions import describe_work, read_work
 from fedcm.config.schema import Section
+from fedcm.core.aggregation import PLAIN_MEAN
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -69,6 +70,7 @@ class ServerSection(Section):
     lr: Rate = 1.0  # 1.0 = plain averaging
     schedule: ServerSchedule = None  # factors of lr over the rounds
     weights: Literal["clients", "examples"] = "clients"  # what has equal weight in the mean
+    mean: ServerMean = PLAIN_MEAN  # how the reports of a round are averaged: a name, or a table with a kind
 
 
 def _check_metrics(metrics: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
@@ -151,6 +153,9 @@ class FederationSection(Section):
     retry_after: Count = 10  # rounds, after which such a site is asked again
     give_up_after: Count = 5  # rounds in a row without a quorum, after which the run stops
     norm_bound: Rate | None = None  # largest norm of a vector that a site reports
+    # largest norm of a report, in units of the median norm of the round's reports; 0: no such bound
+    norm_ratio: Annotated[float, Field(ge=0, le=1e6)] = 5.0
+    max_examples: Count | None = None  # a site with more counts as this many, with weights by examples
     downlink: Link = "exact"  # format of the parameters that the server sends
     momentum: Link = "exact"  # format of all other vectors that the server sends
     uplink: Link = "exact"  # format of the reports that sites send
@@ -205,6 +210,7 @@ class Experiment(Section):
     topology: Any = None  # the graph of a decentralised algorithm
     availability: Any = None  # when clients can take part; None: always
     stragglers: Any = None  # how fast clients are, and the deadline; None: the server waits for every client
+    attack: Any = None  # what hostile clients do; None: there are none
     model: ModelSection
     algorithm: Any
     client: ClientSection = ClientSection()

@@ -8,6 +8,7 @@ Optional functions have defaults, so that a simple algorithm does not mention th
     start, init_local, step     where the local steps begin, and a state that they carry from one step to the next
     survey, merge               a first exchange: surveys of the cohort, their mean, and a new broadcast
     mix                         gossip with neighbours in place of a server
+    expected_report             the server's guess of a report, for a robust mean that is centred at it
 
 Every vector points uphill, like a gradient: subtract to descend. Arithmetic broadcasts, and reductions run over the
 last dimension and keep it. So one client (P,), a stack of clients (C, P) and the server share the same code. A scalar
@@ -150,6 +151,13 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
             mean: The mean report: each field is the mean of that field over the reports of the cohort.
             round: The rates and sizes of the round.
         """
+
+    def expected_report(self, sent: Broadcast) -> Report | None:
+        """Return the server's guess of a client's report before it arrives. Default: none.
+
+        Centred clipping (`server.mean`) is centred at it.
+        """
+        return None
 
     def start(self, sent: Broadcast, kept: ClientState) -> Vector:
         """Return the parameters before the first local step. Default: the parameters that were sent."""

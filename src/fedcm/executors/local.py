@@ -14,6 +14,7 @@ from fedcm.core.evaluation import EVALUATED_SETS, EvaluatedSet, Score, combine_t
 from fedcm.core.executor import RoundResult
 from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.errors import Stopped
+from fedcm.executors.backdoor import evaluate_backdoor
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
 from fedcm.executors.client_tests import evaluate_client, list_tested_clients
@@ -109,7 +110,7 @@ class LocalExecutor:
 
     def evaluate(self, params: Vector) -> dict[str, Score]:
         """Evaluate parameters on the test data and the validation data; see `Executor`."""
-        return evaluate_model(self.runner, params)
+        return evaluate_model(self.runner, params) | evaluate_backdoor(self.runner, params)
 
     def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
         """Evaluate parameters on the test data of each client; see `ClientTestExecutor`."""

@@ -48,6 +48,10 @@ def reject_simulated_conditions(experiment: Experiment) -> None:
             "a federation waits for real sites until federation.deadline, so [stragglers] must be left out; simulate "
             "it with `fedcm run`"
         )
+    if experiment.attack is not None:
+        raise UserError(
+            "a federation has real sites, so [attack] must be left out; simulate hostile clients with `fedcm run`"
+        )
     if experiment.availability is not None:
         raise UserError(
             "real sites come and go by themselves, so [availability] must be left out of a federation; simulate it "

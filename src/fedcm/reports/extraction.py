@@ -118,12 +118,16 @@ def _describe_system(between: Lines, simulated: float) -> dict[str, float | None
     trained = [line for line in between if line["cohort"]]
     unequal = [line for line in trained if "steps_least" in line]
     timed = any("simulated_seconds" in line for line in between)
+    influences = [own["share"] for line in between for own in line.get("influence", {}).values()]
     return {
         "simulated_seconds": round(simulated, 3) if timed else None,
         "available": _average([line["available"] for line in between if "available" in line]),
         "missed": _average([line["missed"] for line in between]) if timed else None,
         "steps": _average([line["steps"] for line in trained]) if unequal else None,
         "steps_least": min(line.get("steps_least", line["steps"]) for line in trained) if unequal else None,
+        "hostile": _average([line["hostile"] for line in between if "hostile" in line]),
+        "backdoor_success": _keep_finite(between[-1].get("backdoor_success")),
+        "largest_influence": max(influences, default=None),
         "steps_most": max(line.get("steps_most", line["steps"]) for line in trained) if unequal else None,
     }
 

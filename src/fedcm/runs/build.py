@@ -20,6 +20,7 @@ from fedcm.config.experiment import (
     reject_unequal_weights,
     reject_unusable_rates,
 )
+from fedcm.config.robustness import reject_robustness
 from fedcm.config.sections import Experiment
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.local.stacked import reject_batch_dependent_model
@@ -57,6 +58,7 @@ from fedcm.runs.parts.plan import build_plan
 from fedcm.runs.parts.problem import build_problem, reject_with_personal
 from fedcm.runs.parts.tokens import reject_unknown_tokens
 from fedcm.runs.parts.user_code import check_user_code
+from fedcm.runs.robustness import build_defence
 from fedcm.runs.smoke_test import (
     reject_unusable_step_factors,
 )
@@ -82,6 +84,7 @@ class TrainingSetup:
         tuned_settings: The settings of the engine that autotune chose.
         best_by: The metric on validation data by which the best model is chosen; None without validation data.
         functions_sha256: By its use, the checksum of each function that is a Python object of this program.
+        notices: What the user should know before the run, a sentence each.
     """
 
     experiment: Experiment
@@ -93,6 +96,7 @@ class TrainingSetup:
     tuned_settings: tuple[str, ...]
     best_by: WatchedMetric | None = None
     functions_sha256: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
     @cached_property
     def checksums(self) -> dict[str, str]:
@@ -164,6 +168,7 @@ def build(
     if experiment.model.personal:
         reject_with_personal(experiment, data)
     reject_unequal_weights(experiment.algorithm, experiment.server)
+    reject_robustness(experiment)
     reject_server_lr(experiment.algorithm, experiment.server)
     reject_step_schedule(experiment.algorithm, experiment.client)
     reject_unusable_rates(experiment)
@@ -193,6 +198,7 @@ def build(
         reject_batch_dependent_model(problem, first)
     if engine.compile == "on":
         compile_model(problem, client.batch_size, data.client(0))
+    defence = build_defence(experiment, problem, data)
     runner = ClientRunner(
         experiment.algorithm,
         problem,
@@ -207,6 +213,8 @@ def build(
         step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
         optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
         metrics=metrics,
+        aggregation=defence.aggregation,
+        poison=defence.poison,
         client_evaluation=make_client_evaluation(experiment, data, metrics),
     )
     reject_unusable_step_factors(runner, client.lr)
@@ -214,7 +222,9 @@ def build(
         timings |= time_reading(runner)
     tuned = experiment.model_copy(update={"engine": engine})
     best_by = choose_validation_metric(metrics, data)
-    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings, best_by)
+    return TrainingSetup(
+        tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings, best_by, notices=defence.notices
+    )
 
 
 def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:

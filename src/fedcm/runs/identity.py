@@ -91,6 +91,8 @@ def _select_hashed_settings(table: dict[str, Any]) -> dict[str, Any]:
     reading = {key: value for key, value in table.pop("data").items() if key != "source" and value}
     if reading:  # a run that reads its data as earlier versions did keeps its hash
         table["data"] = reading
+    if table["server"].get("mean") == "plain":  # a run of an earlier version keeps its hash
+        del table["server"]["mean"]
     links = table.pop("federation")  # only the rounding of vectors changes numbers
     return table | {
         f"federation.{key}": links[key] for key in ("downlink", "momentum", "uplink") if links[key] != "exact"

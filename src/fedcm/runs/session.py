@@ -134,6 +134,8 @@ class Session:
         reject_file_as_folder(runs_dir)
         options.check(experiment)
         setup = options.build(experiment)
+        for notice in setup.notices:
+            options.notify(notice)
         if options.launch is not None:
             handshake.propose_run(options.launch.group, setup, runs_dir)
         provenance = make_provenance(setup, options.launch.job if options.launch is not None else None)

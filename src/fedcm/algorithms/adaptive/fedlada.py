@@ -84,3 +84,6 @@ class FedLADA(Algorithm[ServerState, ServerState, Nothing, Report]):
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         step = round.server_lr * round.client_lr * round.steps
         return ServerState(server.params - step * mean.direction, mean.direction, mean.second_moment)
+
+    def expected_report(self, sent: ServerState) -> Report:
+        return Report(sent.momentum, sent.second_moment)

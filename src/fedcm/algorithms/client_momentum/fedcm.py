@@ -63,3 +63,6 @@ class FedCM(Algorithm[ServerState, Broadcast, Nothing, Report]):
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         step = round.server_lr * round.client_lr * round.steps
         return ServerState(server.params - step * mean.direction, mean.direction)
+
+    def expected_report(self, sent: Broadcast) -> Report:
+        return Report(sent.momentum)

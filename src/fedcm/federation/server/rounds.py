@@ -4,7 +4,7 @@ The mean is over the sites that answered, and `Round.cohort_size` is their numbe
 sums are exact, so the order does not change the result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
@@ -49,6 +49,7 @@ class FederationExecutor:
     counted: dict[str, int]  # last counted and saved round of each site
     notify: Notify
     stop_requested: StopRequested
+    save_record: Callable[[], None]  # called when a site has described itself for the first time
     health: SiteHealth = field(init=False)
     requests: SiteRequests = field(init=False)
     site_scores: SiteScores = field(init=False)
@@ -59,7 +60,15 @@ class FederationExecutor:
         """Start with all sites healthy."""
         self.health = SiteHealth(self.settings.drop_after, self.settings.retry_after, self.notify)
         self.requests = SiteRequests(
-            self.channel, self.record, self.settings, self.data, self.health, self.counted, self.stop_requested
+            self.channel,
+            self.record,
+            self.settings,
+            self.data,
+            self.health,
+            self.counted,
+            self.stop_requested,
+            self.notify,
+            self.save_record,
         )
         self.site_scores = SiteScores(self.runner, self.requests, self.notify)
 
@@ -80,10 +89,13 @@ class FederationExecutor:
         reasons = self.requests.prepare(selected, quorum)  # by site, why it does not count
         ready = [site for site in selected if site not in reasons]
         arrays = pack_broadcast(sent, self.settings)
-        collected = CollectedReports(self.runner, sent, cohort, round, self._make_expected_reply(round))
+        expected = self._make_expected_reply(round)
+        weights = self.runner.compute_weights(cohort, self._bound_sizes(cohort))
+        collected = CollectedReports(self.runner, sent, cohort, round, expected, weights, self.settings.norm_ratio)
         if len(ready) >= quorum:
             take = partial(self._collect, collected)
             reasons |= self.requests.ask("train", round.index, arrays, ready, quorum, take)
+        reasons |= {self.record.sites[client]: reason for client, reason in collected.screen().items()}
         answered = {self.record.sites[client] for client in collected.clients}
         for site in selected:
             if site in answered:
@@ -93,6 +105,7 @@ class FederationExecutor:
                 self.health.record_miss(site, round.index, silent=site not in reasons)
         metrics = {"clients": collected.clients, "asked": len(selected), "missed": sorted(set(selected) - answered)}
         metrics |= {"lost": self.health.lost_sites} if self.health.lost_sites else {}
+        metrics |= self._report_influence(collected, round)
         metrics |= {"bytes_down": len(ready) * count_array_bytes(arrays), "bytes_up": collected.bytes}
         return self._make_result(
             collected, quorum, len(selected), round, metrics | {"local_seconds": collected.seconds}
@@ -140,6 +153,21 @@ class FederationExecutor:
         # sites hear of this with the next round, which begins only after this one is saved
         self.counted |= {self.record.sites[client]: round.index for client in collected.clients}
         return result._replace(extra_metrics={**result.extra_metrics, **metrics})
+
+    def _report_influence(self, collected: CollectedReports, round: Round) -> dict[str, Any]:
+        """Return the influence of each site for metrics.jsonl, and log an alarm for each site that stands out."""
+        own = {self.record.sites[client]: one for client, one in collected.influence.items()}
+        for site, influence in own.items():
+            if influence.alarm is not None:
+                self.notify(f"round {round.index}: ALARM: look at {site}: {influence.alarm}")
+        return {"influence": {site: one.to_dict() for site, one in own.items()}} if own else {}
+
+    def _bound_sizes(self, cohort: np.ndarray) -> np.ndarray:
+        """Return the number of examples that each site counts for: at most its first one and `max_examples`."""
+        most = self.settings.max_examples
+        bounds = [self.record.examples.get(self.record.sites[client]) for client in cohort.tolist()]
+        sizes = zip(self.data.sizes(cohort).tolist(), bounds, strict=True)
+        return np.array([min(size, *(one for one in (first, most) if one is not None), size) for size, first in sizes])
 
     def _make_expected_reply(self, round: Round) -> ExpectedReply:
         link, bound = self.settings.uplink, self.settings.norm_bound

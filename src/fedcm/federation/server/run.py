@@ -73,7 +73,15 @@ def run_federation(
         assert isinstance(data, RemoteData)
         settings, counted = experiment.federation, _read_counted(run, record.sites)
         executor = FederationExecutor(
-            run.setup.runner, data, channel, record, settings, counted, notify, stop_requested
+            run.setup.runner,
+            data,
+            channel,
+            record,
+            settings,
+            counted,
+            notify,
+            stop_requested,
+            save_record=lambda: write_record(request.path, record),
         )
         yield from (metrics.to_dict() for metrics in run.rounds(executor))
 
@@ -101,7 +109,8 @@ def _open_run(
         sites = sorted(experiment.federation.sites)
         experiment = use_own_weights(experiment, request.kit, settings)
         terms, sizes = _negotiate_terms(channel, sites, experiment, notify)
-        record = FederationRecord(id=secrets.token_hex(16), by=request.admin, sites=sites, terms=terms)
+        first = {sites[client]: examples for client, examples in sizes.items()}
+        record = FederationRecord(id=secrets.token_hex(16), by=request.admin, sites=sites, terms=terms, examples=first)
         build_setup, runs_dir = _make_build(record, held_out, sizes), request.kit / RUNS
         prepared = prepare_experiment(experiment)
         archive = make_archive_path(runs_dir)  # for the folder of a run that ended before it began
