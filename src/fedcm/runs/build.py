@@ -56,9 +56,9 @@ from fedcm.runs.parts.client_evaluation import make_client_evaluation
 from fedcm.runs.parts.engine import restrict_engine
 from fedcm.runs.parts.plan import build_plan
 from fedcm.runs.parts.problem import build_problem, reject_with_personal
+from fedcm.runs.parts.robustness import build_defence
 from fedcm.runs.parts.tokens import reject_unknown_tokens
 from fedcm.runs.parts.user_code import check_user_code
-from fedcm.runs.robustness import build_defence
 from fedcm.runs.smoke_test import (
     reject_unusable_step_factors,
 )
