@@ -29,8 +29,8 @@ from fedcm.system.callbacks import ignore_message
 class Run:
     """A run on disk: its experiment, its metrics, its summary and its model.
 
-    A finished run has a manifest of checksums. Every file that is read is compared with it first; if the file was changed
-    after the run ended, a `UserError` says so.
+    A finished run has a manifest of checksums. Every file that is read is compared with it first; if the file was
+    changed after the run ended, a `UserError` says so.
 
     Args:
         path: The run's folder.

@@ -28,7 +28,15 @@ from fedcm.config.overrides import read_table
 from fedcm.errors import UserError, suggest
 from fedcm.runs.archive import move_to_archive, remove_if_empty
 from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST, DamagedRunError, read_evidence
-from fedcm.system.files import atomic_write, find_wrong_kind, fsync_file, fsync_folder, is_locked, write_text
+from fedcm.system.files import (
+    atomic_write,
+    find_wrong_kind,
+    fsync_file,
+    fsync_folder,
+    is_locked,
+    read_umask,
+    write_text,
+)
 from fedcm.system.tensor_files import save_tensors
 
 
@@ -87,7 +95,7 @@ class RunFolder:
         try:
             write_text(folder.experiment, experiment)
             write_text(folder.provenance, json.dumps(provenance, indent=2) + "\n")
-            temporary.chmod(0o755)
+            temporary.chmod(0o777 & ~read_umask())
             folder.lock()
             if archive is not None and RunFolder(path).experiment.is_file():
                 with RunFolder(path).hold_lock():
