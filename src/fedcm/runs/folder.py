@@ -216,15 +216,8 @@ class RunFolder:
 
     def clear_leftovers(self) -> None:
         """Remove the temporary files of a process that was killed."""
-        for kind in (
-            ".metrics.*",
-            ".summary.*",
-            ".model.*",
-            ".best.*",
-            ".client_results.*",
-            ".manifest.*",
-            ".worker-*",
-        ):
+        names = ("metrics", "summary", "model", "best", "client_results", "manifest")
+        for kind in (*(f".{name}.*" for name in names), ".worker-*"):
             for leftover in self.path.glob(kind):
                 leftover.unlink()
 

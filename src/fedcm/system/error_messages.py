@@ -85,10 +85,10 @@ def describe_os_error(error: OSError) -> str:
     try:
         if error.errno in (errno.EISDIR, errno.ENOENT, errno.ELOOP) and (wrong := find_wrong_kind(path)):
             return wrong
-        if error.errno in (errno.ENOTDIR, errno.ENOENT):
-            blocking = next((folder for folder in path.parents if find_wrong_kind(folder, "folder")), None)
-            if blocking is not None:
-                return find_wrong_kind(blocking, "folder")
+        if error.errno in (errno.EEXIST, errno.ENOTDIR, errno.ENOENT):
+            for folder in (path, *path.parents):
+                if wrong := find_wrong_kind(folder, "folder"):
+                    return wrong
     except OSError:  # a name that is too long, for example
         return f"{error.strerror}: {str(path)!r}"
     if error.errno == errno.ENOENT:

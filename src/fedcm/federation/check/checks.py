@@ -127,7 +127,8 @@ def _check_free_ports(kit: Kit) -> CheckResult:
 def _check_handshake(kit: Kit, handshake: Handshake) -> CheckResult:
     if handshake.failure:
         wrong = (
-            find_invalid_certificate(kit) or "are both kits of the same federation, and is the server's clock right?"
+            find_invalid_certificate(kit, ask_server=handshake.untrusted)
+            or "are both kits of the same federation, and is the server's clock right?"
         )
         return make_failure("mutual TLS", f"{handshake.failure}; {wrong}")
     if not matches_hostname(kit.host, handshake.names):

@@ -36,10 +36,13 @@ def describe_validity(owner: str, certificate: Certificate) -> str:
     return ""
 
 
-def find_invalid_certificate(kit: Kit) -> str:
+def find_invalid_certificate(kit: Kit, *, ask_server: bool) -> str:
     """Say which certificate is not valid by this machine's clock: the kit's, the root's or the server's.
 
-    The server is asked for its certificate only if the others are valid; if it does not answer, nothing is said.
+    Args:
+        kit: The kit.
+        ask_server: Whether to connect to the server for its certificate, if the others are valid. If it does not
+            answer, nothing is said about it.
 
     Returns:
         One sentence; empty if there is nothing to say.
@@ -48,14 +51,9 @@ def find_invalid_certificate(kit: Kit) -> str:
         for owner, path in (("the certificate of this kit", kit.certificate), ("the root certificate", kit.root)):
             if wrong := describe_validity(owner, read_certificate(path)):
                 return wrong
-        return describe_server_validity(kit) if kit.kind != "server" else ""
     except UserError:
         return ""  # other checks say what is wrong with a file
-
-
-def describe_server_validity(kit: Kit) -> str:
-    """Say that the server's certificate is not valid by this machine's clock; empty if it is, or there is none."""
-    certificate = read_server_certificate(kit)
+    certificate = read_server_certificate(kit) if ask_server else None
     return "" if certificate is None else describe_validity("the certificate of the server", certificate)
 
 

@@ -20,6 +20,7 @@ class Handshake:
 
     failure: str  # empty if both sides accepted each other
     names: tuple[str, ...]  # host names in the server's certificate
+    untrusted: bool = False  # whether this side did not accept the server's certificate
 
 
 def resolve_host(host: str, port: int) -> list[str]:
@@ -48,7 +49,8 @@ def do_handshake(kit: Kit) -> Handshake:
         ):
             return Handshake("", _read_names(secure.getpeercert(binary_form=True)))
     except ssl.SSLCertVerificationError as error:
-        return Handshake(f"the server's certificate is not accepted here: {error.verify_message}", ())
+        message = f"the server's certificate is not accepted here: {error.verify_message}"
+        return Handshake(message, (), untrusted=True)
     except ssl.SSLEOFError:
         return Handshake(f"{_REJECTED}: it closed the connection", ())
     except ssl.SSLError as error:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -70,7 +69,7 @@ def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAUL
     reject_exposed_keys(kit.path)
     with private_files(), lock_kit(kit.path) as lock:
         reject_taken_ports(kit)
-        for sentence in (make_private(kit.path).sentence, find_invalid_certificate(kit)):
+        for sentence in (make_private(kit.path).sentence, find_invalid_certificate(kit, ask_server=False)):
             if sentence:
                 notify(sentence)
         return Supervisor(kit, make_engine_command(kit), notify, times, lock).run()
@@ -109,7 +108,7 @@ class Supervisor:
             while not self._signals:
                 self._clean_up()
                 self.notify(f"{self.kit.kind} {self.kit.name} of {self.kit.federation} starts")
-                started, log = time.monotonic(), EngineLog(self.kit, partial(find_invalid_certificate, self.kit))
+                started, log = time.monotonic(), EngineLog(self.kit, self._explain_silence)
                 code = self._run_once(log)
                 if self._signals:
                     break
@@ -131,6 +130,10 @@ class Supervisor:
             self._clean_up()
             self.notify("stopped")
         return 0
+
+    def _explain_silence(self) -> str:
+        """Say why a site may get no answer from its server, if certificates and clock show it."""
+        return find_invalid_certificate(self.kit, ask_server=True)
 
     def _run_once(self, log: EngineLog) -> int:
         """Return the engine's exit code once none of its processes is left."""
