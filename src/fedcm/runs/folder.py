@@ -134,7 +134,7 @@ class RunFolder:
 
         Nothing else is read. A resume would fail on it after it has begun to change the run.
         """
-        folders = [self.path, self.checkpoints, self.client_states.parent]
+        folders = [self.checkpoints, self.client_states.parent]
         files = [self.path / name for name in (*EVIDENCE, MANIFEST, ".lock")]
         try:
             files += [self.client_states, *self.checkpoints.glob("round-*")]

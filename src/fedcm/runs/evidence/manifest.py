@@ -65,11 +65,6 @@ def remove_manifest(folder: Path) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
 
 
-def has_manifest(folder: Path) -> bool:
-    """Return whether a run has a manifest, complete or damaged."""
-    return os.path.lexists(folder / MANIFEST)
-
-
 def read_manifest(folder: Path) -> Manifest | None:
     """Return the manifest of a run; None if it has none, because it has not ended or an older version wrote it.
 
