@@ -28,6 +28,7 @@ from fedcm.reports.metric import (
     read_validation_scores,
 )
 from fedcm.runs.summary import bring_up_to_date, is_up_to_date
+from fedcm.system.error_messages import describe_os_error
 from fedcm.system.files import write_text
 
 Count = Annotated[int, Field(ge=0)]
@@ -329,4 +330,4 @@ def read_digest(path: Path) -> Digest:
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"{str(path)!r} is not a run's digest ({where}{': ' if where else ''}{first['msg']})") from None
     except OSError as error:
-        raise UserError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+        raise UserError(f"the digest cannot be read: {describe_os_error(error)}") from None

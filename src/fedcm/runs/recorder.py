@@ -1,4 +1,4 @@
-"""Write the results of a run to its folder: checkpoints, the summary, the trained model."""
+"""Write the results of a run to its folder: checkpoints, the summary, the trained model, the manifest."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -17,6 +17,7 @@ from fedcm.runs.checkpoint import (
     read_newest_checkpoint,
     write_checkpoint,
 )
+from fedcm.runs.evidence.manifest import remove_manifest, write_manifest
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import hash_params, summarise
 from fedcm.system.callbacks import Notify
@@ -65,6 +66,7 @@ class RunRecorder:
 
     def clear_leftovers(self, next_round: int) -> None:
         """Remove what an earlier, interrupted session wrote after the checkpoint before `next_round`."""
+        remove_manifest(self.folder.path)  # first: it vouches for the files that change now
         self.folder.summary.unlink(missing_ok=True)
         self.folder.clear_leftovers()
         clear_checkpoints_after(self.folder.checkpoints, next_round)
@@ -83,9 +85,9 @@ class RunRecorder:
         write_checkpoint(self.folder.checkpoints, state, self.setup.experiment.checkpoints.keep)
 
     def finish(self, server: Any) -> None:
-        """Write the model and the summary of a finished run."""
+        """Write the model, the summary and the manifest of a finished run."""
         self.folder.write_model(self._collect_tensors(server))
-        self.folder.write_summary(self._summarise("finished", server))
+        self._end("finished", server)
 
     def save_best_model(self, round: int, server: Any) -> None:
         """Write the model of the best round so far."""
@@ -98,8 +100,14 @@ class RunRecorder:
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def record_divergence(self, server: Any, reason: str) -> None:
-        """Write the summary of a run that diverged."""
-        self.folder.write_summary(self._summarise("diverged", server) | {"reason": reason})
+        """Write the summary and the manifest of a run that diverged."""
+        self._end("diverged", server, {"reason": reason})
+
+    def _end(self, outcome: str, server: Any, more: dict[str, str] | None = None) -> None:
+        self.folder.write_summary(self._summarise(outcome, server) | (more or {}))
+        if self.folder.metrics.is_file():
+            self.folder.flush_metrics()
+        write_manifest(self.folder.path)
 
     def _summarise(self, outcome: str, server: Any) -> dict[str, Any]:
         experiment = self.setup.experiment

@@ -25,6 +25,8 @@ from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.process_group import to_training_failure
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.checkpoint import Checkpoint
+from fedcm.runs.evidence.manifest import remove_manifest
+from fedcm.runs.evidence.verification import reject_damage
 from fedcm.runs.folder import RunExistsError, RunFolder, reject_file_as_folder
 from fedcm.runs.identity import (
     make_default_name,
@@ -39,7 +41,7 @@ from fedcm.runs.workers import handshake
 from fedcm.runs.workers.connection import Workers, check_workers, limit_workers
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested, ignore_message
-from fedcm.system.error_messages import add_note, find_user_code
+from fedcm.system.error_messages import add_note, describe_os_error, find_user_code
 from fedcm.system.files import find_free_path
 
 
@@ -165,12 +167,14 @@ class Session:
             options: How the session works.
 
         Raises:
-            UserError: If there is no such run, or its experiment, data or model have changed.
+            UserError: If there is no such run, its experiment, data or model have changed, or a file of a finished
+                run is damaged.
         """
         folder = RunFolder.open(path)
         with ExitStack() as stack:
             folder.lock()
             stack.callback(folder.unlock)
+            reject_damage(folder)
             changed = experiment is not None or bool(overrides)
             if experiment is None:
                 experiment = read_experiment(apply_overrides(read_table(folder.experiment), overrides))
@@ -183,6 +187,7 @@ class Session:
             recorder = RunRecorder(folder, setup, states)
             saved = recorder.load_checkpoint(options.notify)
             if changed:
+                remove_manifest(folder.path)
                 folder.rewrite_experiment(to_toml(experiment))
             if options.launch is not None:
                 handshake.propose_run(options.launch.group, setup, path.parent)
@@ -255,7 +260,7 @@ class Session:
         except OSError as error:
             if find_user_code(error) is not None:
                 raise to_training_failure(error, "the run failed") from error
-            raise WriteFailed(str(error)) from error
+            raise WriteFailed(describe_os_error(error)) from error
         except (Diverged, UserError, Stopped, TrainingFailed):
             raise
         except Exception as error:

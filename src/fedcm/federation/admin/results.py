@@ -8,6 +8,8 @@ from fedcm.errors import UserError
 from fedcm.federation.admin.session import AdminSession
 from fedcm.federation.outcome import LOG, RESULT
 from fedcm.runs.archive import make_archive_path, move_to_archive
+from fedcm.runs.evidence.verification import reject_damage
+from fedcm.runs.folder import RunFolder
 
 
 def fetch_run(session: AdminSession, run: str, runs_dir: Path, notify: Callable[[str], None], *, replace: bool) -> Path:
@@ -35,7 +37,12 @@ def fetch_run(session: AdminSession, run: str, runs_dir: Path, notify: Callable[
 
 
 def install_run(downloaded: Path, run_folder: Path, notify: Callable[[str], None]) -> None:
-    """Copy a downloaded run to its folder, and move a run that is there to the archive."""
+    """Copy a downloaded run to its folder, and move a run that is there to the archive.
+
+    Raises:
+        UserError: If a downloaded file is not what the server wrote.
+    """
+    reject_damage(RunFolder(downloaded))
     run_folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = run_folder.with_name(f".{run_folder.name}.fetched")
     shutil.rmtree(unfinished, ignore_errors=True)

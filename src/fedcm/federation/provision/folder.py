@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedcm.errors import UserError, suggest
 from fedcm.federation.engine import require_engine
+from fedcm.federation.file_modes import private_files
 from fedcm.federation.kit import REQUEST, read_kit
 from fedcm.federation.plan import FederationPlan, Party
 from fedcm.federation.provision.authority import AUTHORITY_FOLDER, Authority, IssuedCertificate
@@ -20,6 +21,7 @@ DAYS = 360
 _PARALLEL_CALLS = 4  # of the engine's tool; each is a process that uses one core
 
 
+@private_files()
 def create_federation(
     plan: FederationPlan, folder: Path, days: int = DAYS, *, only_authority: bool = False
 ) -> list[IssuedCertificate]:
@@ -57,6 +59,7 @@ def create_federation(
     return issued
 
 
+@private_files()
 def renew_kits(
     folder: Path,
     days: int = DAYS,

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from fedcm.federation.certificate import read_certificate
+from fedcm.federation.file_modes import make_private
 from fedcm.federation.kit import START_FILES, Kit, read_kit
 from fedcm.federation.plan import Party
 from fedcm.federation.provision import policy
@@ -83,6 +84,7 @@ def install_kit(
     installed = read_kit(kit)
     expiry = _format_day(read_certificate(installed.certificate).ends)
     _write_private(kit / "README.md", make_readme(party, invitation, expiry))
+    make_private(kit)  # copies of the operator's files have their old modes
     return installed
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.errors import UserError
+from fedcm.federation.file_modes import private_files
 from fedcm.federation.kit import REQUEST, Kit, read_kit
 from fedcm.federation.plan import FederationPlan, Party
 from fedcm.federation.provision.certificate_tool import run_tool
@@ -36,6 +37,7 @@ def request_first_certificate(kit: Path, party: Party, invitation: Invitation) -
     return request_certificate(kit, party, invitation)
 
 
+@private_files()
 def request_certificate(kit: Path, party: Party, invitation: Invitation) -> Path:
     """Make a key in a new or existing kit and write the request for its certificate.
 
@@ -86,6 +88,7 @@ def request_renewal(kit: Path, newer: Path | None = None) -> tuple[Path, Invitat
     return request_certificate(kit, invitation.plan.get_party(current.kind, current.name), invitation), invitation
 
 
+@private_files()
 def join(signed: Path, kit: Path, notify: Callable[[str], None] = lambda message: None) -> Kit:
     """Install the organiser's answer to a kit's request; the kit is then ready, or renewed.
 

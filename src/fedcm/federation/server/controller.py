@@ -27,21 +27,13 @@ from fedcm.federation.outcome import LOG, RESULT, Outcome
 from fedcm.federation.server.channel import Deadline, SiteAnswer
 from fedcm.federation.server.run import RUNS, RunRequest, run_federation
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
+from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST
 from fedcm.runs.identity import reject_unusable_name
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.files import write_text
 
 _LOGS = "logs"  # folder of the server's kit with one log file per run
-_PUBLISHED = (
-    "experiment.toml",
-    "provenance.json",
-    "metrics.jsonl",
-    "summary.json",
-    "model.safetensors",
-    "best.safetensors",
-    "client_results.json",
-    "federation.json",
-)
+_PUBLISHED = (*EVIDENCE, MANIFEST)
 _POLL = 0.05  # seconds between checks whether to stop
 _TAIL = 200  # lines of the log that the outcome contains
 
