@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from fedcm.core.local.optimizers import SGD, Adam, AdamW, LocalOptimizer
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+    from fedcm.core.privacy.budget import Privacy
     from fedcm.core.schedule_kinds import (
         Constant,
         Cosine,
@@ -145,6 +146,7 @@ _MODULES = {
         "RateSchedule",
         "StepDecay",
     ),
+    "fedcm.core.privacy.budget": ("Privacy",),
     "fedcm.core.stopping": ("Stop",),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
@@ -222,6 +224,7 @@ __all__ = [
     "Nothing",
     "Participation",
     "Polynomial",
+    "Privacy",
     "PythonExperiment",
     "QGDSGDm",
     "RandomDataWarning",

@@ -29,6 +29,11 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
             f"{name!r} needs two exchanges in every round, but a federation has one; simulate it with `fedcm run`"
         )
     reject_simulated_conditions(experiment)
+    if experiment.privacy.is_on:
+        raise UserError(
+            "[privacy] must be left out of a federation, whose sites can miss rounds in ways that the accountant does "
+            "not know; simulate it with `fedcm run`"
+        )
     if experiment.data.validation is not None:
         raise UserError(
             f"data.validation cannot be a share ({experiment.data.validation}) of data that stay at the sites; name "

@@ -22,6 +22,7 @@ from fedcm.config.experiment import (
     reject_unusable_rates,
 )
 from fedcm.config.sections import EngineSection, Experiment
+from fedcm.core.aggregation import PLAIN_MEAN, Aggregation, PrivateMean
 from fedcm.core.algorithm import Algorithm, is_decentralised
 from fedcm.core.conditions.availability import list_available
 from fedcm.core.conditions.deadline import SimulatedDeadline
@@ -61,11 +62,13 @@ from fedcm.executors.client_tests import ClientEvaluation
 from fedcm.models import build_model
 from fedcm.models.trainable import select_personal, select_trainable
 from fedcm.models.weights import load_weights_file
+from fedcm.privacy.settings import fill_noise, make_budget, make_private_mean, reject_unfit_privacy
 from fedcm.rng import Purpose, make_torch_seed
 from fedcm.runs.autotune import compile_model, tune_engine
 from fedcm.runs.choices import choose_validation_metric, make_stop_rule
 from fedcm.runs.data_split import make_federated_data
 from fedcm.runs.metric_check import build_metrics
+from fedcm.runs.noise_key import read_noise_key
 from fedcm.runs.smoke_test import (
     reject_failing_algorithm,
     reject_lone_examples,
@@ -122,6 +125,18 @@ class TrainingSetup:
     def init_server(self) -> Any:
         """Return the algorithm's server state before round 0."""
         return self.algorithm.init_server(self.problem.initial_params)
+
+    def with_noise_key(self, folder: Path) -> "TrainingSetup":
+        """Return the setup of a run with this folder: with its secret key, if the experiment wants one.
+
+        Raises:
+            UserError: If the key cannot be read.
+        """
+        if not self.experiment.privacy.secret:
+            return self
+        mean = self.runner.aggregation
+        assert isinstance(mean, PrivateMean)
+        return replace(self, runner=replace(self.runner, aggregation=replace(mean, key=read_noise_key(folder))))
 
     def open_client_states(self, path: Path) -> ClientStatesInFile:
         """Open the file of client states of a run, which all its workers share."""
@@ -181,6 +196,8 @@ def build(
     reject_unusable_rates(experiment)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
     reject_conditions(experiment.algorithm, experiment.availability, experiment.stragglers)
+    reject_unfit_privacy(experiment)
+    experiment = fill_noise(experiment)
     if augment is None and experiment.data.augment:
         augment = make_augment(experiment.data.augment)
     if collate is None and experiment.data.collate is not None:
@@ -193,6 +210,11 @@ def build(
     ready = data.prepare_for(problem.dtype, problem.device)
     metrics = build_metrics(experiment.evaluation.metrics, metric_functions, problem, ready)
     plan = _build_plan(experiment, data, local_work, metrics)
+    aggregation: Aggregation = PLAIN_MEAN
+    if experiment.privacy.is_on:
+        budget = make_budget(experiment, data.population)
+        plan = replace(plan, budget=budget)
+        aggregation = make_private_mean(experiment, data.population, budget)
     given = _restrict_engine(experiment, data, augment, collate)
     engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
@@ -216,6 +238,7 @@ def build(
         step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
         optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
         metrics=metrics,
+        aggregation=aggregation,
         client_evaluation=_make_client_evaluation(experiment, data, metrics),
     )
     reject_unusable_step_factors(runner, client.lr)
