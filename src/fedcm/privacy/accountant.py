@@ -15,7 +15,8 @@ from fedcm.core.participation import Everyone, FixedSize, Independent, Participa
 from fedcm.errors import UserError
 
 _INTERVAL = 1e-3  # of the discretised privacy loss; a coarser one gives a larger ε, never a smaller one
-_EXACT_BITS = 4  # of a number of rounds
+_EXACT_BITS = 3  # of a number of rounds, after the first
+_LEAST_NOISE, _MOST_NOISE = 0.02, 1000.0
 
 
 def import_accounting() -> Any:
@@ -105,7 +106,7 @@ class Accountant:
     def bound_epsilon(self, rounds: int, horizon: int) -> float:
         """Return ε after a number of rounds or a few more, which takes less time for all rounds of a run.
 
-        The number is rounded up to 5 significant bits, by at most a sixteenth, but not beyond the horizon.
+        The number is rounded up to 4 significant bits, by less than an eighth, but not beyond the horizon.
         """
         if self.sampling.probability == 1:
             return self.compute_epsilon(rounds)
@@ -145,24 +146,35 @@ def calibrate_noise(sampling: Sampling, epsilon: float, delta: float, rounds: in
 
 @lru_cache(maxsize=64)
 def _calibrate(sampling: Sampling, epsilon: float, delta: float, rounds: int) -> float:
-    def is_enough(noise: float) -> bool:
-        return Accountant(sampling, noise, delta).compute_epsilon(rounds) <= epsilon
+    def measure(noise: float) -> float:
+        """Return log(ε / wanted), which is almost linear in log(noise): a line through two points finds the root."""
+        return math.log(Accountant(sampling, noise, delta).compute_epsilon(rounds) / epsilon)
 
-    high = 1.0
-    while not is_enough(high):
-        high *= 2
-        if high > 2**10:
+    low, high = _LEAST_NOISE, _MOST_NOISE  # in between, ε falls from too much to enough
+    noise = _guess_noise(sampling, epsilon, delta, rounds)
+    excess, slope = measure(noise), -1.5
+    while True:
+        low, high = (noise, high) if excess > 0 else (low, noise)
+        if low * 1.001 >= _MOST_NOISE:
             raise UserError(
                 f"{rounds} rounds within epsilon = {epsilon:g} at delta = {delta:g} need more noise than a thousand "
                 "times a report; raise privacy.epsilon, or lower rounds or the participation"
             )
-    low = high / 2
-    while low > 2**-6 and is_enough(low):
-        low, high = low / 2, low
-    while high / low > 1.001:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return math.ceil(high * 1e5) / 1e5  # a short number for the experiment's file; more noise costs less
+        if high / low <= 1.001 or high * 0.999 <= _LEAST_NOISE:
+            return math.ceil(high * 1e5) / 1e5  # a short number for the experiment's file; more noise costs less
+        step = math.exp(-excess / slope)
+        following = noise * step * (1.0004 if excess > 0 else 0.9996)  # a little beyond, to close in from both sides
+        if not low < following < high:
+            following = math.sqrt(low * high)
+        before, noise = (noise, excess), following
+        excess = measure(noise)
+        slope = min((excess - before[1]) / math.log(noise / before[0]), -0.1)
+
+
+def _guess_noise(sampling: Sampling, epsilon: float, delta: float, rounds: int) -> float:
+    """Return a noise multiplier of the right size, by the central limit of many rounds with small probability."""
+    spread = sampling.probability * math.sqrt(rounds * math.log(1 / delta)) / epsilon
+    return min(max(0.5 + 2 * sampling.sensitivity * spread, 2 * _LEAST_NOISE), _MOST_NOISE / 2)
 
 
 @lru_cache(maxsize=4096)
