@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from fedcm.core.participation import Everyone
+from fedcm.core.round_loop import TrainingPlan
+from fedcm.core.schedule import Schedule
 from fedcm.core.stopping import BestRound, StopRule, StopWatch, WatchedMetric
 
 ACCURACY = WatchedMetric("validation_accuracy", higher_is_better=True)
