@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fedcm.api.advice import advise
     from fedcm.api.experiments import PythonExperiment, load_experiment, make_experiment
     from fedcm.api.metrics_table import MetricsTable
+    from fedcm.api.privacy import plan_privacy
     from fedcm.api.reports import report
     from fedcm.api.runs import resume, run
     from fedcm.api.saved_run import Run
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from fedcm.data.work.amounts import FileWork, UniformWork
     from fedcm.data.work.stragglers import Stragglers
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
+    from fedcm.privacy.planning import PrivacyPlan
     from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, FewExamplesWarning, RandomDataWarning
 
 __version__ = "0.1.0"
@@ -124,6 +126,7 @@ _MODULES = {
     "fedcm.api.advice": ("advise",),
     "fedcm.api.experiments": ("PythonExperiment", "load_experiment", "make_experiment"),
     "fedcm.api.metrics_table": ("MetricsTable",),
+    "fedcm.api.privacy": ("plan_privacy",),
     "fedcm.api.reports": ("report",),
     "fedcm.api.runs": ("resume", "run"),
     "fedcm.api.saved_run": ("Run",),
@@ -147,6 +150,7 @@ _MODULES = {
         "StepDecay",
     ),
     "fedcm.core.privacy.budget": ("Privacy",),
+    "fedcm.privacy.planning": ("PrivacyPlan",),
     "fedcm.core.stopping": ("Stop",),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
@@ -225,6 +229,7 @@ __all__ = [
     "Participation",
     "Polynomial",
     "Privacy",
+    "PrivacyPlan",
     "PythonExperiment",
     "QGDSGDm",
     "RandomDataWarning",
@@ -257,6 +262,7 @@ __all__ = [
     "advise",
     "load_experiment",
     "make_experiment",
+    "plan_privacy",
     "report",
     "resume",
     "rounds",

@@ -83,7 +83,9 @@ def test_an_empty_round_has_noise_and_an_update(experiment: Write, tmp_path: Pat
         assert line["update_norm"] > 0.1  # noise over an expected cohort of 0.24
 
 
-def test_the_update_sees_the_expected_cohort(experiment: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_update_sees_the_expected_cohort(
+    experiment: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[float] = []
     original = fedcm.FedDyn.update
 
@@ -169,7 +171,9 @@ def test_training_in_python_is_private_on_any_number_of_workers_and_in_parts() -
     whole = train()
     epsilons = [line["epsilon"] for line in whole.history]
     assert 0 < epsilons[0] < epsilons[-1]
-    assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), train(workers=2).model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole.model.parameters(), train(workers=2).model.parameters(), strict=True)
+    )
     half = train(rounds=2)
     rest = train(rounds=2, resume_from=half.state)
     assert all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), rest.model.parameters(), strict=True))

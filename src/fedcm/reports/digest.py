@@ -26,7 +26,7 @@ from fedcm.system.files import write_text
 Count = Annotated[int, Field(ge=0)]
 
 # columns of a curve that only some runs have; they are empty, and not in the file, for all others
-SYSTEM_COLUMNS = ("simulated_seconds", "available", "missed", "steps", "steps_least", "steps_most")
+SYSTEM_COLUMNS = ("simulated_seconds", "available", "missed", "steps", "steps_least", "steps_most", "epsilon")
 _OPTIONAL_COLUMNS = ("consensus_distance", *SYSTEM_COLUMNS, "scores")
 
 
@@ -47,6 +47,7 @@ class Curve(Section):
     steps: list[float | None] = Field(default=[])  # mean local steps of a client, mean as above
     steps_least: list[float | None] = Field(default=[])  # fewest steps of a client since the previous entry
     steps_most: list[float | None] = Field(default=[])  # most steps
+    epsilon: list[float | None] = Field(default=[])  # ε so far, of a private run
     scores: dict[str, list[float | None]] = Field(default={})  # other columns of evaluations, such as test_f1
 
     @model_validator(mode="after")

@@ -139,7 +139,9 @@ def test_the_public_part_needs_no_room_within_the_threshold() -> None:
     algorithm = FedCM(alpha=0.5)
     means = []
     for length in (0.0, 1000.0):
-        sent = algorithm.broadcast(algorithm.init_server(torch.zeros(SIZE)))._replace(momentum=torch.full((SIZE,), length))
+        sent = algorithm.broadcast(algorithm.init_server(torch.zeros(SIZE)))._replace(
+            momentum=torch.full((SIZE,), length)
+        )
         template = algorithm.public_part(sent, ROUND)
         total = private_mean(algorithm, (0.1,)).start_round(template, sent, np.arange(1), ROUND)
         total.add_stack([0], type(template)(0.5 * sent.momentum[None] + torch.full((1, SIZE), 0.01)), [1.0])

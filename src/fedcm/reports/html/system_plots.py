@@ -1,4 +1,4 @@
-"""The plots of the system's conditions: available clients, missed reports, unequal steps and simulated time."""
+"""The plots of the system's conditions: available clients, missed reports, unequal steps, simulated time, and ε."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ QUANTITIES = {
     "steps": ("Local steps", "mean over the clients that reported"),
     "steps_least": ("Fewest local steps", "of any client that reported"),
     "steps_most": ("Most local steps", "of any client that reported"),
+    "epsilon": ("Privacy spent", "ε of client-level differential privacy so far"),
 }
 
 
@@ -41,11 +42,15 @@ def list_system_plots(document: Document) -> list[dict[str, Any]]:
 
 
 def has_conditions(run: Digest) -> bool:
-    """Return whether a run has an availability, stragglers or unequal work."""
+    """Return whether a run has an availability, stragglers, unequal work or privacy."""
     client = run.experiment.get("client", {})
     work = [client.get(unit) for unit in ("steps", "epochs")] if isinstance(client, dict) else []
     own = any(isinstance(amount, dict) for amount in work)
-    return own or any(key in run.experiment for key in ("availability", "stragglers"))
+    return (
+        own
+        or any(run.experiment.get(key) is not None for key in ("availability", "stragglers"))
+        or bool(run.curve.epsilon)
+    )
 
 
 def _make_time_plot(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:
