@@ -92,7 +92,9 @@ def make_heterogeneous_digest(algorithm: str = "fedcm", accuracy: float = 0.8, *
         | {"simulated_seconds": [12.0 * (k + 1) for k in range(count)]}
     )
     conditions = {"stragglers": {"deadline": 12.0}, "availability": {"kind": "day-night", "period": 24, "share": 0.5}}
-    return run.model_copy(update={"experiment": run.experiment | conditions, "curve": curve})
+    counts = [(1, 4 * count), (4, count), (9, 2 * count)]
+    changed = {"experiment": run.experiment | conditions, "curve": curve, "step_counts": counts}
+    return run.model_copy(update=changed)
 
 
 def make_crowd(count: int = 20, **changes: Any) -> list[Digest]:

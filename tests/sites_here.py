@@ -55,13 +55,16 @@ def write_kits(chosen: Experiment, folder: Path) -> Path:
 
 
 class InProcessChannel:
-    """A channel to sites in this process; `spoil` may change or drop the answer to a round."""
+    """A channel to sites in this process; `spoil` may change or drop the answer to a round, `spoil_scores` scores."""
 
-    def __init__(self, folder: Path, chosen: Experiment, spoil: Spoil | None = None) -> None:
+    def __init__(
+        self, folder: Path, chosen: Experiment, spoil: Spoil | None = None, spoil_scores: Spoil | None = None
+    ) -> None:
         self.text = to_toml(chosen)
         self.names = sorted(chosen.federation.sites)
         self.folder = folder
         self.spoil = spoil
+        self.spoil_scores = spoil_scores
         self.absent: set[str] = set()
         self.asked: list[tuple[str, list[str]]] = []
         self.sites: dict[str, SiteTrainer] = {}
@@ -92,5 +95,7 @@ class InProcessChannel:
         if task == "describe":
             return self.sites[site].describe(), {}
         fields["counted"] = fields["counted"][site]
-        answer = self.sites[site].train(**fields, sent={name: np.array(array) for name, array in arrays.items()})
-        return answer if self.spoil is None else self.spoil(site, *answer)
+        request = getattr(self.sites[site], task)
+        answer = request(**fields, sent={name: np.array(array) for name, array in arrays.items()})
+        spoil = self.spoil if task == "train" else self.spoil_scores
+        return answer if spoil is None else spoil(site, *answer)

@@ -80,7 +80,14 @@ if TYPE_CHECKING:
     from fedcm.data.work.stragglers import Stragglers
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
     from fedcm.privacy.planning import PrivacyPlan
-    from fedcm.system.user_warnings import EvalModeWarning, FedcmWarning, FewExamplesWarning, RandomDataWarning
+    from fedcm.system.user_warnings import (
+        EvalModeWarning,
+        FedcmWarning,
+        FewExamplesWarning,
+        LongWarmupWarning,
+        ManyWorkersWarning,
+        RandomDataWarning,
+    )
 
 __version__ = "0.1.0"
 
@@ -157,7 +164,14 @@ _MODULES = {
     "fedcm.data.work.amounts": ("FileWork", "UniformWork"),
     "fedcm.data.work.stragglers": ("Stragglers",),
     "fedcm.errors": ("Diverged", "Stopped", "TrainingFailed", "UserError", "WriteFailed"),
-    "fedcm.system.user_warnings": ("EvalModeWarning", "FedcmWarning", "FewExamplesWarning", "RandomDataWarning"),
+    "fedcm.system.user_warnings": (
+        "EvalModeWarning",
+        "FedcmWarning",
+        "FewExamplesWarning",
+        "LongWarmupWarning",
+        "ManyWorkersWarning",
+        "RandomDataWarning",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 _OLD_NAMES = {"Refused": "UserError", "Trained": "TrainingResult", "WorkerFailed": "TrainingFailed"}
@@ -221,6 +235,8 @@ __all__ = [
     "Independent",
     "LocalOptimizer",
     "LocalRun",
+    "LongWarmupWarning",
+    "ManyWorkersWarning",
     "MetricsTable",
     "Mime",
     "MimeLite",

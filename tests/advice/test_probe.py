@@ -103,6 +103,25 @@ def test_a_trial_is_fedcm_itself(fedcm: Callable[..., Answer], tmp_path: Path) -
     assert trials[0.3]["3"] == pytest.approx(sum(losses) / 10, rel=1e-5)
 
 
+def test_trials_are_judged_by_the_validation_loss_if_there_are_validation_data(
+    fedcm: Callable[..., Answer], tmp_path: Path
+) -> None:
+    """The last loss of a trial is the `validation_loss` of a run with its α; the output says which loss was used."""
+    file, held_back = write_experiment(tmp_path), ["--set", "data.validation=0.2"]
+    suggested = json.loads(fedcm("advise", file, "--rounds", 3, "--json", *held_back).out)
+    values = ["--set", "rounds=3", "--set", "algorithm.alpha=0.3", *held_back]
+    answer = fedcm("run", file, "--runs-dir", tmp_path / "runs", *values)
+    assert answer.code == 0, answer.err
+    (metrics,) = (tmp_path / "runs").rglob("metrics.jsonl")
+    last = json.loads(metrics.read_text().splitlines()[-1])
+    trials = {own["alpha"]: own["losses"] for own in suggested["probe"]["trials"] if own["client_lr"] == 0.1}
+    assert trials[0.3]["3"] == pytest.approx(last["validation_loss"], rel=1e-6)
+    assert suggested["probe"]["judged_on"] == "validation"
+    assert "the least validation loss" in suggested["reasons"][0]
+    for changes, which in ((held_back, "validation"), ([], "training")):
+        assert f"judged by their {which} loss" in fedcm("advise", file, "--rounds", 2, *changes).out
+
+
 def test_settings_of_another_algorithm_are_not_passed_to_fedcm(fedcm: Callable[..., Answer], tmp_path: Path) -> None:
     file = write_experiment(tmp_path)
     file.write_text(file.read_text() + "[for.fedadam]\nserver.lr = 0.1\n")

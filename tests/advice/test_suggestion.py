@@ -168,7 +168,7 @@ def test_a_rate_close_to_the_limit_has_a_warning() -> None:
 
 
 def test_trials_that_learn_nothing_and_exploding_steps_have_warnings() -> None:
-    assert "no trial reduced the loss" in collect_warnings(start=1.0)
+    assert "no trial reduced the training loss" in collect_warnings(start=1.0)
     assert "local steps of some clients explode" in collect_warnings(smoothness=None)
 
 

@@ -28,7 +28,7 @@ def test_advice_equals_that_of_the_command(
     printed, returned = json.loads(answer.out), json.loads(json.dumps(advice.to_table()))
     del printed["probe"]["found"]["seconds"], returned["probe"]["found"]["seconds"]
     assert printed == returned
-    assert list(printed["probe"]) == ["rounds", "start", "trials", "found", "smoothness"]
+    assert list(printed["probe"]) == ["rounds", "start", "trials", "found", "smoothness", "judged_on"]
     assert set(tmp_path.iterdir()) == before
 
 

@@ -82,6 +82,7 @@ def test_report_about_digests_does_not_load_torch(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "index.html").exists()
 
 
+@pytest.mark.slow
 def test_live_report_follows_a_run_until_ctrl_c(experiment: Callable[..., Path], tmp_path: Path) -> None:
     path = run_and_stop_after(4, experiment(), tmp_path / "runs", "growing")
     out = tmp_path / "out"

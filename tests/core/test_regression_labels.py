@@ -57,6 +57,7 @@ def test_the_summary_has_three_test_losses(regression: Callable[..., Path], tmp_
     assert found["test_losses"]["best"] == min(losses)
 
 
+@pytest.mark.slow
 def test_a_comparison_shows_and_plots_the_test_loss(
     fedcm: Fedcm, regression: Callable[..., Path], tmp_path: Path
 ) -> None:

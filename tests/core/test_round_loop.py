@@ -92,7 +92,7 @@ def test_metrics_have_these_keys_and_no_others() -> None:
     runs = time.perf_counter() - started
     usual = {"round", "cohort", "clients", "steps", "client_lr", "loss", "update_norm", "momentum_norm"}
     usual |= {"bytes_down", "bytes_up", "seconds"}
-    usual |= {"steps_least", "steps_most"}  # because the clients have unequal numbers of examples
+    usual |= {"steps_least", "steps_most", "steps_clients"}  # because the clients have unequal numbers of examples
     assert [set(one.metrics.to_dict()) for one in done] == [usual] * 3 + [usual | {"test_loss", "test_accuracy"}]
     assert [one.metrics.round for one in done] == [one.index for one in done] == [0, 1, 2, 3]
     assert 0 < sum(one.metrics.seconds or 0 for one in done) < runs

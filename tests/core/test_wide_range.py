@@ -56,6 +56,7 @@ def large(experiment: Write, tmp_path: Path) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_large_reports_have_the_same_bits_on_several_workers_and_after_a_resume(large: Path, tmp_path: Path) -> None:
     reference = run_to_end(large, tmp_path / "runs")
     assert max(line["control_norm"] for line in read_lines(reference)) > 1e8

@@ -33,6 +33,7 @@ def test_every_algorithm_has_a_page() -> None:
     assert {path.stem for path in FOLDER.glob("*.md")} == {"index", *ALGORITHMS}
 
 
+@pytest.mark.slow
 def test_generated_parts_agree_with_the_code(pages: dict[Path, str]) -> None:
     assert len(pages) == len(ALGORITHMS) + 2
     for path, text in pages.items():
@@ -76,6 +77,7 @@ def test_index_has_every_group_and_the_number_of_algorithms() -> None:
     assert f"all {len(ALGORITHMS)} algorithms" in (ROOT / "docs" / "index.md").read_text()
 
 
+@pytest.mark.slow
 def test_family_tree_shows_every_algorithm_once() -> None:
     drawn = re.findall(r'<text class="name"[^>]*>(.*?)</text>', draw_family())
     titles = [facts.title.removesuffix(" with majority vote") for facts in read_facts()]

@@ -48,6 +48,7 @@ PAGES_WITH_PYTHON = {
     "docs/guides/evaluation.md",
     "docs/guides/own-grid.md",
     "docs/guides/own-loss.md",
+    "docs/guides/own-training.md",
     "docs/guides/tuning.md",
     "docs/index.md",
     "docs/new-algorithm.md",
@@ -90,6 +91,7 @@ def write_own_grid(folder: Path) -> Path:
     return folder / "wards.toml"
 
 
+@pytest.mark.slow
 def test_own_grid_has_a_plan_as_written(tmp_path: Path) -> None:
     write_own_grid(tmp_path)
     plan = json.loads(run_python(tmp_path, "-m", "fedcm", "compare", "wards.toml", "--dry-run", "--json"))
@@ -105,6 +107,7 @@ def test_tuning_in_python_works_as_written(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "demo-tune" / "report" / "index.html").is_file()
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_tuning_guide_have_a_plan(tmp_path: Path) -> None:
     text = (ROOT / "docs/guides/tuning.md").read_text()
     commands = [shlex.split(line) for line in re.findall(r"^    (?:\$ )?fedcm (tune .*)$", text, flags=re.MULTILINE)]
@@ -156,6 +159,7 @@ def test_links_between_files_exist_in_the_repository(document: str) -> None:
         assert ((ROOT / document).parent / target).exists(), target
 
 
+@pytest.mark.slow
 def test_local_training_prints_what_the_guide_says(tmp_path: Path) -> None:
     """Numbers may differ in the last digit on another kind of CPU."""
     text = (ROOT / "docs/guides/local-training.md").read_text()
@@ -232,6 +236,7 @@ def test_documented_experiment_loads(tmp_path: Path) -> None:
     assert load_experiment_file(tmp_path / "demo.toml", algorithm="fedadam").server.lr == 0.1
 
 
+@pytest.mark.slow
 def test_documented_clients_on_demand_run_as_written(tmp_path: Path) -> None:
     (experiment,) = blocks("docs/experiments.md", "toml")
     (crowd,) = blocks("docs/experiments.md", "python")

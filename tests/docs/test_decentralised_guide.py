@@ -39,6 +39,7 @@ def test_guide_runs_as_written(tmp_path: Path) -> None:
         assert last["test_accuracy"] > 0.75
 
 
+@pytest.mark.slow
 def test_guide_compares_with_a_server(tmp_path: Path) -> None:
     experiment, addition, _ = read_guide()
     (tmp_path / "FILE").write_text(re.sub(r"\[topology\]\nkind = .*\n", "", experiment) + addition)

@@ -37,6 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_site_loads_nothing_from_other_servers(site: Path) -> None:
     for path in site.rglob("*.html"):
         text = path.read_text()

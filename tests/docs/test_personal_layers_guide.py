@@ -10,6 +10,7 @@ import fedcm
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "personal-layers.md"
 
 
+@pytest.mark.slow
 def test_the_experiment_of_the_guide_evaluates_clients_and_sends_only_the_shared_part(tmp_path: Path) -> None:
     sent = {}
     for name, personal in (("heads", ["3.*"]), ("common", [])):

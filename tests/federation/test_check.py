@@ -264,6 +264,10 @@ def test_an_experiment_is_checked_on_the_sites_data(site: Kit, tmp_path: Path) -
     assert check_changed(model={"name": "lenet"})["experiment"].state == "failed"
     assert check_changed(participation={"kind": "fixed", "clients": 3})["experiment"].state == "good"
     assert check_changed(federation={"sites": ["paris"]})["sites"].state == "warning"
+    evaluated = {"every": 3, "clients": 0.5, "personalise": 1, "metrics": ["top2"]}
+    assert check_changed(evaluation=evaluated, stop={"patience": 2})["experiment"].state == "good"
+    evaluated["metrics"] = ["top99"]
+    assert "top99 needs at least 99 classes" in check_changed(evaluation=evaluated)["experiment"].message
     with_data(site, limits={"experiments": ["other-*"]})
     assert "allows the experiments other-*" in check_changed()["experiment"].message
 

@@ -10,7 +10,6 @@ from sites_here import make_experiment
 
 from fedcm.config.experiment import to_toml
 from fedcm.errors import UserError
-from fedcm.federation.experiment import prepare_experiment
 from fedcm.federation.provision.deal import deal
 
 
@@ -41,18 +40,3 @@ def test_validation_data_are_dealt_to_the_server(tmp_path: Path) -> None:
     assert set(sizes["held"]) == {*sizes["whole"], "validation"}
     assert len(held.files) == len(whole.files) + 1
     assert sum(sizes["held"].values()) == sum(sizes["whole"].values())
-
-
-@pytest.mark.parametrize(
-    ("section", "changes", "sentence"),
-    [
-        ("data", {"validation": 0.1}, "data.validation cannot be a share"),
-        ("evaluation", {"clients": 0.2}, "evaluation.clients must be left out"),
-        ("evaluation", {"personalise": 2}, "evaluation.personalise must be left out"),
-    ],
-)
-def test_a_federation_rejects_shares_of_the_sites_data(section: str, changes: dict[str, float], sentence: str) -> None:
-    experiment = make_experiment()
-    own = getattr(experiment, section).model_copy(update=changes)
-    with pytest.raises(UserError, match=sentence):
-        prepare_experiment(experiment.model_copy(update={section: own}))

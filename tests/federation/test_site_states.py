@@ -60,3 +60,11 @@ def test_an_algorithm_without_client_state_writes_nothing(tmp_path: Path) -> Non
     empty.save(0, Nothing())
     assert empty.load_state_after(0) == Nothing()
     assert not (tmp_path / "state").exists()
+
+
+def test_an_evaluation_reads_the_state_that_counted_last_and_deletes_nothing(tmp_path: Path) -> None:
+    for round in range(6):
+        states(tmp_path).save(round, kept(float(round)))
+    assert torch.equal(states(tmp_path).read_state_after(4).control, torch.full((4,), 4.0))
+    assert torch.equal(states(tmp_path).read_state_after(NEVER).control, torch.zeros(4))
+    assert len(list((tmp_path / "state").iterdir())) == 6

@@ -61,6 +61,7 @@ def test_a_comparison_starts_missing_runs_and_keeps_finished_ones(
     assert set(json.loads(answer_in_json.out)) == {"fedadam", "fedcm"}
 
 
+@pytest.mark.slow
 def test_many_runs_have_one_picture_per_table(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     words = ("compare", experiment(rounds=2), "--runs-dir", runs, "--algorithms", "fedavg")
@@ -217,6 +218,7 @@ def test_a_dry_run_starts_nothing_and_its_estimates_add_up(experiment: Write, fe
     assert "4 runs" in fedcm(*words).out
 
 
+@pytest.mark.slow
 def test_an_estimate_counts_only_the_remaining_rounds(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     assert fedcm("compare", experiment(), "--algorithms", "fedavg", "--runs-dir", runs).code == 0

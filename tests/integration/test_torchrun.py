@@ -82,6 +82,7 @@ def assert_same_bits(folder: Path, reference: Path) -> None:
     assert load_summary(folder)["params_sha256"] == load_summary(reference)["params_sha256"]
 
 
+@pytest.mark.slow
 def test_torchrun_gives_the_same_bits_and_only_rank_0_prints(experiment: Write, tmp_path: Path) -> None:
     path = experiment(algorithm={"name": "scaffold"})
     reference = run_to_end(path, tmp_path / "runs")
@@ -103,6 +104,7 @@ def test_a_comparison_under_torchrun_has_the_same_bits(experiment: Write, tmp_pa
         assert_same_bits(tmp_path / "runs" / f"small-{algorithm}-seed3", alone)
 
 
+@pytest.mark.slow
 def test_an_error_ends_all_processes_and_is_printed_once(experiment: Write, tmp_path: Path) -> None:
     done = run_on_one_machine(tmp_path, "run", experiment(), "--workers", 5)
     assert done.code != 0

@@ -126,6 +126,7 @@ def test_a_worker_out_of_memory_is_reported_with_its_client_and_line(
     assert not find_worker_processes(tmp_path / "runs" / "one")
 
 
+@pytest.mark.slow
 def test_a_busy_worker_ends_when_rank_0_is_killed(experiment: Write, tmp_path: Path, run_command: list[str]) -> None:
     experiment(model={"name": "failing:InWorker", "does": "sleep"}, rounds=1000, client={"lr": 0.01})
     process = subprocess.Popen(run_command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -141,6 +142,7 @@ def test_a_busy_worker_ends_when_rank_0_is_killed(experiment: Write, tmp_path: P
     assert not find_worker_processes(tmp_path / "runs" / "one")
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_build_the_model_is_reported_with_the_line(
     experiment: Write, tmp_path: Path, run_command: list[str]
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_worker_that_cannot_build_the_model_is_reported_with_the_line(
     assert "worker 1 on " in done.stderr
 
 
+@pytest.mark.slow
 def test_data_that_differ_between_workers_are_rejected(
     experiment: Write, tmp_path: Path, run_command: list[str]
 ) -> None:

@@ -104,7 +104,7 @@ TARGETS = (
     Target("runs", ("runs/checkpoint.py",), ("tests/runs/test_checkpoint.py", "tests/runs/test_session.py")),
     Target(
         "runs",
-        ("runs/build.py",),
+        ("runs/build.py", *(f"runs/parts/{name}.py" for name in ("engine", "plan", "problem", "tokens", "user_code"))),
         ("tests/settings", "tests/core/test_label_shapes.py", "tests/core/test_model_mode.py"),
     ),
     Target("runs", ("runs/folder.py",), ("tests/runs/test_session.py", "tests/errors/test_bad_runs.py")),

@@ -268,6 +268,7 @@ def hover(browser: Any, place: Any) -> None:
     ActionChains(browser).move_to_element(place).perform()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 390, 800])
 def test_page_is_never_wider_than_the_screen(open_page: Open, width: int) -> None:
     long_name = "a-run-with-a-very-long-name-" * 6
@@ -323,6 +324,7 @@ def test_agreement_of_nodes_is_drawn(open_page: Open, dark: bool) -> None:
     assert list_problems(browser) == []
 
 
+@pytest.mark.slow
 def test_crowded_page_shows_the_best_curves_first_and_the_others_on_request(open_page: Open) -> None:
     browser = open_page(*make_crowd(20))
     wait(browser, lambda b: count_lines(b) == 10)

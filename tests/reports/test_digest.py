@@ -1,17 +1,21 @@
 """A digest contains what the run's files contain, is small, and reads back unchanged."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from made_digests import make_decentralised_digest, make_heterogeneous_digest, make_test_digest
 from scenes import Answer, load_summary, run_and_stop_after, run_to_end
+from torch import nn
 
+import fedcm
 from fedcm.errors import UserError
 from fedcm.reports.digest import SYSTEM_COLUMNS, Diagnoses, read_digest, write_digest
-from fedcm.reports.extraction import count_participation, extract_curve, extract_diagnoses, make_digest
+from fedcm.reports.extraction import count_participation, count_steps, extract_curve, extract_diagnoses, make_digest
 from fedcm.reports.label_mixes import LabelMixFinder
 from fedcm.runs.folder import RunFolder
 from fedcm.system.hardware import describe_cpu
@@ -167,6 +171,7 @@ def test_inconsistent_digest_is_rejected(tmp_path: Path, where: tuple[str, str],
         read_digest(tmp_path / "odd.json")
 
 
+@pytest.mark.slow
 def test_digests_give_the_same_tables_as_their_runs(
     fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -225,6 +230,29 @@ def test_curve_has_the_conditions_since_the_last_evaluation() -> None:
     assert (curve.steps, curve.steps_least, curve.steps_most) == ([4.5, 6.5], [2, 2], [6, 8])
     plain = extract_curve(make_lines(4, every=2))
     assert not any(getattr(plain, name) for name in SYSTEM_COLUMNS)
+
+
+def test_a_digest_counts_the_steps_of_all_clients_in_all_rounds(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    clients = [(draw.normal(size=(12, 3)).astype("float32"), np.arange(12) % 2) for _ in range(5)]
+    steps = fedcm.UniformWork(1, 4)
+    experiment = fedcm.make_experiment(
+        nn.Linear(3, 2), clients, fedcm.FedAvg(), rounds=3, participation=4, steps=steps, batch_size=4
+    )
+    run = fedcm.run(experiment, runs_dir=tmp_path)
+    done = [steps.draw_amount(0, line["round"], client) for line in run.metrics for client in line["clients"]]
+    assert len(done) == 12
+    assert make_digest(run.folder).step_counts == sorted(Counter(done).items())
+    fedcm.report(run, tmp_path / "report")
+    assert len(list((tmp_path / "report" / "figures").glob("steps-*.png"))) == 1
+
+
+def test_runs_with_equal_steps_or_of_an_earlier_version_have_no_step_counts() -> None:
+    lines = [line | {"cohort": 3, "steps": 4.0} for line in make_lines(2, every=1)]
+    assert count_steps(lines) == []
+    assert count_steps([line | {"steps_least": 3, "steps_most": 5} for line in lines]) == []
+    unequal = {"steps_least": 3, "steps_most": 5, "steps_clients": [[3, 1], [4, 1], [5, 1]]}
+    assert count_steps([lines[0], lines[1] | unequal]) == [(3, 1), (4, 4), (5, 1)]
 
 
 def test_only_digests_of_heterogeneous_runs_have_columns_of_the_system(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Runs with other metrics than accuracy, validation data and results of single clients, from a folder to the page."""
 
+import csv
 import json
 import re
 from datetime import UTC, datetime
@@ -152,3 +153,41 @@ def test_validation_chooses_the_setting_that_represents_an_algorithm() -> None:
     (partly,) = group_runs([make(0.1, 0.9, None), make(0.3, 0.6, 0.8)])
     (default,) = list_representatives(partly, cell.name, "fedcm")
     assert "0.1" in default.label, "the default alpha, because not all rows have validation data"
+
+
+def test_the_distribution_over_clients_is_in_the_files(runs: list[fedcm.Run], tmp_path: Path) -> None:
+    """Mean, deviation, worst tenth and worst, of the global model and after each client's own steps."""
+    write_figures_and_tables(
+        build_document([make_digest(runs[0].folder)], [], datetime(2026, 1, 1, tzinfo=UTC)), tmp_path
+    )
+    (sheet,) = (tmp_path / "tables").glob("*-clients.csv")
+    head, *rows = list(csv.reader(sheet.open()))
+    assert head == ["algorithm", "model", "mean", "standard deviation", "worst 10 %", "worst"]
+    for row, kind in zip(rows, ("clients", "personal"), strict=True):
+        values = [runs[0].summary[kind][key] for key in ("mean", "std", "p10", "worst")]
+        assert row[2:] == [format_hundredths(100 * value) for value in values]
+    for suffix in (".tex", ".md"):
+        text = sheet.with_suffix(suffix).read_text()
+        assert "standard deviation" in text
+        assert all(number in text for row in rows for number in row[2:])
+    (numbers,) = csv.DictReader((tmp_path / "tables" / "numbers.csv").open())
+    assert float(numbers["clients_p10"]) == pytest.approx(100 * runs[0].summary["clients"]["p10"])
+
+
+def test_runs_that_do_not_evaluate_their_clients_have_no_sheet_about_them(tmp_path: Path) -> None:
+    document = build_document([make_test_digest("fedavg", 0.9)], [], datetime(2026, 1, 1, tzinfo=UTC))
+    write_figures_and_tables(document, tmp_path)
+    assert not list((tmp_path / "tables").glob("*-clients.*"))
+    (numbers,) = csv.DictReader((tmp_path / "tables" / "numbers.csv").open())
+    assert numbers["clients_mean"] == ""
+
+
+def test_the_title_of_the_costs_names_the_headline() -> None:
+    run = make_test_digest("fedcm", 0.8)
+    values = {"last": 0.8, "mean_last": 0.8, "mean_last_rounds": 4, "best": 0.8}
+    metrics = {"f1": values | {"higher_is_better": True, "is_share": True}}
+    curve = run.curve.model_copy(update={"scores": {"test_f1": run.curve.test_accuracy}})
+    scored = run.model_copy(update={"summary": run.summary | {"metrics": metrics}, "curve": curve})
+    pages = [render_page(build_document([one], [], datetime(2026, 1, 1, tzinfo=UTC))) for one in (run, scored)]
+    titles = [re.findall(r'id="costs-title">([^<]*)<', page) for page in pages]
+    assert titles == [["Rounds and bytes to reach an accuracy"], ["Rounds and bytes to reach a value of f1"]]

@@ -185,7 +185,10 @@ def test_system_is_shown_for_heterogeneous_runs_only() -> None:
     assert "slow" in section
     assert "made-fedavg-seed1" not in section
     assert 'id="system"' not in render(make_test_digest())
-    time, *plots = read_data(text)["system"]  # pyright: ignore[reportGeneralTypeIssues]
+    time, *plots, histogram = read_data(text)["system"]  # pyright: ignore[reportGeneralTypeIssues]
+    heights = {centre: times for centre, times in histogram["bins"] if times}
+    assert heights == {1: 8, 4: 2, 9: 4}
+    assert "Distribution of local steps, slow" in section
     assert time["x"] == "simulated seconds"
     assert [(line["round"], line["value"]) for line in time["lines"]] == [([12.0, 24.0], [50.0, 60.0])]
     assert [plot["lines"][0]["value"] for plot in plots] == [[value] * 2 for value in (25.0, 2.5, 4.5, 1.0, 9.0)]

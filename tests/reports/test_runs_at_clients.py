@@ -1,5 +1,6 @@
 """Runs with personal layers, which are evaluated at their clients only: tables, lists and the page show the mean."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import fedcm
 from fedcm.cli.terminal.run_table import print_runs
 from fedcm.cli.terminal.score_tables import print_comparison
 from fedcm.core.metrics import describe_score
+from fedcm.reports.extraction import make_digest
+from fedcm.reports.groups import group_runs
 from fedcm.reports.metric import Metric, find_headline
 from fedcm.runs.overview import make_overview
+from fedcm.system.formatting import format_hundredths
 
 DRAW = torch.Generator().manual_seed(4)
 CLIENTS = [(torch.randn(30, 4, generator=DRAW), torch.randint(3, (30,), generator=DRAW)) for _ in range(4)]
@@ -74,12 +78,25 @@ def test_progress_shows_the_mean_over_clients(runs: dict[str, fedcm.Run]) -> Non
     assert describe_score(line) == f"mean recall over clients {line['clients_recall_mean']:.4g}"
 
 
-def test_a_report_of_runs_with_and_without_personal_layers_shows_both(
+def test_a_report_compares_runs_with_and_without_personal_layers_in_one_table(
     runs: dict[str, fedcm.Run], tmp_path: Path
 ) -> None:
-    """With simulated time, against which the report draws the headline of runs that have it."""
+    """By the mean over clients, with simulated time, against which the report draws the headline."""
     page = fedcm.report(list(runs.values()), tmp_path).read_text()
     assert "mean recall over clients in %" in page
-    assert "test recall in %" in page
+    assert "test recall in %" not in re.findall(r"<table[^>]*class=\"result\".*?</table>", page, re.DOTALL)[0]
     assert "with personal layers" in page
     assert "global model" in page
+    (sheet,) = (tmp_path / "tables").glob("*-clients-recall.csv")
+    rows = dict(list(csv.reader(sheet.open()))[1:])
+    assert rows == {
+        'FedCM (model.personal = ["1.*"])': format_hundredths(100 * runs["heads"].summary["clients"]["mean_last"]),
+        "FedCM (model.personal unset)": format_hundredths(100 * runs["common"].summary["clients"]["mean_last"]),
+    }
+
+
+def test_runs_with_personal_layers_stay_apart_from_runs_without_results_of_clients(runs: dict[str, fedcm.Run]) -> None:
+    heads, common = (make_digest(runs[name].folder) for name in ("heads", "common"))
+    assert len(group_runs([heads, common])) == 1
+    summary = {key: value for key, value in common.summary.items() if key != "clients"}
+    assert len(group_runs([heads, common.model_copy(update={"summary": summary})])) == 2

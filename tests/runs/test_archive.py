@@ -37,6 +37,7 @@ def archived(runs: Path) -> list[Path]:
     return sorted(path.parent for path in runs.glob("archive/*/*/experiment.toml"))
 
 
+@pytest.mark.slow
 def test_a_fresh_comparison_archives_earlier_runs_and_reports_where(
     experiment: Write, fedcm: Fedcm, tmp_path: Path
 ) -> None:

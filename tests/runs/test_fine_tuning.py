@@ -62,6 +62,7 @@ def count_trained(base: Path) -> int:
     return sum(t.numel() for name, t in load_file(base).items() if name.startswith("head.") or ".query." in name)
 
 
+@pytest.mark.slow
 def test_the_bits_are_the_same_on_two_workers_in_a_stack_and_after_a_resume(experiment_file: Path) -> None:
     expected = run(experiment_file, "alone").model().state_dict()
     others = [run(experiment_file, "two", workers=2)]

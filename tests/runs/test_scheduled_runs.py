@@ -100,3 +100,44 @@ def test_an_unusable_schedule_gives_one_sentence(
     assert answer.code == 2
     assert sentence in " ".join(answer.err.split())
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("section", ["client", "server"])
+def test_a_warm_up_that_covers_the_whole_run_is_rejected(
+    section: str, experiment: Callable[..., Path], fedcm: Call, tmp_path: Path
+) -> None:
+    own = {"client": CLIENT, "server": {"lr": 1.0}}
+    path = experiment(rounds=3, **{section: own[section] | {"schedule": {"kind": "cosine", "warmup": 3}}})
+    sentence = "schedule.warmup {} be below the number of rounds, 3, or the whole run is a warm-up, got 3"
+    answer = fedcm("run", path, "--runs-dir", tmp_path / "runs")
+    assert answer.code == 2
+    assert f"{section}.{sentence.format('must')}" in answer.err
+    assert not (tmp_path / "runs").exists()
+    call = ("run", path, "--runs-dir", tmp_path / "runs", "--set")
+    assert fedcm(*call, f"{section}.schedule.warmup=2").code == 0
+    other = fedcm(*call, f"{section}.schedule={{kind = 'constant', warmup = 3}}", "--fresh")
+    assert other.code == 0, "more rounds may follow"
+    assert f"fedcm: warning: {section}.{sentence.format('should')}" in other.err
+
+
+def test_a_warm_up_longer_than_the_run_is_allowed_if_the_schedule_is_longer(
+    experiment: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = experiment(rounds=2, client=CLIENT | {"schedule": {"kind": "cosine", "warmup": 3, "over": 6}})
+    assert [line["client_lr"] for line in read_lines(start(path, tmp_path, "piece"))] == pytest.approx(
+        [0.1 / 3, 0.2 / 3]
+    )
+
+
+def test_a_warm_up_that_covers_all_local_steps_is_rejected(
+    experiment: Callable[..., Path], fedcm: Call, tmp_path: Path
+) -> None:
+    client = {"steps": 4, "batch_size": 20, "lr": 0.1, "step_schedule": {"kind": "polynomial", "warmup": 4}}
+    path = experiment(rounds=2, client=client)
+    answer = fedcm("run", path, "--runs-dir", tmp_path / "runs")
+    assert answer.code == 2
+    assert "client.step_schedule.warmup must be below the number of local steps of some client" in answer.err
+    assert "got 4 for at most 4 steps" in answer.err
+    assert not (tmp_path / "runs").exists()
+    for change in ("client.step_schedule.warmup=3", "client.steps={kind = 'uniform', low = 1, high = 4}"):
+        assert fedcm("run", path, "--runs-dir", tmp_path / "runs", "--fresh", "--set", change).code == 0, change

@@ -210,6 +210,7 @@ def test_a_diverged_run_still_prints_its_summary_as_json(
     assert "%" not in compared.out.split("accuracy:")[0], "no accuracy of a model that is gone"
 
 
+@pytest.mark.slow
 def test_a_stopped_comparison_resumes(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:

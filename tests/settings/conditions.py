@@ -1,5 +1,6 @@
 """Rows of unequal work, stragglers and availability: the literal draws decide who trains, and for how many steps."""
 
+from collections import Counter
 from typing import Any
 
 import literal
@@ -32,6 +33,8 @@ def _train_with_work(bench: Bench, unit: str, work: dict[str, Any]) -> Trained:
         assert line["steps"] == np.mean(steps)
         ends = {"steps_least": min(steps), "steps_most": max(steps)} if min(steps) < max(steps) else {}
         assert {key: line[key] for key in line if key in ("steps_least", "steps_most")} == ends
+        expected = sorted(map(list, Counter(steps).items())) if ends else None
+        assert line.get("steps_clients") == expected
     assert_literal_trajectory(trained, bench.clients)
     return trained
 

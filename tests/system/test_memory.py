@@ -27,6 +27,7 @@ def count_page_faults(mode: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 def test_a_freed_block_is_reused_without_page_faults() -> None:
     assert 5 * count_page_faults("keep") < count_page_faults("default")

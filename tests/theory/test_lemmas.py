@@ -209,6 +209,7 @@ def perturbed_convexity_holds(known: KnownProblem, points: Tensor, strong: float
     return bool((left <= right + 1e-9 * (1 + right.abs())).all())
 
 
+@pytest.mark.slow
 def test_perturbed_strong_convexity_holds() -> None:
     problems = []
     for kind in ("quadratics", "ridge", "logistic"):

@@ -103,6 +103,7 @@ def gradient_holds(at: LemmaRound, setting: TheoremSetting) -> bool:
     return at.mean_gradient <= bounds.compute_mean_gradient_bound(setting, at.drift) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holds", [drift_holds, gradient_holds])
 def test_drift_and_mean_gradient_are_below_their_bounds(holds: Callable[[LemmaRound, TheoremSetting], bool]) -> None:
     assert all(holds(at, at.setting) for at in list_rounds())

@@ -19,6 +19,7 @@ def test_exact_power_law_gives_its_exponent() -> None:
     assert fit_exponent(X[:2], errors[:2]) == pytest.approx(-0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("x", "count"), [(X, 24), (X[:3], 12)], ids=["5 points of 24", "3 points of 12"])
 def test_interval_covers_the_truth_about_19_times_in_20(x: list[float], count: int) -> None:
     """760 of 800 expected, with a standard deviation of 6; plain quantiles of 12 replicates cover about 740."""

@@ -75,6 +75,7 @@ def test_every_round_is_read_back(experiment: Write, fedcm: Fedcm, tmp_path: Pat
     assert found["total_bytes_up"][-1][1] == load_summary(folder)["bytes_up"]
 
 
+@pytest.mark.slow
 @in_short_for_tensorboard_alone
 def test_a_resumed_run_has_every_round_once(experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str) -> None:
     path = experiment(rounds=100, client={"lr": 0.01}, checkpoints={"every": 7}, evaluation={"every": 3})
@@ -115,6 +116,7 @@ def count_rounds(folder: Path) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_tracked_later(experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str) -> None:
     folder = run_to_end(experiment(), tmp_path / "runs")
     for _ in range(2):  # the second time the store has the run already
@@ -192,6 +194,7 @@ def test_an_extended_run_continues_the_same_log(experiment: Write, fedcm: Fedcm,
     assert read_series(tracker, folder) == rounded(read_expected_series(folder))
 
 
+@pytest.mark.slow
 def test_only_rank_0_writes(experiment: Write, tmp_path: Path) -> None:
     skip_without("tensorboard")
     folder = tmp_path / "runs" / "one"
@@ -233,6 +236,7 @@ def test_a_tracker_that_is_not_installed_raises_before_the_run(experiment: Write
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_trackers_send_no_telemetry_by_default() -> None:
     skip_without("mlflow")
     skip_without("wandb")

@@ -2,7 +2,8 @@
 
 All trials have the same initial parameters, cohorts and minibatches. First, a few α are tried at the experiment's η_l.
 Then the best α is tried at a third of that rate and at three times that rate; at the larger rate, a third of the α is
-tried too. The loss is over the clients' training data, never the test set.
+tried too. The loss is over the validation data if the experiment has any, else over the clients' training data; it is
+never over the test data.
 """
 
 import math
@@ -24,7 +25,7 @@ from fedcm.advice.suggestion import (
 )
 from fedcm.algorithms.client_momentum.fedcm import FedCM
 from fedcm.core.algorithm import Round, Vector
-from fedcm.core.evaluation import Score, evaluation_mode
+from fedcm.core.evaluation import Score, combine_tallies, evaluation_mode, list_pieces, tally_piece
 from fedcm.core.round_loop import run_rounds
 from fedcm.data.dataset import Examples
 from fedcm.errors import Diverged, UserError
@@ -106,7 +107,8 @@ def probe(
     if setup.problem.personal_size:
         raise UserError("a model with personal parameters cannot be probed; leave model.personal out")
     _reject_empty(setup, rounds)
-    task = _ProbeTask(setup, rounds, on_rounds, stop_requested, _draw_examples(setup))
+    validated = setup.runner.data.validation_size > 0
+    task = _ProbeTask(setup, rounds, on_rounds, stop_requested, [] if validated else _draw_examples(setup))
     initial_loss = _compute_loss(task, setup.problem.initial_params)
     own_rate = setup.experiment.client.lr
     servers: dict[tuple[float, float], Any] = {}  # at the end of each trial
@@ -141,7 +143,10 @@ def probe(
     finite = {name: value for name, value in values.items() if value is not None}
     if len(finite) < len(values):
         raise Diverged(f"clients diverge in their local steps with η_l = {best.client_lr:.3g}, the best that was tried")
-    return ProbeResult(rounds, initial_loss, tuple(trials), finite, measure_smoothness(runner, server, round))
+    smoothness = measure_smoothness(runner, server, round)
+    return ProbeResult(
+        rounds, initial_loss, tuple(trials), finite, smoothness, "validation" if validated else "training"
+    )
 
 
 def _reject_empty(setup: TrainingSetup, rounds: int) -> None:
@@ -162,7 +167,7 @@ class _ProbeTask:
     rounds: int
     on_rounds: OnRounds
     stop_requested: StopRequested
-    examples: list[Examples]  # of the clients over which the loss is computed
+    examples: list[Examples]  # of the clients over which the loss is computed; empty with validation data
 
     @property
     def loss_rounds(self) -> set[int]:
@@ -231,13 +236,18 @@ def _draw_examples(setup: TrainingSetup) -> list[Examples]:
 
 
 def _compute_loss(task: _ProbeTask, params: Vector) -> float:
-    """Return the mean of the clients' losses."""
-    problem = task.setup.problem
-    with use_one_thread(), evaluation_mode(problem, params) as model:
-        losses = [problem.loss(problem.call(model, own), own.labels).item() for own in task.examples]
-    loss = float(np.mean(losses))
+    """Return the loss on the validation data; without any, the mean of the clients' losses on training data."""
+    problem, data = task.setup.problem, task.setup.runner.data
+    if not task.examples:
+        with use_one_thread():
+            pieces = [tally_piece(problem, params, data, k, "validation") for k in list_pieces(data, "validation")]
+        loss, where = combine_tallies(pieces).loss, "on the validation data"
+    else:
+        with use_one_thread(), evaluation_mode(problem, params) as model:
+            losses = [problem.loss(problem.call(model, own), own.labels).item() for own in task.examples]
+        loss, where = float(np.mean(losses)), "over clients"
     if not math.isfinite(loss):
-        raise Diverged(f"the loss over clients became {loss}")
+        raise Diverged(f"the loss {where} became {loss}")
     return loss
 
 

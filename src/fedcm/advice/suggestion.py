@@ -1,8 +1,9 @@
 """Suggest α and η_l of FedCM from the result of a probe (`fedcm.advice.probe`): pure functions.
 
-A trial of the probe is FedCM with one α and one η_l for P rounds. The trial with the least loss over clients, in the
-second half of its rounds, wins. Its η_l is the suggestion. Its α is the best for a run of P rounds. The best α falls
-with the number of rounds T, because the momentum takes 1/α rounds to fill and helps only afterwards. The suggestion is
+A trial of the probe is FedCM with one α and one η_l for P rounds. The trial with the least loss in the second half of
+its rounds wins. The loss is on the validation data if there are any, else on the clients' training data. The η_l of the
+best trial is the suggestion. Its α is the best for a run of P rounds. The best α falls with the number of rounds T,
+because the momentum takes 1/α rounds to fill and helps only afterwards. The suggestion is
 
     α · (P/T)^⅔,        but at least 10/T
 
@@ -12,7 +13,7 @@ The exponent is a rule of thumb, from sweeps on CIFAR-10 (docs/guides/diagnosis.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class ProbeResult(NamedTuple):
     trials: tuple[Trial, ...]
     diagnosis: dict[str, float]  # at the end of the best trial
     smoothness: float | None  # L along its local steps; None if they explode
+    judged_on: Literal["training", "validation"] = "training"  # the data of the losses
 
     def to_table(self) -> dict[str, Any]:
         """Return the result for JSON. The level of a trial that diverged is None."""
@@ -157,7 +159,7 @@ def scale_alpha(alpha: float, probe_rounds: int, rounds: int) -> float:
 def _list_reasons(profile: ExperimentProfile, probe: ProbeResult, best: Trial, alpha: float) -> Iterator[str]:
     yield (
         f"η_l = {best.client_lr:.3g} and α = {best.alpha:g} for a run of {format_count(probe.rounds, 'round')}: "
-        "the trial with the least loss"
+        f"the trial with the least {probe.judged_on} loss"
     )
     if alpha != best.alpha:
         yield (
@@ -209,7 +211,10 @@ def _list_warnings(
         yield f"every trial with η_l above {rate:.3g} diverged: this rate is close to the limit; client.clip may help"
     least = min(loss for trial in probe.trials for loss in trial.losses.values())
     if least >= probe.start:
-        yield f"no trial reduced the loss: it was {probe.start:.3g} before the first round, then at least {least:.3g}"
+        yield (
+            f"no trial reduced the {probe.judged_on} loss: it was {probe.start:.3g} before the first round, then at "
+            f"least {least:.3g}"
+        )
     if alpha >= 0.5:
         yield (
             f"α = {alpha:g} is nearly FedAvg: the run has too few rounds, or the problem is too easy, to gain from "

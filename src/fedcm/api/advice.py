@@ -28,7 +28,8 @@ def advise(
     """Suggest α and η_l for FedCM from a short probe of an experiment. Nothing is written.
 
     The probe tries three values of α with the experiment's client.lr (η_l), then the best α with a third and with three
-    times that η_l. The trial with the smallest loss wins, and its α is scaled to the number of rounds of the run.
+    times that η_l. The trial with the smallest loss wins, and its α is scaled to the number of rounds of the run. The
+    loss is on the validation data if the experiment has any (`data.validation`), else on the training data.
 
     Args:
         experiment: An experiment, a TOML file, or the name of a bundled experiment. Its algorithm is replaced by FedCM.

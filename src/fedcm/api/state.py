@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Self, final
 
@@ -19,6 +20,7 @@ from fedcm.executors.client_states import ClientStates
 from fedcm.runs.build import TrainingSetup
 from fedcm.runs.checkpoint import rebuild_state
 from fedcm.runs.identity import hash_settings
+from fedcm.system.code_hash import reject_other_functions
 from fedcm.system.files import atomic_write
 from fedcm.system.tensor_files import save_tensors
 
@@ -39,6 +41,7 @@ class RunState:
         data_sha256: Identifies the data; empty for clients on demand.
         watched: The metrics of the finished rounds that an early end and the best model depend on.
         best_params: The parameters of the best round, if there are validation data.
+        functions_sha256: Identifies the code of functions that are Python objects, such as a loss; by their use.
     """
 
     next_round: int
@@ -48,12 +51,14 @@ class RunState:
     data_sha256: dict[str, str]
     watched: tuple[dict[str, Any], ...] = ()
     best_params: Tensor | None = None
+    functions_sha256: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def _capture(cls, setup: TrainingSetup, next_round: int, server: Any, states: ClientStates) -> Self:
         """Copy the state of a training."""
         clients = {client: _copy(states.get(client)) for client in states.list_clients()}
-        return cls(next_round, _copy(server), clients, hash_settings(setup.experiment), _hash_data(setup))
+        sums = hash_settings(setup.experiment), _hash_data(setup)
+        return cls(next_round, _copy(server), clients, *sums, functions_sha256=dict(setup.functions_sha256))
 
     def _check_next_round(self) -> None:
         """Raise a UserError if the number of finished rounds is not one."""
@@ -81,6 +86,7 @@ class RunState:
         if self.settings_sha256 != hash_settings(setup.experiment):
             self._reject_other_horizon(setup.experiment)
             raise UserError("resume_from must come from a training with the same settings, and they differ")
+        reject_other_functions(self.functions_sha256, setup.functions_sha256, "a training")
         current = _hash_data(setup)
         if _CONSTANTS not in self.data_sha256:  # a state of an older version
             current.pop(_CONSTANTS, None)
@@ -136,6 +142,8 @@ class RunState:
         }
         if self.watched:
             notes["watched"] = list(self.watched)
+        if self.functions_sha256:
+            notes["functions_sha256"] = dict(self.functions_sha256)
         notes["tensors_sha256"] = _hash_tensors(tensors)
         with atomic_write(to_path("path", path)) as temporary:
             save_tensors(tensors, temporary, {"fedcm": json.dumps(notes | {"data_sha256": self.data_sha256})})
@@ -169,8 +177,8 @@ class RunState:
                     client, _, name = rest.partition(".")
                     clients.setdefault(int(client), {})[name] = tensor
             watched = tuple(notes.get("watched", ()))
-            sums = notes["settings_sha256"], notes["data_sha256"]
-            return cls(notes["next_round"], server, clients, *sums, watched=watched, best_params=best)
+            sums, functions = (notes["settings_sha256"], notes["data_sha256"]), notes.get("functions_sha256", {})
+            return cls(notes["next_round"], server, clients, *sums, watched, best, functions)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{str(file_path)!r} must be a state that RunState.save wrote ({error})") from None
 

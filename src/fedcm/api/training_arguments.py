@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedcm.api.arguments import describe_value, to_python
+from fedcm.api.arguments import to_python
 from fedcm.config.choices import IN_MEMORY
 from fedcm.config.conditions import make_path_absolute
 from fedcm.config.experiment import reject_topology_with_server
@@ -27,6 +27,8 @@ from fedcm.data.sources.arrays import join_clients
 from fedcm.data.user_data import convert_to_examples
 from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import UserError
+from fedcm.system.code_hash import hash_function
+from fedcm.system.formatting import describe_value
 
 
 def read_settings(
@@ -45,6 +47,21 @@ def name_object(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return f"{IN_MEMORY}:{getattr(value, '__qualname__', type(value).__name__)}"
+
+
+def hash_functions(given: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Return the checksum of each function among the arguments, by its argument; see `fedcm.system.code_hash`.
+
+    Args:
+        given: The arguments of a training.
+        metrics: The metrics that are functions, by their names.
+    """
+    names = ("loss", "collate", "lr_schedule", "step_schedule", "server_lr_schedule", "epochs", "steps")
+    functions = {name: getattr(given.get(name), "function", given.get(name)) for name in names}
+    for number, change in enumerate(given.get("augment") or ()):
+        functions[f"augment[{number}]"] = change.get("name") if isinstance(change, Mapping) else change
+    functions |= {f"metric {name.removeprefix(f'{IN_MEMORY}:')}": metric for name, metric in metrics.items()}
+    return {use: hash_function(function) for use, function in functions.items() if callable(function)}
 
 
 def read_loss(loss: Any) -> Loss | None:

@@ -29,7 +29,8 @@ def advise(
     """Suggest α and η_l for FedCM from a short probe of an experiment, with reasons and figures.
 
     The probe tries three values of α with the experiment's client.lr (η_l), then the best α with a third and with three
-    times that η_l. The trial with the smallest loss wins, and its α is scaled to the number of rounds of the run.
+    times that η_l. The trial with the smallest loss wins, and its α is scaled to the number of rounds of the run. The
+    loss is on the validation data if the experiment has any (`data.validation`), else on the training data.
     Noise, dissimilarity, drift and smoothness are measured for the warnings. Nothing is written.
     docs/guides/diagnosis.md says how often the advice was right.
 

@@ -40,6 +40,7 @@ from fedcm.data.augmentation import make_augment
 from fedcm.data.partition import SPLITS
 from fedcm.errors import UserError, suggest
 from fedcm.models import reject_unknown_model
+from fedcm.system.user_warnings import LongWarmupWarning, warn_user
 
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _GREATEST_RATE = 1e6
@@ -67,7 +68,18 @@ def load_experiment_file(path: Path, overrides: Iterable[str] = (), algorithm: s
                 read_experiment(select_algorithm(table, name))
             except UserError as error:
                 raise UserError(f"[for.{name}]: {error}") from None
-    return read_experiment(apply_overrides(table, overrides, algorithm))
+    table = apply_overrides(table, overrides, algorithm)
+    reject_empty_stop(table)
+    return read_experiment(table)
+
+
+def reject_empty_stop(table: Mapping[str, Any]) -> None:
+    """Raise UserError if a table has a `[stop]` without settings; no `[stop]` at all means that no run ends early."""
+    if table.get("stop") == {}:
+        raise UserError(
+            "stop must have patience, target or both, such as stop.patience = 5, got an empty table; leave [stop] out "
+            "for runs that never end early"
+        )
 
 
 def read_experiment(table: Mapping[str, Any]) -> Experiment:
@@ -113,6 +125,8 @@ def to_table(experiment: Experiment) -> Table:
     """Return a table that `read_experiment` reads as the same experiment."""
     table: Table = {"name": experiment.name, "rounds": experiment.rounds, "seed": experiment.seed}
     table |= {key: getattr(experiment, key).model_dump(exclude_none=True) for key in SECTIONS}
+    if not table["stop"]:
+        del table["stop"]  # no run ends early
     for key, kinds in (("split", SPLITS), ("participation", PARTICIPATION)):
         table[key] = describe_choice(getattr(experiment, key), kinds)
     for key, kinds in (("topology", TOPOLOGIES), ("availability", AVAILABILITY)):
@@ -196,6 +210,8 @@ def _read_model(table: Any) -> ModelSection:
     reserved = {key: value for key, value in table.items() if key in RESERVED_MODEL_KEYS}
     options = {key: value for key, value in table.items() if key not in RESERVED_MODEL_KEYS}
     model = read_section(ModelSection, reserved | {"options": options}, "model")
+    if not model.weights_strict and model.weights is None:
+        raise UserError("model.weights_strict = false needs model.weights, a file to load; give one, or leave it out")
     reject_unknown_model(model.name)  # now, rather than after the data have been read
     if model.loss is not None:
         find_loss(model.loss)
@@ -318,3 +334,20 @@ def reject_unusable_rates(experiment: Experiment) -> None:
                     f"{section}.lr times the factor of {section}.schedule must stay between {_LEAST_RATE:g} and "
                     f"{_GREATEST_RATE:g}, but it is {own:g} in round {round}; change one of them"
                 )
+
+
+def reject_long_warmups(experiment: Experiment) -> None:
+    """Raise UserError if a warm-up covers the whole run, although the schedule depends on the number of rounds.
+
+    For other schedules it is a warning, because such a run may be continued with more rounds.
+    """
+    for section, schedule in (("client", experiment.client.schedule), ("server", experiment.server.schedule)):
+        if schedule is None or schedule.horizon is not None or schedule.warmup < experiment.rounds:
+            continue
+        sentence = (
+            f"{section}.schedule.warmup must be below the number of rounds, {experiment.rounds}, or the whole run is a "
+            f"warm-up, got {schedule.warmup}; shorten the warm-up or take more rounds"
+        )
+        if schedule.depends_on_total:
+            raise UserError(sentence)
+        warn_user(sentence.replace("must", "should"), LongWarmupWarning)

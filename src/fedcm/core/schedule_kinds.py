@@ -21,11 +21,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
-from typing import Any, ClassVar, cast, final
+from numbers import Real
+from typing import Any, ClassVar, final
 
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error
+from fedcm.system.field_checks import convert_counts, convert_numbers, is_count
 from fedcm.system.imports import import_object
 
 MAX_FACTOR = 1e6
@@ -76,6 +77,22 @@ class RateSchedule(ABC):
         """Return the factor after the warm-up, at s of S = `remaining`."""
 
 
+class ScheduleOverTotal(RateSchedule):
+    """A schedule that depends on T: on all rounds or steps, or on `over`."""
+
+    over: int | None
+
+    @property
+    def horizon(self) -> int | None:
+        """T, if `over` gives it."""
+        return self.over
+
+    @property
+    def depends_on_total(self) -> bool:
+        """True without `over`."""
+        return self.over is None
+
+
 @final
 @dataclass(frozen=True)
 class Constant(RateSchedule):
@@ -84,7 +101,7 @@ class Constant(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0)
+        convert_counts(self, warmup=0)
 
     def _compute_curve(self, s: int, remaining: int, unit: str) -> float:
         return 1.0
@@ -99,8 +116,8 @@ class ExponentialDecay(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0)
-        _convert_numbers(self, "decay")
+        convert_counts(self, warmup=0)
+        convert_numbers(self, "decay")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay must be above 0 and at most 1, got {self.decay}")
 
@@ -119,12 +136,13 @@ class StepDecay(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0, every=1)
-        _convert_numbers(self, "factor")
+        convert_counts(self, warmup=0)
+        convert_counts(self, every=1, optional=True)
+        convert_numbers(self, "factor")
         if not 0 < self.factor <= 1:
             raise ValueError(f"factor must be above 0 and at most 1, got {self.factor}")
         given: list[Any] = list(self.milestones) if isinstance(self.milestones, list | tuple) else [None]
-        if not all(_is_count(one, 1) for one in given) or given != sorted(set(given)):
+        if not all(is_count(one, 1) for one in given) or given != sorted(set(given)):
             raise ValueError(f"milestones must be increasing whole numbers, at least 1, got {self.milestones!r}")
         object.__setattr__(self, "milestones", tuple(map(int, given)))
         if (self.every is None) == (not self.milestones):
@@ -137,7 +155,7 @@ class StepDecay(RateSchedule):
 
 @final
 @dataclass(frozen=True)
-class Cosine(RateSchedule):
+class Cosine(ScheduleOverTotal):
     """The factor falls from 1 towards `final` along half a cosine."""
 
     final: float = 0.0  # from 0 to 1
@@ -145,19 +163,10 @@ class Cosine(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0, over=1)
-        _convert_numbers(self, "final")
+        convert_counts(self, warmup=0)
+        convert_counts(self, over=1, optional=True)
+        convert_numbers(self, "final")
         _check_final_and_over(self.final, self.over, self.warmup)
-
-    @property
-    def horizon(self) -> int | None:
-        """T, if `over` gives it."""
-        return self.over
-
-    @property
-    def depends_on_total(self) -> bool:
-        """True without `over`."""
-        return self.over is None
 
     def _compute_curve(self, s: int, remaining: int, unit: str) -> float:
         return self.final + (1 - self.final) * (1 + math.cos(math.pi * s / remaining)) / 2
@@ -165,7 +174,7 @@ class Cosine(RateSchedule):
 
 @final
 @dataclass(frozen=True)
-class Polynomial(RateSchedule):
+class Polynomial(ScheduleOverTotal):
     """The factor falls from 1 towards `final` along a power of the time that is left; power 1 is a line."""
 
     power: float = 1.0  # above 0
@@ -174,21 +183,12 @@ class Polynomial(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0, over=1)
-        _convert_numbers(self, "final", "power")
+        convert_counts(self, warmup=0)
+        convert_counts(self, over=1, optional=True)
+        convert_numbers(self, "final", "power")
         _check_final_and_over(self.final, self.over, self.warmup)
         if not 0 < self.power <= 100:
             raise ValueError(f"power must be above 0 and at most 100, got {self.power}")
-
-    @property
-    def horizon(self) -> int | None:
-        """T, if `over` gives it."""
-        return self.over
-
-    @property
-    def depends_on_total(self) -> bool:
-        """True without `over`."""
-        return self.over is None
 
     def _compute_curve(self, s: int, remaining: int, unit: str) -> float:
         return self.final + (1 - self.final) * (1 - s / remaining) ** self.power
@@ -196,7 +196,7 @@ class Polynomial(RateSchedule):
 
 @final
 @dataclass(frozen=True)
-class FunctionSchedule(RateSchedule):
+class FunctionSchedule(ScheduleOverTotal):
     """The factor is returned by your own function, called as `f(s, S)`; without warm-up, `f(round, rounds)`."""
 
     function: str | FactorFunction  # package.module:function; in Python also the function itself
@@ -204,7 +204,8 @@ class FunctionSchedule(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0, over=1)
+        convert_counts(self, warmup=0)
+        convert_counts(self, over=1, optional=True)
         _check_final_and_over(0.0, self.over, self.warmup)
         if not callable(self._call):
             raise ValueError(f"function must be a function of (round, rounds), got {self.function!r}")
@@ -219,16 +220,6 @@ class FunctionSchedule(RateSchedule):
         if isinstance(self.function, str):
             return self.function
         return getattr(self.function, "__qualname__", type(self.function).__name__)
-
-    @property
-    def horizon(self) -> int | None:
-        """T, if `over` gives it."""
-        return self.over
-
-    @property
-    def depends_on_total(self) -> bool:
-        """True without `over`, because the function gets T."""
-        return self.over is None
 
     def list_extremes(self, total: int) -> Iterable[int]:
         """Return all t, up to a limit, because nothing is known about the function."""
@@ -256,29 +247,6 @@ SCHEDULES: dict[str, type[RateSchedule]] = {
     "polynomial": Polynomial,
     "function": FunctionSchedule,
 }
-
-
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= 10**9
-
-
-def _convert_counts(schedule: Any, **least: int) -> None:
-    """Check the fields that are whole numbers, or None, and convert numbers of numpy."""
-    for name, smallest in least.items():
-        value = getattr(schedule, name)
-        if value is None and name != "warmup":
-            continue
-        if not _is_count(value, smallest):
-            raise ValueError(f"{name} must be a whole number from {smallest} to 10⁹, got {value!r}")
-        object.__setattr__(schedule, name, int(cast(int, value)))
-
-
-def _convert_numbers(schedule: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(schedule, name)
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            raise ValueError(f"{name} must be a number, got {value!r}")
-        object.__setattr__(schedule, name, float(value))
 
 
 def _check_final_and_over(final: float, over: int | None, warmup: int) -> None:

@@ -1,6 +1,5 @@
 """Test data of the clients themselves: a share of each client's examples, or given examples for each client."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from fedcm.data.dataset import Examples
 from fedcm.data.partition import Parts
+from fedcm.data.validation import count_held_back
 from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
 from fedcm.system.user_warnings import FewExamplesWarning, warn_user
@@ -31,6 +31,17 @@ class DividedParts(NamedTuple):
     tests: ClientTests
 
 
+def divide_part(part: np.ndarray, share: float, seed: int, client: int) -> tuple[np.ndarray, np.ndarray]:
+    """Divide the examples of one client, as indices, into those that it trains on and those that it is tested on.
+
+    Which examples are drawn is a function of (seed, client) and of their number, so a site of a federation can draw its
+    own.
+    """
+    count = count_held_back(len(part), share)
+    places = make_generator(seed, Purpose.CLIENT_TEST, client=client).permutation(len(part))[:count]
+    return np.delete(part, places), part[np.sort(places)]
+
+
 def hold_out_of_clients(parts: Sequence[np.ndarray], share: float, seed: int) -> DividedParts:
     """Hold out a share of each client's examples, rounded down; each client keeps at least one for training.
 
@@ -42,12 +53,8 @@ def hold_out_of_clients(parts: Sequence[np.ndarray], share: float, seed: int) ->
     Raises:
         UserError: If no client has enough examples.
     """
-    training, tests = [], []
-    for client, part in enumerate(parts):
-        count = min(math.floor(share * len(part) + 1e-9), len(part) - 1)
-        places = make_generator(seed, Purpose.CLIENT_TEST, client=client).permutation(len(part))[:count]
-        tests.append(part[np.sort(places)])
-        training.append(np.delete(part, places))
+    divided = [divide_part(part, share, seed, client) for client, part in enumerate(parts)]
+    training, tests = [list(column) for column in zip(*divided, strict=True)]
     without = sum(len(part) == 0 for part in tests)
     if without == len(parts):
         raise UserError(

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -100,6 +100,29 @@ class FederatedData(Protocol):
     def validation_slice(self, start: int, stop: int) -> Examples:
         """Return the validation examples from `start` to `stop`, ready for the model."""
         ...
+
+
+@runtime_checkable
+class ClientTestData(Protocol):
+    """Data in which clients may have test data of their own."""
+
+    @property
+    def has_client_tests(self) -> bool:
+        """Whether clients are evaluated on test data of their own."""
+        ...
+
+    def list_tested_clients(self) -> np.ndarray:
+        """Return the clients that have test data of their own."""
+        ...
+
+    def client_test(self, client: int) -> Examples:
+        """Return the test examples of one client, ready for the model."""
+        ...
+
+
+def find_client_tests(data: FederatedData) -> ClientTestData | None:
+    """Return the data as those of clients with test data of their own; None if there are no such test data."""
+    return data if isinstance(data, ClientTestData) and data.has_client_tests else None
 
 
 @final
@@ -240,12 +263,14 @@ class ArrayData:
         assert self.dataset.validation is not None
         return self._prepare(self.dataset.validation.slice(start, stop))
 
+    @property
+    def has_client_tests(self) -> bool:
+        return self.client_tests is not None
+
     def list_tested_clients(self) -> np.ndarray:
-        """Return the clients that have test data of their own."""
         return np.zeros(0, np.int64) if self.client_tests is None else self.client_tests.list_clients()
 
     def client_test(self, client: int) -> Examples:
-        """Return the test examples of one client, ready for the model."""
         assert self.client_tests is not None
         index = torch.from_numpy(self.client_tests.parts[client].astype(np.int64))
         if self.client_tests.examples is None:

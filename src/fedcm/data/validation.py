@@ -38,8 +38,7 @@ def hold_back(examples: int, share: float, seed: int, owners: np.ndarray | None 
     (5, 15)
     """
     groups: Parts = [np.arange(examples)] if owners is None else split_by_owner(owners)
-    generator = make_generator(seed, Purpose.VALIDATION)
-    drawn = [generator.permutation(group)[: _count(share, len(group))] for group in groups]
+    drawn = [hold_back_of_client(group, share, seed, client).validation for client, group in enumerate(groups)]
     validation = np.sort(np.concatenate(drawn))
     if not len(validation):
         whose = f"each of the {len(groups)} clients" if owners is not None else "the training data"
@@ -50,10 +49,19 @@ def hold_back(examples: int, share: float, seed: int, owners: np.ndarray | None 
     return HeldBack(validation, np.setdiff1d(np.arange(examples), validation, assume_unique=True))
 
 
-def _count(share: float, examples: int) -> int:
-    """Return the share of a number, rounded down, although 0.29 · 100 is slightly below 29 in floating point.
+def hold_back_of_client(part: np.ndarray, share: float, seed: int, client: int) -> HeldBack:
+    """Divide the examples of one client, as indices. The draw is a function of (seed, client) and of their number."""
+    drawn = make_generator(seed, Purpose.VALIDATION, client=client).permutation(len(part))
+    places = np.sort(drawn[: count_held_back(len(part), share)])
+    return HeldBack(part[places], np.delete(part, places))
 
-    >>> _count(0.29, 100), _count(0.5, 1), _count(0.999, 3)
+
+def count_held_back(examples: int, share: float) -> int:
+    """Return how many of a client's examples are a share of them, rounded down; at least one is left over.
+
+    0.29 · 100 is slightly below 29 in floating point, and counts as 29.
+
+    >>> count_held_back(100, 0.29), count_held_back(1, 0.5), count_held_back(3, 0.999)
     (29, 0, 2)
     """
     return min(math.floor(share * examples + 1e-9), examples - 1)

@@ -13,7 +13,7 @@ from fedcm.core.local.personal import PersonalSteps
 from fedcm.core.scoring.metric_set import MetricSet
 from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.data.dataset import Examples
-from fedcm.data.federated import ArrayData
+from fedcm.data.federated import find_client_tests
 from fedcm.rng import Purpose, make_generator, make_torch_seed
 
 if TYPE_CHECKING:
@@ -49,8 +49,9 @@ class ClientEvaluation:
 
 def list_tested_clients(runner: "ClientRunner") -> np.ndarray:
     """Return the clients that have test data of their own."""
-    assert isinstance(runner.data, ArrayData)
-    return runner.data.list_tested_clients()
+    tests = find_client_tests(runner.data)
+    assert tests is not None
+    return tests.list_tested_clients()
 
 
 def evaluate_client(
@@ -65,12 +66,12 @@ def evaluate_client(
         state: The client's state, which has its personal parameters if there are any.
         round: The round.
     """
-    how, data = runner.client_evaluation, runner.data
+    how, tests = runner.client_evaluation, find_client_tests(runner.data)
     assert how is not None
-    assert isinstance(data, ArrayData)
+    assert tests is not None
     _, kept = runner.split_state(state)
     personal = None if kept is None else PersonalSteps(kept.params, step_decay=runner.step_decay)  # plain SGD below
-    examples = data.client_test(client)
+    examples = tests.client_test(client)
     value = _score(runner, how, params, examples)
     if how.epochs is None:
         return value, math.nan

@@ -1,6 +1,7 @@
 """Runs all clients of a round one after another, in this process."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, final
 
@@ -9,7 +10,7 @@ import torch
 
 from fedcm.core.aggregation import ReportSum, ReportTable
 from fedcm.core.algorithm import Round, Vector
-from fedcm.core.evaluation import EVALUATED_SETS, Score, combine_tallies, list_pieces, tally_piece
+from fedcm.core.evaluation import EVALUATED_SETS, EvaluatedSet, Score, combine_tallies, list_pieces, tally_piece
 from fedcm.core.executor import RoundResult
 from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.errors import Stopped
@@ -19,6 +20,8 @@ from fedcm.executors.client_tests import evaluate_client, list_tested_clients
 from fedcm.executors.gossip import PendingStates, add_gossip_metrics, mix_nodes
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
+
+_MAX_STEP_COUNTS = 32  # different numbers of steps that a line of metrics.jsonl keeps exactly
 
 
 @final
@@ -124,7 +127,9 @@ class LocalExecutor:
         return how.make_scores(clients, np.array(rows))
 
 
-def evaluate_model(runner: ClientRunner, params: Vector) -> dict[str, Score]:
+def evaluate_model(
+    runner: ClientRunner, params: Vector, sets: Sequence[EvaluatedSet] = EVALUATED_SETS
+) -> dict[str, Score]:
     """Evaluate parameters in this process: by set, without those that are empty.
 
     A model with personal parameters is evaluated only on the clients' own test data, with their own parameters.
@@ -134,7 +139,7 @@ def evaluate_model(runner: ClientRunner, params: Vector) -> dict[str, Score]:
     if problem.personal_size:
         return scores
     try:
-        for which in EVALUATED_SETS:
+        for which in sets:
             if starts := list_pieces(data, which):
                 tallies = (tally_piece(problem, params, data, start, which, metrics) for start in starts)
                 scores[which] = combine_tallies(tallies, metrics)
@@ -180,7 +185,22 @@ def summarise_round(
         math.fsum(weights * column) / total for column in (counts, runner.sum_step_factors(counts), losses)
     )
     least, most = int(counts.min()), int(counts.max())
-    unequal = {"steps_least": least, "steps_most": most} if least < most else {}
+    unequal = {"steps_least": least, "steps_most": most, "steps_clients": count_clients_by_steps(counts)}
+    unequal = unequal if least < most else {}
     mean = reports.compute(cohort, weights)
     metrics = unequal | dict(reports.describe())
     return RoundResult(mean, len(cohort), steps, loss, cohort, metrics, effective_steps, reports.expected_size)
+
+
+def count_clients_by_steps(counts: np.ndarray) -> list[list[int]]:
+    """Return pairs [steps, number of clients]; of more than 32 different numbers, only two digits are kept.
+
+    >>> count_clients_by_steps(np.array([3, 5, 3])), count_clients_by_steps(np.arange(100, 140))
+    ([[3, 2], [5, 1]], [[100, 10], [110, 10], [120, 10], [130, 10]])
+    """
+    whole = counts.astype(np.int64)
+    if len(np.unique(whole)) > _MAX_STEP_COUNTS:
+        unit = np.array([10 ** max(len(str(count)) - 2, 0) for count in whole.tolist()])
+        whole = whole // unit * unit
+    steps, clients = np.unique(whole, return_counts=True)
+    return [[int(own), int(count)] for own, count in zip(steps, clients, strict=True)]

@@ -34,17 +34,6 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
             "[privacy] must be left out of a federation, whose sites can miss rounds in ways that the accountant does "
             "not know; simulate it with `fedcm run`"
         )
-    if experiment.data.validation is not None:
-        raise UserError(
-            f"data.validation cannot be a share ({experiment.data.validation}) of data that stay at the sites; name "
-            'the server\'s own validation data in its server.toml: [validation] source = "validation.npz"'
-        )
-    for setting in ("clients", "personalise"):
-        if (value := getattr(experiment.evaluation, setting)) is not None:
-            raise UserError(
-                f"a federation evaluates at its server, so evaluation.{setting} must be left out, got {value}; "
-                "simulate it with `fedcm run`"
-            )
     if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})

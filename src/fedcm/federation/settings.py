@@ -36,6 +36,7 @@ class SiteLimits(Section):
     min_examples: Count = 1  # do not take part with fewer examples
     experiments: list[str] = Field(default=["*"])  # patterns of the names of allowed experiments
     code: list[str] = Field(default=[])  # allowed code that is not bundled, as "package.module:name"
+    scores: bool = True  # whether the server gets scores of models on this site's data
 
 
 class SiteTrainingSection(Section):

@@ -19,7 +19,14 @@ from pydantic import (
 
 from fedcm.config.schema import Section
 from fedcm.errors import UserError
-from fedcm.reports.metric import Metric, find_divergence_round, find_headline, read_scores, read_validation_scores
+from fedcm.reports.metric import (
+    Metric,
+    find_divergence_round,
+    find_headline,
+    find_headline_over_clients,
+    read_scores,
+    read_validation_scores,
+)
 from fedcm.runs.summary import bring_up_to_date, is_up_to_date
 from fedcm.system.files import write_text
 
@@ -156,6 +163,8 @@ class Digest(Section):
     curve: Curve = Curve()
     diagnoses: Diagnoses = Diagnoses()
     client_results: ClientResults | None = None
+    # (k, how often a client did k local steps in a round), over all rounds; empty if they are equal in all rounds
+    step_counts: list[tuple[Count, Count]] = Field(default=[])
     other_cells: list[OtherCell] = Field(default=[])  # in addition to the experiment's own cell
 
     @model_validator(mode="after")
@@ -250,6 +259,11 @@ class Digest(Section):
     def headline(self) -> Metric | None:
         """The headline metric; None if the run was not evaluated, or has only a loss."""
         return find_headline(self._current_summary)
+
+    @property
+    def headline_over_clients(self) -> Metric | None:
+        """The metric of the results of single clients, as a mean over them; None if there are none."""
+        return find_headline_over_clients(self.summary)
 
     def read_scores(self, metric: Metric) -> dict[str, float] | None:
         """Return the summary of a metric on the test data; None if the run does not have it."""

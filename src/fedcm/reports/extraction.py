@@ -59,6 +59,7 @@ def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, 
             curve=extract_curve(lines),
             diagnoses=extract_diagnoses(lines),
             client_results=_read_client_results(folder),
+            step_counts=count_steps(lines),
             other_cells=[OtherCell.model_validate(cell) for cell in read_cells(folder.path)],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -126,6 +127,18 @@ def _describe_system(between: Lines, simulated: float) -> dict[str, float | None
         "steps_most": max(line.get("steps_most", line["steps"]) for line in trained) if unequal else None,
         "epsilon": _round_to_six_digits(between[-1].get("epsilon")),
     }
+
+
+def count_steps(lines: Lines) -> list[tuple[int, int]]:
+    """Count how often clients did how many local steps in a round; empty if the counts are equal or not recorded."""
+    times: Counter[int] = Counter()
+    for line in lines:
+        if "steps_least" in line and "steps_clients" not in line:
+            return []  # a run of an earlier version
+        pairs = line.get("steps_clients") or ([[round(line["steps"]), line["cohort"]]] if line["cohort"] else [])
+        for steps, clients in pairs:
+            times[steps] += clients
+    return sorted(times.items()) if len(times) > 1 else []
 
 
 def _average(values: list[float]) -> float | None:

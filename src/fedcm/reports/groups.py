@@ -2,6 +2,7 @@
 
 Runs are averaged only if they differ only in their seed. If runs of one algorithm in one cell differ in a setting, each
 value has a row. Runs of different lengths are in different columns. A table of one algorithm has one row per cell.
+Runs with personal layers and runs without are in one table if all of them have results of single clients.
 """
 
 import json
@@ -21,6 +22,7 @@ MAX_CURVES = 12  # of a cell that are all shown; of more, the main rows are show
 _MAIN_ROWS = 10
 _MAIN_ALGORITHMS = ("fedcm", "fedavg")  # always among the main rows
 _MAX_TARGETS = 4  # columns of the cost table
+_PERSONAL = "personal"  # the setting of a model
 
 
 @final
@@ -108,15 +110,29 @@ def group_runs(digests: Iterable[Digest]) -> list[Group]:
     """Put runs into tables. A run that several sweeps used is in the table of each."""
     tables: dict[tuple[str, ...], list[Digest]] = {}
     for digest in (placement for run in digests for placement in run.list_placements()):
-        model = json.dumps(_list_constant_settings(digest, "model"), sort_keys=True, default=str)
+        model = _list_constant_settings(digest, "model")
+        shared = json.dumps(model | {_PERSONAL: None}, sort_keys=True, default=str)
         source = _list_constant_settings(digest, "data").get("source", "")
-        tables.setdefault((source, model, *sorted(digest.labels)), []).append(digest)
+        tables.setdefault((source, shared, *sorted(digest.labels)), []).append(digest)
+    tables = {(*key, *more): runs for key, all_runs in tables.items() for more, runs in _separate(all_runs).items()}
     titles = [describe_data_and_model(runs[0]) for runs in tables.values()]
     groups = []
     for runs, title in zip(tables.values(), titles, strict=True):
         names = ", ".join(runs[0].labels)
         groups.append(_make_group(runs, title if titles.count(title) == 1 or not names else f"{title}, by {names}"))
     return groups
+
+
+def _separate(runs: list[Digest]) -> dict[tuple[str, ...], list[Digest]]:
+    """Separate runs that differ in their personal layers, unless the results of single clients compare them."""
+    if len({run.headline_over_clients for run in runs} - {None}) == 1 and all(
+        run.headline_over_clients for run in runs
+    ):
+        return {(): runs}
+    by_layers: dict[tuple[str, ...], list[Digest]] = {}
+    for run in runs:
+        by_layers.setdefault((str(run.experiment["model"].get(_PERSONAL)),), []).append(run)
+    return by_layers
 
 
 def get_algorithm_title(name: str) -> str:
@@ -139,6 +155,9 @@ def _make_group(runs: Sequence[Digest], title: str) -> Group:
     for (algorithm, _), replicates in by_place.items():
         differing = list_differing_settings(map(list_method_settings, replicates))
         paths.setdefault(algorithm, {}).update(dict.fromkeys(differing))
+    if len({str(run.experiment["model"].get(_PERSONAL)) for run in runs}) > 1:
+        for own in paths.values():  # every row says which layers are personal
+            own[f"model.{_PERSONAL}"] = None
     rows: dict[tuple[str, str], dict[str, list[Digest]]] = {}
     for (algorithm, cell), replicates in by_place.items():
         for run in replicates:

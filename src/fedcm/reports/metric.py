@@ -117,10 +117,15 @@ def find_headline(summary: Mapping[str, Any]) -> Metric | None:
             return make_metric(name, values)
     if summary.get("accuracy"):
         return ACCURACY
+    return find_headline_over_clients(summary) if not summary.get("test_losses") else None
+
+
+def find_headline_over_clients(summary: Mapping[str, Any]) -> Metric | None:
+    """Return the metric of a run's clients, as a mean over them; None if the run did not evaluate its clients."""
     clients = summary.get("clients")
-    if isinstance(clients, dict) and "mean_last" in clients and not summary.get("test_losses"):
-        return make_metric(str(clients["metric"]), clients, over_clients=True)
-    return None
+    if not isinstance(clients, dict) or "mean_last" not in clients:
+        return None
+    return make_metric(str(clients["metric"]), clients, over_clients=True)
 
 
 def make_metric(name: str, traits: Mapping[str, Any], *, over_clients: bool = False) -> Metric:

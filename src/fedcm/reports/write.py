@@ -1,7 +1,8 @@
 """Write a report's folder: the page, with figures and tables for papers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from fedcm.reports.document import Document, build_document
 from fedcm.reports.figures.client_histogram import draw_client_histogram
 from fedcm.reports.figures.group_curves import draw_group
 from fedcm.reports.figures.label_mix import draw_label_mix
-from fedcm.reports.html.client_table import list_client_histograms
+from fedcm.reports.html.client_table import list_client_histograms, make_client_sheet
 from fedcm.reports.html.cost_table import make_cost_sheet
 from fedcm.reports.html.page import SearchSection, render_page
 from fedcm.reports.html.page_data import list_label_mixes
 from fedcm.reports.html.result_table import make_numbers_sheet, make_result_sheet
+from fedcm.reports.html.system_plots import list_step_histograms
 from fedcm.reports.sheet import Sheet
 from fedcm.system.callbacks import Notify
 from fedcm.system.files import write_text
@@ -118,19 +120,25 @@ def write_figures_and_tables(document: Document, folder: Path) -> None:
         name = _choose_file_name(group.title, names)
         draw_group(group, document.styles, figures, name)
         make_result_sheet(group, f"{name}-{group.metric.file_name}").write(tables)
-        if costs := make_cost_sheet(group, f"{name}-costs"):
-            costs.write(tables)
-    for picture in list_client_histograms(document):
-        name = _choose_file_name(f"clients {picture['title']} {picture['model']}", names)
-        for suffix in (".png", ".pdf"):
-            draw_client_histogram(picture, figures / f"{name}{suffix}")
+        for sheet in (make_client_sheet(group, f"{name}-clients"), make_cost_sheet(group, f"{name}-costs")):
+            if sheet is not None:
+                sheet.write(tables)
+    titled = [(f"clients {one['title']} {one['model']}", one) for one in list_client_histograms(document)]
+    titled += [(f"steps {one['name']}", one) for one in list_step_histograms(document)]
+    for title, picture in titled:
+        _draw_twice(partial(draw_client_histogram, picture), figures / _choose_file_name(title, names))
     for mix in list_label_mixes(document):
-        name = _choose_file_name(f"split {mix['title']}", names)
-        for suffix in (".png", ".pdf"):
-            draw_label_mix(np.array(mix["shown"]), mix["title"], figures / f"{name}{suffix}")
+        draw = partial(draw_label_mix, np.array(mix["shown"]), mix["title"])
+        _draw_twice(draw, figures / _choose_file_name(f"split {mix['title']}", names))
     write_text(tables / "numbers.csv", make_numbers_sheet(document.groups).to_csv())
     if document.claims:
         _make_claims_sheet(document).write(tables)
+
+
+def _draw_twice(draw: Callable[[Path], object], path: Path) -> None:
+    """Draw a figure as PNG and PDF."""
+    for suffix in (".png", ".pdf"):
+        draw(path.with_name(f"{path.name}{suffix}"))
 
 
 def _make_claims_sheet(document: Document) -> Sheet:

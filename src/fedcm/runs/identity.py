@@ -22,6 +22,7 @@ from fedcm.errors import UserError
 from fedcm.runs.build import WEIGHTS, TrainingSetup
 from fedcm.runs.folder import RunFolder
 from fedcm.system.callbacks import Notify
+from fedcm.system.code_hash import reject_other_functions
 from fedcm.system.formatting import flatten_table, slugify
 from fedcm.system.hardware import describe_cpu
 
@@ -128,6 +129,7 @@ def make_provenance(setup: TrainingSetup, job: str | None = None) -> dict[str, A
         "milliseconds_a_step": setup.step_milliseconds,
         "tuned": list(setup.tuned_settings),
         **({"metrics": traits} if setup.runner.metrics.is_given else {}),
+        **({"functions_sha256": dict(setup.functions_sha256)} if setup.functions_sha256 else {}),
         **({"constants_sha256": constants} if constants is not None else {}),
         **({"job": job} if job is not None else {}),
     }
@@ -164,8 +166,9 @@ def _find_changed_settings(folder: RunFolder, experiment: Experiment) -> list[st
 
 
 def reject_changed_data(folder: RunFolder, setup: TrainingSetup) -> None:
-    """Raise a UserError if the data, weights or constants of the model are not those that the run began with."""
+    """Raise a UserError if data, weights, functions or constants of the model are not those that the run began with."""
     provenance = folder.read_provenance()
+    reject_other_functions(provenance.get("functions_sha256", {}), setup.functions_sha256, f"the run {folder.name!r}")
     if setup.checksums.get(WEIGHTS) != provenance["data_sha256"].get(WEIGHTS):
         raise UserError(
             f"the run {folder.name!r} must be resumed with the file of weights (model.weights) that it began with, and "

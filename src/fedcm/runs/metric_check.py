@@ -19,7 +19,7 @@ from fedcm.core.problem import Problem
 from fedcm.core.scoring.metric_set import DEFAULT_METRICS, MetricSet, make_metric_set
 from fedcm.core.scoring.whole import MetricFunction
 from fedcm.data.dataset import Examples
-from fedcm.data.federated import ArrayData, FederatedData
+from fedcm.data.federated import FederatedData, find_client_tests
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error
 
@@ -74,8 +74,9 @@ def _read_sample(data: FederatedData) -> tuple[Examples, str]:
     for which in EVALUATED_SETS:
         if list_pieces(data, which):
             return read_piece(data, which, 0), f"the {which} data"
-    if isinstance(data, ArrayData) and len(tested := data.list_tested_clients()):
-        examples = data.client_test(int(tested[0]))
+    tests = find_client_tests(data)
+    if tests is not None and len(tested := tests.list_tested_clients()):
+        examples = tests.client_test(int(tested[0]))
         return examples.slice(0, min(PIECE, examples.size)), f"the test data of client {tested[0]}"
     raise UserError(
         "evaluation.metrics needs test data, validation data or test data of clients, and there are none; leave it out"

@@ -18,13 +18,13 @@ from fedcm.core.problem import Problem
 from fedcm.data.augmentation import Augment, reject_failing_augment
 from fedcm.data.batches import LocalWork
 from fedcm.data.dataset import Examples
-from fedcm.data.federated import FederatedData
+from fedcm.data.federated import ArrayData, FederatedData
 from fedcm.data.structures.collate import reject_failing_collate
 from fedcm.data.structures.tree import iterate_leaves
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.system.error_messages import describe_error, describe_failure
-from fedcm.system.formatting import format_count
+from fedcm.system.formatting import describe_value, format_count
 
 _CHECKED_CLIENTS = 10_000  # clients whose sizes are read at most
 _LEAST_RATE = 1e-12  # as for the rates of rounds
@@ -103,13 +103,32 @@ def reject_unusable_step_factors(runner: ClientRunner, client_lr: float) -> None
     if runner.step_factors is None:
         return
     clients = np.arange(min(runner.data.population, _CHECKED_CLIENTS))
-    for count in np.unique(runner.count_steps(clients, round=0)).tolist():
+    counts = np.unique(runner.count_steps(clients, round=0)).tolist()
+    _reject_long_warmup(runner, max(counts))
+    for count in counts:
         least = min(runner.step_factors.get(count))
         if client_lr * least < _LEAST_RATE:
             raise UserError(
                 f"client.lr times the factors of client.step_schedule must stay above {_LEAST_RATE:g}, but it is "
                 f"{client_lr * least:g} for a client with {format_count(count, 'local step')}; change one of them"
             )
+
+
+def _reject_long_warmup(runner: ClientRunner, most: int) -> None:
+    """Raise UserError if all local steps of all clients are a warm-up.
+
+    The number of steps must be known: it is not if it is drawn, or if a site of a federation knows only its own data.
+    """
+    assert runner.step_factors is not None
+    schedule, work = runner.step_factors.schedule, runner.local_work
+    counts_examples = work.steps is None and isinstance(work.epochs, int) and isinstance(runner.data, ArrayData)
+    is_known = (isinstance(work.steps, int) or counts_examples) and work.stragglers is None
+    if is_known and schedule.horizon is None and schedule.warmup >= most:
+        raise UserError(
+            "client.step_schedule.warmup must be below the number of local steps of some client, or all steps are a "
+            f"warm-up, got {schedule.warmup} for at most {format_count(most, 'step')}; shorten the warm-up or take "
+            "more local steps"
+        )
 
 
 def _is_increasing(cohort: np.ndarray, population: int) -> bool:
@@ -269,7 +288,7 @@ def _try_evaluation(problem: Problem, sample: Examples) -> None:
 
 
 def _describe(value: Any) -> str:
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else describe_value(value)
 
 
 def _count_examples(sample: Examples) -> str:

@@ -49,9 +49,8 @@ def print_advice(advice: "Advice") -> None:
 
 
 def _print_trials(probe: "ProbeResult") -> None:
-    table = Table(
-        box=SIMPLE, pad_edge=False, title=f"trials of {format_count(probe.rounds, 'round')}", title_justify="left"
-    )
+    title = f"trials of {format_count(probe.rounds, 'round')}, judged by their {probe.judged_on} loss"
+    table = Table(box=SIMPLE, pad_edge=False, title=title, title_justify="left")
     marks = sorted({mark for trial in probe.trials for mark in trial.losses})
     columns = sorted({marks[0], marks[len(marks) // 2], marks[-1]})
     for column in ("α", "η_l", *(f"loss after {mark}" for mark in columns), "their mean"):

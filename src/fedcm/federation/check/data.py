@@ -16,7 +16,9 @@ from fedcm.federation.check.result import CheckResult, make_success, make_warnin
 from fedcm.federation.experiment import reject_simulated_conditions
 from fedcm.federation.kit import Kit
 from fedcm.federation.settings import SiteSettings, load_site_data, reject_forbidden
+from fedcm.federation.shares import SiteShares
 from fedcm.federation.site.data import make_single_site_data
+from fedcm.federation.site.experiment import adapt_experiment
 from fedcm.federation.terms import DataDescription, agree_on_terms, describe_data
 from fedcm.federation.weights import use_own_weights
 from fedcm.runs.build import build
@@ -51,14 +53,17 @@ def check_experiment(kit: Kit, settings: SiteSettings, data: Dataset, path: Path
     reject_forbidden(read_table(path), settings.limits)  # first: reading an experiment imports the code that it names
     given = load_experiment_file(path).without_autotune()
     reject_simulated_conditions(given)
-    engine = given.engine.model_copy(update={"device": settings.training.device, "compile": "off"})
-    experiment = use_own_weights(given.model_copy(update={"engine": engine}), kit.path, settings)
+    given = given.model_copy(update={"engine": given.engine.model_copy(update={"compile": "off"})})
+    sites = sorted(given.federation.sites)
+    client = sites.index(kit.name) if kit.name in sites else 0
+    parts = SiteShares.of(given).draw(data.train.size, given.seed, client)
+    adapted = adapt_experiment(given, settings.training.device, parts)
+    experiment = use_own_weights(adapted, kit.path, settings)
     yield make_success("limits", f"this site allows the experiment {experiment.name!r}")
     own = read_section(DataDescription, describe_data(data, {}, with_sums=experiment.federation.mean is None))
     terms, _ = agree_on_terms({kit.name: own}, experiment.federation)  # other sites may have more classes
     population = experiment.participation.clients if isinstance(experiment.participation, FixedSize) else 1
-    setup = build(experiment, data=make_single_site_data(data, terms, population))
+    setup = build(experiment, data=make_single_site_data(data, terms, population, parts))
     yield make_success("experiment", f"{experiment.model.name} of {setup.problem.size:,} parameters takes these data")
-    sites = experiment.federation.sites
     if sites and kit.name not in sites:
         yield make_warning("sites", f"the experiment names the sites {', '.join(sites)}, but not {kit.name}")

@@ -45,7 +45,8 @@ def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: P
             "only data of one tensor of features and one of labels can be written as .npz files, got a structure; let "
             "each site's settings name a function that returns its data"
         )
-    clients = make_federated_data(experiment, data)
+    whole = experiment.evaluation.model_copy(update={"clients": None})  # sites hold back their own test data
+    clients = make_federated_data(experiment.model_copy(update={"evaluation": whole}), data)
     assert isinstance(clients, ArrayData)
     names = sorted(sites) or [f"site-{k + 1:0{len(str(clients.population))}d}" for k in range(clients.population)]
     if len(names) != clients.population or len(set(names)) != len(names):

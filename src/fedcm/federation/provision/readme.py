@@ -15,6 +15,7 @@ source = "data.npz"      # an .npz (x, y), a folder of them, or package.module:f
 min_examples = 1         # do not take part with fewer examples
 experiments = ["*"]      # patterns of the names of allowed experiments
 code = []                # allowed models and algorithms that are not bundled: "package.module:name"
+scores = true            # whether the server gets scores of models on this site's data
 
 [training]
 threads = 1              # more are faster and may change the last bits

@@ -38,6 +38,8 @@ _PUBLISHED = (
     "metrics.jsonl",
     "summary.json",
     "model.safetensors",
+    "best.safetensors",
+    "client_results.json",
     "federation.json",
 )
 _POLL = 0.05  # seconds between checks whether to stop

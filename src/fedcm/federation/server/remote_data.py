@@ -13,9 +13,11 @@ from fedcm.data.dataset import Examples
 from fedcm.data.federated import SelectExamples, get_input_shape, has_fixed_shapes, prepare_examples
 from fedcm.data.structures.tree import iterate_tensors, rebuild_tree
 from fedcm.errors import UserError
+from fedcm.federation.shares import SiteShares
 from fedcm.federation.terms import Terms, make_blank_rows
 
 _CPU = torch.device("cpu")
+_NO_SHARES = SiteShares()
 _DTYPES = {"uint8": torch.uint8, "int64": torch.int64, "float32": torch.float32}
 
 
@@ -28,7 +30,8 @@ class RemoteData:
     population: int
     held_out: Examples | None
     validation: Examples | None = None
-    known_sizes: dict[int, int] = field(default_factory=dict)  # by client, of the sites that described themselves
+    known_sizes: dict[int, int] = field(default_factory=dict)  # by client: all examples, of sites that described them
+    shares: SiteShares = _NO_SHARES  # of each site's examples, which it holds back
     dtype: torch.dtype = torch.float32
     device: torch.device = _CPU
     layout: str = "channels_last"
@@ -40,7 +43,9 @@ class RemoteData:
 
     @property
     def validation_size(self) -> int:
-        """Number of the server's validation examples."""
+        """Number of validation examples: of the server, or of the sites that described their data, at least 2."""
+        if self.shares.validation is not None:
+            return max(sum(map(self.shares.count_validation, self.known_sizes.values())), 2)
         return 0 if self.validation is None else self.validation.size
 
     @property
@@ -77,8 +82,9 @@ class RemoteData:
         return sums
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
-        """Return the number of examples per client; 1 if it is not known yet."""
-        return np.array([self.known_sizes.get(int(client), 1) for client in clients], dtype=np.int64)
+        """Return the number of training examples per client; 1 if it is not known yet."""
+        known = (self.known_sizes.get(int(client), 1) for client in clients)
+        return np.array([self.shares.count_training(size) for size in known], dtype=np.int64)
 
     def client(self, client: int) -> Examples:
         """Return two blank examples for the smoke test, because the server has no others."""
@@ -105,9 +111,24 @@ class RemoteData:
         return self._prepare(self.held_out.slice(start, stop))
 
     def validation_slice(self, start: int, stop: int) -> Examples:
-        """Return some of the server's validation examples."""
-        assert self.validation is not None
+        """Return some of the server's validation examples; two blank ones if the validation data are at the sites."""
+        if self.validation is None:
+            return self.client(0)
         return self._prepare(self.validation.slice(start, stop))
+
+    @property
+    def has_client_tests(self) -> bool:
+        """Whether sites hold back test data of their own."""
+        return self.shares.tests is not None
+
+    def list_tested_clients(self) -> np.ndarray:
+        """Return the clients that may have test data of their own: all but those that are known to be too small."""
+        known = [self.known_sizes.get(client) for client in range(self.population)]
+        return np.flatnonzero([size is None or self.shares.count_tests(size) > 0 for size in known])
+
+    def client_test(self, client: int) -> Examples:
+        """Return two blank examples, because the server has no others."""
+        return self.client(client)
 
     def _prepare(self, examples: Examples) -> Examples:
         return prepare_examples(examples, self.terms.normalisation, self.dtype, self.device, self.layout)

@@ -1,6 +1,7 @@
 """Check a site's reply before it counts; a reply that is not what was requested is treated like no reply."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,9 @@ from fedcm.config.sections import Link
 from fedcm.federation.compression import get_wire_dtype, unpack
 from fedcm.federation.frames import REJECTED, Arrays
 
-_MAX_LOSS = 1e30
+MAX_LOSS = 1e30
 _MAX_NORM = 1e18  # a larger report would spoil the mean for good, whatever federation.norm_bound allows
-_KEYS = {"run", "round", "steps", "loss", "examples", "seconds", "bytes"}
+_KEYS = {"steps", "loss", "examples", "seconds", "bytes"}
 
 
 class BadReply(ValueError):  # noqa: N818
@@ -50,26 +51,38 @@ def check_reply(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedRep
     Raises:
         BadReply: If the reply does not count.
     """
-    try:
+    with reading_reply():
         return _check(fields, arrays, expected, steps)
+
+
+@contextmanager
+def reading_reply() -> Iterator[None]:
+    """Raise BadReply for every error in this block, because a site can send anything."""
+    try:
+        yield
     except BadReply:
         raise
-    except Exception as error:  # a site can send anything
+    except Exception as error:
         raise BadReply(f"its reply cannot be read ({type(error).__name__})") from None
 
 
-def _check(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
+def check_round(fields: Mapping[str, Any], expected_run: str, expected_round: int, keys: set[str]) -> None:
+    """Raise BadReply if a reply reports an error, answers another round, or has keys besides these."""
     if REJECTED in fields:
         raise BadReply(f"it reports: {str(fields[REJECTED])[:500]}")
     run, round = fields.get("run"), fields.get("round")
-    if not (isinstance(run, str) and isinstance(round, int) and (run, round) == (expected.run, expected.round)):
+    if not (isinstance(run, str) and isinstance(round, int) and (run, round) == (expected_run, expected_round)):
         raise BadReply(f"it answers round {str(round)[:40]} of run {str(run)[:80]}")
-    if unknown := set(fields) - _KEYS:
+    if unknown := set(fields) - keys - {"run", "round"}:
         raise BadReply(f"its reply has unknown keys: {str(sorted(map(str, unknown))[:4])[:200]}")
+
+
+def _check(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
+    check_round(fields, expected.run, expected.round, _KEYS)
     if fields.get("steps") != steps:
         raise BadReply(f"its number of local steps is {str(fields.get('steps'))[:40]}, but its data require {steps}")
     loss = fields.get("loss")
-    if not (isinstance(loss, float) and abs(loss) < _MAX_LOSS):
+    if not (isinstance(loss, float) and abs(loss) < MAX_LOSS):
         raise BadReply(f"its loss is {str(loss)[:40]}")
     names: tuple[str, ...] = expected.template._fields
     if set(arrays) != set(names):

@@ -4,9 +4,9 @@ The mean is over the sites that answered, and `Round.cohort_size` is their numbe
 sums are exact, so the order does not change the result.
 """
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -15,22 +15,21 @@ from fedcm.config.sections import FederationSection
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score
 from fedcm.core.executor import RoundResult
-from fedcm.errors import Stopped, UserError
+from fedcm.core.scoring.over_clients import ClientScores
+from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import evaluate_model, make_empty_result
 from fedcm.federation.compression import count_array_bytes, pack_broadcast
 from fedcm.federation.experiment import compute_quorum
-from fedcm.federation.server.channel import Channel, Deadline, SiteAnswer
+from fedcm.federation.server.channel import Channel, SiteAnswer
 from fedcm.federation.server.collected_reports import CollectedReports
 from fedcm.federation.server.health import SiteHealth
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.replies import BadReply, ExpectedReply
-from fedcm.federation.server.site_descriptions import describe_sites
-from fedcm.federation.terms import NEVER, FederationRecord, reject_unfit_site
+from fedcm.federation.server.requests import SILENT, SiteRequests
+from fedcm.federation.server.site_scores import SiteScores
+from fedcm.federation.terms import FederationRecord
 from fedcm.system.callbacks import Notify, StopRequested
-
-_DOUBTFUL_WAIT = 5.0  # seconds, at least, for a site that missed its last round, once the quorum has answered
-_POLL = 0.2  # seconds between checks whether enough sites are connected
 
 
 class NoQuorum(Stopped):
@@ -51,11 +50,18 @@ class FederationExecutor:
     notify: Notify
     stop_requested: StopRequested
     health: SiteHealth = field(init=False)
+    requests: SiteRequests = field(init=False)
+    site_scores: SiteScores = field(init=False)
     rounds_without_quorum: int = 0  # in a row
+    last_round: int = 0  # the round that was run last
 
     def __post_init__(self) -> None:
         """Start with all sites healthy."""
         self.health = SiteHealth(self.settings.drop_after, self.settings.retry_after, self.notify)
+        self.requests = SiteRequests(
+            self.channel, self.record, self.settings, self.data, self.health, self.counted, self.stop_requested
+        )
+        self.site_scores = SiteScores(self.runner, self.requests, self.notify)
 
     def run_round(self, sent: Any, cohort: np.ndarray, round: Round) -> RoundResult:
         """Send the broadcast to the cohort's sites and average the good reports.
@@ -64,33 +70,26 @@ class FederationExecutor:
             Stopped: If an admin or the engine stopped the run.
             NoQuorum: If too many rounds in a row had no quorum.
         """
-        self._check_stopped()
+        self.requests.check_stopped()
+        self.last_round = round.index
         if not len(cohort):
             return make_empty_result(cohort)
         cohort_sites = [self.record.sites[client] for client in cohort.tolist()]
         selected = self.health.select_sites(cohort_sites, round.index) or cohort_sites
         quorum = compute_quorum(len(selected), self.settings.quorum)
-        reasons = self._await_quorum(selected, quorum)  # by site, why it does not count
-        reasons |= self._describe_new_sites([site for site in selected if site not in reasons], quorum)
+        reasons = self.requests.prepare(selected, quorum)  # by site, why it does not count
         ready = [site for site in selected if site not in reasons]
         arrays = pack_broadcast(sent, self.settings)
         collected = CollectedReports(self.runner, sent, cohort, round, self._make_expected_reply(round))
         if len(ready) >= quorum:
-            fields = {"run": self.record.id, "round": round.index, "terms": self.record.terms.model_dump()}
-            fields["counted"] = {site: self.counted.get(site, NEVER) for site in ready}
-            deadline = Deadline(self.settings.deadline)
-            for answer in self.channel.ask("train", fields, arrays, ready, deadline):
-                reasons |= self._collect(answer, collected)
-                if len(collected.clients) >= quorum:
-                    replied = {self.record.sites[client] for client in collected.clients} | set(reasons)
-                    deadline.shorten(self._choose_wait(set(ready) - replied, deadline.elapsed))
+            take = partial(self._collect, collected)
+            reasons |= self.requests.ask("train", round.index, arrays, ready, quorum, take)
         answered = {self.record.sites[client] for client in collected.clients}
         for site in selected:
             if site in answered:
                 self.health.record_answer(site)
             else:
-                reason = reasons.get(site, "it did not answer in time")
-                self.notify(f"round {round.index}: {site} does not count: {reason}")
+                self.notify(f"round {round.index}: {site} does not count: {reasons.get(site, SILENT)}")
                 self.health.record_miss(site, round.index, silent=site not in reasons)
         metrics = {"clients": collected.clients, "asked": len(selected), "missed": sorted(set(selected) - answered)}
         metrics |= {"lost": self.health.lost_sites} if self.health.lost_sites else {}
@@ -100,29 +99,25 @@ class FederationExecutor:
         )
 
     def evaluate(self, params: Vector) -> dict[str, Score]:
-        """Evaluate a model on the server's own test and validation examples."""
-        return evaluate_model(self.runner, params)
+        """Evaluate a model on the server's own test and validation examples, or on those that sites hold back."""
+        if self.data.shares.validation is None:
+            return evaluate_model(self.runner, params)
+        own = evaluate_model(self.runner, params, ("test",))
+        return own | self.site_scores.validate(params, self.last_round)
 
-    def _choose_wait(self, outstanding: set[str], elapsed: float) -> float:
-        """Return how many seconds to wait for the outstanding sites once the quorum has answered.
+    def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
+        """Evaluate a model on the test data of each site; see `ClientTestExecutor`."""
+        return self.site_scores.evaluate_clients(params, round.index)
 
-        If all of them missed their last round, wait only as long again as the quorum took.
-        """
-        if not self.health.have_missed_last_round(outstanding):
-            return self.settings.wait
-        return min(self.settings.wait, max(elapsed, _DOUBTFUL_WAIT))
-
-    def _collect(self, answer: SiteAnswer, collected: CollectedReports) -> dict[str, str]:
-        """Add an answer; return why it does not count, if it does not."""
-        client = self._get_client(answer.site)
+    def _collect(self, collected: CollectedReports, client: int, answer: SiteAnswer) -> None:
+        """Add an answer; raise BadReply if it does not count."""
         try:
             collected.add(client, answer)
-            return {}
-        except BadReply as error:
+        except BadReply:
             examples = answer.fields.get("examples")
             if isinstance(examples, int) and examples != self.data.known_sizes.get(client):
                 self.data.known_sizes.pop(client, None)  # its data may have changed: it must describe them again
-            return {answer.site: str(error)}
+            raise
 
     def _make_result(
         self, collected: CollectedReports, quorum: int, selected: int, round: Round, metrics: Mapping[str, Any]
@@ -146,41 +141,6 @@ class FederationExecutor:
         self.counted |= {self.record.sites[client]: round.index for client in collected.clients}
         return result._replace(extra_metrics={**result.extra_metrics, **metrics})
 
-    def _get_client(self, site: str) -> int:
-        return self.record.sites.index(site)
-
     def _make_expected_reply(self, round: Round) -> ExpectedReply:
         link, bound = self.settings.uplink, self.settings.norm_bound
         return ExpectedReply(self.record.id, round.index, self.runner.templates.report, link, bound)
-
-    def _check_stopped(self) -> None:
-        self.channel.check_stopped()
-        if self.stop_requested():
-            raise Stopped("an admin stopped it")
-
-    def _await_quorum(self, selected: Sequence[str], quorum: int) -> dict[str, str]:
-        """Wait until the quorum is connected or the deadline has passed; return why each absent site does not count."""
-        deadline = Deadline(self.settings.deadline)
-        while True:
-            connected = self.channel.list_connected_sites()
-            absent = {site: "it is not connected" for site in selected if site not in connected}
-            if len(selected) - len(absent) >= quorum or deadline.remaining <= 0:
-                return absent
-            self._check_stopped()
-            time.sleep(min(_POLL, deadline.remaining))
-
-    def _describe_new_sites(self, sites: Sequence[str], quorum: int) -> dict[str, str]:
-        """Ask sites whose data are not known to describe them; return why each unfit site does not count."""
-        new = [site for site in sites if self._get_client(site) not in self.data.known_sizes]
-        if not new:
-            return {}
-        new_quorum = max(quorum - (len(sites) - len(new)), 0)
-        descriptions, reasons = describe_sites(self.channel, new, self.settings, new_quorum)
-        for site, own in descriptions.items():
-            try:
-                reject_unfit_site(site, own, self.record.terms)
-                self.data.known_sizes[self._get_client(site)] = own.examples
-            except UserError as error:
-                reasons[site] = str(error)
-        silent = [site for site in new if site not in descriptions and site not in reasons]
-        return reasons | dict.fromkeys(silent, "it did not describe its data")

@@ -10,11 +10,13 @@ from fedcm.config.sections import Experiment
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_quorum, prepare_experiment
+from fedcm.federation.kit import SERVER_FILE
 from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.rounds import FederationExecutor
 from fedcm.federation.server.site_descriptions import describe_sites
 from fedcm.federation.settings import load_server_settings, load_test_data, load_validation_data
+from fedcm.federation.shares import SiteShares
 from fedcm.federation.terms import RECORD_FILE, FederationRecord, Terms, agree_on_terms, read_record, write_record
 from fedcm.federation.weights import hash_weights, use_own_weights
 from fedcm.runs.archive import make_archive_path
@@ -83,6 +85,11 @@ def _open_run(
     """Start or resume the run, and close its session at the end of the block."""
     settings = load_server_settings(request.kit)
     held_out = load_test_data(request.kit, settings), load_validation_data(request.kit, settings)
+    if experiment.data.validation is not None and held_out[1] is not None:
+        raise UserError(
+            f"the server has {held_out[1].size} validation examples of its own ([validation] in {SERVER_FILE}), so "
+            f"data.validation must be left out, got {experiment.data.validation}"
+        )
     if (request.path / RECORD_FILE).is_file():  # written last: without it the run has not begun
         record = _check_resumable(request, experiment)
         build_setup = _make_build(record, held_out, {})
@@ -150,7 +157,28 @@ def _negotiate_terms(
             f"a run must begin with the quorum, {quorum} of its {len(sites)} sites, but {len(descriptions)} described "
             f"their data{f' ({details})' if details else ''}; start the other sites and run it again"
         )
+    _check_shares(SiteShares.of(experiment), {site: own.examples for site, own in descriptions.items()}, notify)
     return terms, {sites.index(site): own.examples for site, own in descriptions.items()}
+
+
+def _check_shares(shares: SiteShares, sizes: dict[str, int], notify: Notify) -> None:
+    """Name the sites that are too small to hold back a share of their examples.
+
+    Raises:
+        UserError: If all sites are.
+    """
+    for setting, share, count in (
+        ("data.validation", shares.validation, shares.count_validation),
+        ("evaluation.clients", shares.tests, shares.count_tests),
+    ):
+        small = [site for site, size in sizes.items() if share is not None and not count(size)]
+        if small and len(small) == len(sizes):
+            raise UserError(
+                f"{setting} must hold back at least one example of a site, and {share} of at most "
+                f"{max(sizes.values())} examples is none; give a larger share"
+            )
+        for site in small:
+            notify(f"{site} has too few examples to hold back a share of {share} ({setting}): it is not evaluated")
 
 
 def _make_build(
@@ -159,7 +187,16 @@ def _make_build(
     """Return a builder for the server's own test and validation examples, and the known sizes of clients."""
 
     def build_setup(experiment: Experiment, data_dir: Path | None) -> TrainingSetup:
-        return build(experiment, data=RemoteData(record.terms, len(record.sites), *held_out, known_sizes=sizes))
+        shares, population = SiteShares.of(experiment), len(record.sites)
+        data = RemoteData(record.terms, population, *held_out, known_sizes=sizes, shares=shares)
+        setup = build(experiment, data=data)
+        if shares.validation is not None and (whole := setup.runner.metrics.whole):
+            raise UserError(
+                f"the metric {whole[0].name!r} needs all outputs and labels of the validation data, which do not leave "
+                "the sites; use metrics that are sums, such as accuracy, top5, mae or perplexity, or name the server's "
+                f"own validation data in {SERVER_FILE} instead of data.validation"
+            )
+        return setup
 
     return build_setup
 

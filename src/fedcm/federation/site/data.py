@@ -7,8 +7,10 @@ from typing import Any, final
 import numpy as np
 import torch
 
+from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData, SelectExamples
+from fedcm.federation.shares import SiteParts
 from fedcm.federation.terms import Terms
 
 
@@ -20,7 +22,11 @@ class SingleSiteData:
     site_data: ArrayData
     population: int
     test_size: int = 0
-    validation_size: int = 0
+
+    @property
+    def validation_size(self) -> int:
+        """Number of the site's examples that are held back for validation."""
+        return self.site_data.validation_size
 
     @property
     def classes(self) -> int | None:
@@ -51,8 +57,8 @@ class SingleSiteData:
         return self.site_data.checksums()
 
     def sizes(self, clients: np.ndarray) -> np.ndarray:
-        """Return the site's number of examples for every client."""
-        return np.full(len(clients), self.site_data.train.size, dtype=np.int64)
+        """Return the site's number of training examples for every client."""
+        return np.full(len(clients), self.site_data.sizes(np.array([0]))[0], dtype=np.int64)
 
     def client(self, client: int) -> Examples:
         """Return the site's examples, whichever client is given."""
@@ -74,10 +80,36 @@ class SingleSiteData:
         """Return some of the validation examples."""
         return self.site_data.validation_slice(start, stop)
 
+    @property
+    def has_client_tests(self) -> bool:
+        """Whether the site has test data of its own."""
+        return self.site_data.has_client_tests
 
-def make_single_site_data(data: Dataset, terms: Terms, population: int) -> SingleSiteData:
-    """Present a site's data with the run's classes and normalisation instead of the site's own."""
+    def list_tested_clients(self) -> np.ndarray:
+        """Return all clients, because every client index returns the site's test data."""
+        return np.arange(self.population)
+
+    def client_test(self, client: int) -> Examples:
+        """Return the site's test examples, whichever client is given."""
+        return self.site_data.client_test(0)
+
+
+def make_single_site_data(data: Dataset, terms: Terms, population: int, parts: SiteParts) -> SingleSiteData:
+    """Present a site's data with the run's classes and normalisation instead of the site's own.
+
+    Args:
+        data: The site's data.
+        terms: The run's terms.
+        population: The number of sites.
+        parts: Which of the site's examples are for training, testing and validation.
+    """
     on_terms = replace(
         data, test=None, validation=None, owners=None, classes=terms.classes, normalisation=terms.normalisation
     )
-    return SingleSiteData(ArrayData(on_terms, [np.arange(data.train.size)]), population)
+    own = ArrayData(
+        on_terms,
+        [parts.training],
+        held_back=parts.validation if len(parts.validation) else None,
+        client_tests=ClientTests([parts.tests]) if len(parts.tests) else None,
+    )
+    return SingleSiteData(own, population)

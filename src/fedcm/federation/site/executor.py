@@ -20,7 +20,7 @@ from fedcm.system.error_messages import hide_paths
 
 @final
 class SiteExecutor(Executor):
-    """Executes the tasks "describe" and "train"; the engine creates it from a job's configuration."""
+    """Executes the requests of `fedcm.federation.site.trainer`; the engine creates it from a job's configuration."""
 
     def __init__(self, experiment: str, sites: list[str]) -> None:
         """Prepare the job; `experiment` is its TOML, `sites` are all sites of the run in the order of clients."""

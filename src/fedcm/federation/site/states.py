@@ -41,7 +41,15 @@ class SiteStates:
             self._get_file(late).unlink(missing_ok=True)
         for old in [r for r in rounds if r <= counted][:-KEPT_STATES]:
             self._get_file(old).unlink(missing_ok=True)
-        return self.initial if counted == NEVER else self._read(counted)
+        return self.read_state_after(counted)
+
+    def read_state_after(self, counted: int) -> Any:
+        """Return the same state and delete nothing, because the server may lose the round after this one.
+
+        Raises:
+            UserError: If that state is missing or damaged.
+        """
+        return self.initial if counted == NEVER or not self.initial._fields else self._read(counted)
 
     def save(self, round: int, state: Any) -> None:
         """Write the state after a round; nothing if the algorithm has no client state."""

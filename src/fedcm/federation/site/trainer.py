@@ -3,8 +3,10 @@
 open      the experiment and which client this site is       ─► nothing
 describe                                                     ─► a description of its examples
 train     a round, the last counted round, the broadcast     ─► its report
+evaluate  the same with the new parameters                   ─► its score on its own test data
+validate  the same                                           ─► sums over its validation data
 
-The first "describe" or "train" loads the site's examples and checks its limits.
+The first request after "open" loads the site's examples and checks its limits.
 
 python -m fedcm.federation.site.trainer KIT REQUESTS ANSWERS        (two inherited file descriptors)
 """
@@ -24,14 +26,17 @@ import torch
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.schema import read_section
-from fedcm.config.sections import StopSection
-from fedcm.core.algorithm import Round, get_message_types
+from fedcm.core.algorithm import Round, Vector, get_message_types
 from fedcm.errors import UserError
-from fedcm.federation.compression import count_array_bytes, pack_report, unpack_broadcast
+from fedcm.federation.compression import count_array_bytes, pack_report, unpack, unpack_broadcast
 from fedcm.federation.experiment import reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
+from fedcm.federation.kit import SITE_FILE
 from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden
+from fedcm.federation.shares import SiteShares
 from fedcm.federation.site.data import make_single_site_data
+from fedcm.federation.site.experiment import adapt_experiment
+from fedcm.federation.site.scores import score_on_tests, tally_validation
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import Terms, describe_data
 from fedcm.federation.weights import hash_weights, use_own_weights
@@ -69,11 +74,10 @@ class SiteTrainer:
         reject_forbidden(table, settings.limits)
         given = read_experiment(table)
         reject_simulated_conditions(given)
-        engine = given.engine.model_copy(update={"device": settings.training.device})
-        evaluation = given.evaluation.model_copy(update={"metrics": None})  # the server evaluates
-        changes = {"engine": engine, "evaluation": evaluation, "stop": StopSection()}  # the server stops the run
-        self.experiment = use_own_weights(given.model_copy(update=changes), kit, settings)
+        self.limits = settings.limits
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
+        self.parts = SiteShares.of(given).draw(self.data.train.size, given.seed, client)
+        self.experiment = use_own_weights(adapt_experiment(given, settings.training.device, self.parts), kit, settings)
         torch.set_num_threads(settings.training.threads)
         self._setups: dict[str, TrainingSetup] = {}
 
@@ -94,26 +98,54 @@ class SiteTrainer:
         """
         started, links = time.perf_counter(), self.experiment.federation
         setup = self._build_setup(read_section(Terms, terms))
-        runner, plan, problem = setup.runner, setup.plan, setup.problem
+        runner, problem = setup.runner, setup.problem
         broadcast = unpack_broadcast(get_message_types(type(runner.algorithm)).broadcast, sent, links, problem.dtype)
         for vector in broadcast:
-            if vector.shape != (problem.size,):
-                raise UserError(f"vectors must have {problem.size} numbers, the model's parameters, got {vector.shape}")
+            _check_vector(vector, problem.size)
         states = SiteStates(self._get_state_folder(run), runner.initial_state)
-        client_lr, server_lr = plan.schedule.client_lr_at(round), plan.schedule.server_lr_at(round)
-        context = Round(round, client_lr, server_lr, 0, self.population, math.nan)
         client_state = states.load_state_after(counted)
+        context = self._make_round(setup, round)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
         states.save(round, done.client_state)
         report = pack_report(done.report, links)
         fields = {"run": run, "round": round, "steps": done.steps, "loss": done.loss, "examples": self.data.train.size}
         return fields | {"seconds": time.perf_counter() - started, "bytes": count_array_bytes(report)}, report
 
+    def evaluate(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
+        """Score parameters on the site's own test data; the arguments are those of `train`."""
+        started, setup = time.perf_counter(), self._prepare_evaluation(terms)
+        params, states = self._read_params(setup, sent), self._get_state_folder(run)
+        context = self._make_round(setup, round)
+        scores = score_on_tests(setup.runner, params, self.client, context, states, counted)
+        return {"run": run, "round": round, **scores, "seconds": time.perf_counter() - started}, {}
+
+    def validate(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
+        """Return sums over the site's validation data; the arguments are those of `train`."""
+        started, setup = time.perf_counter(), self._prepare_evaluation(terms)
+        tallies = tally_validation(setup.runner, self._read_params(setup, sent))
+        return {"run": run, "round": round, "tallies": tallies, "seconds": time.perf_counter() - started}, {}
+
+    def _prepare_evaluation(self, terms: dict[str, Any]) -> TrainingSetup:
+        if not self.limits.scores:
+            raise UserError(f"this site gives no scores of models on its data (limits.scores in {SITE_FILE})")
+        return self._build_setup(read_section(Terms, terms))
+
+    def _read_params(self, setup: TrainingSetup, sent: Arrays) -> Vector:
+        problem = setup.problem
+        params = unpack(sent["params"], self.experiment.federation.downlink, problem.dtype)
+        _check_vector(params, problem.size)
+        return params.to(problem.device)
+
+    def _make_round(self, setup: TrainingSetup, index: int) -> Round:
+        schedule = setup.plan.schedule
+        client_lr, server_lr = schedule.client_lr_at(index), schedule.server_lr_at(index)
+        return Round(index, client_lr, server_lr, 0, self.population, math.nan)
+
     def _build_setup(self, terms: Terms) -> TrainingSetup:
         """Build the model and the local steps for a run's terms, once, in the same way as a simulation."""
         key = terms.model_dump_json()
         if key not in self._setups:
-            data = make_single_site_data(self.data, terms, self.population)
+            data = make_single_site_data(self.data, terms, self.population, self.parts)
             self._setups[key] = build(self.experiment, data=data)
         return self._setups[key]
 
@@ -144,8 +176,12 @@ class _RequestHandler:
                 return self._trainer.describe(), {}
             case "train":
                 return self._trainer.train(**fields, sent=arrays)
+            case "evaluate":
+                return self._trainer.evaluate(**fields, sent=arrays)
+            case "validate":
+                return self._trainer.validate(**fields, sent=arrays)
             case _:
-                raise UserError(f"a request must be open, describe or train, got {kind!r}")
+                raise UserError(f"a request must be open, describe, train, evaluate or validate, got {kind!r}")
 
 
 def main(kit: Path, requests: int, answers: int) -> None:
@@ -167,6 +203,11 @@ def main(kit: Path, requests: int, answers: int) -> None:
             except Exception as error:  # of the site's own model or data
                 traceback.print_exc()
                 send(outlet, {REJECTED: hide_paths(f"{type(error).__name__}: {' '.join(str(error).split())}")})
+
+
+def _check_vector(vector: torch.Tensor, size: int) -> None:
+    if vector.shape != (size,):
+        raise UserError(f"vectors must have {size} numbers, the model's parameters, got {vector.shape}")
 
 
 def _move(message: Any, device: torch.device) -> Any:

@@ -1,9 +1,11 @@
-"""Rounds and bytes until given accuracies, on the page and as a sheet."""
+"""Rounds and bytes until given values of the headline metric, on the page and as a sheet."""
+
+from collections.abc import Iterable
 
 from fedcm.reports.entry import TargetCost
 from fedcm.reports.groups import Group
 from fedcm.reports.html.markup import Html, tag, wrap_in_box
-from fedcm.reports.metric import ACCURACY, LOSS
+from fedcm.reports.metric import ACCURACY
 from fedcm.reports.sheet import Sheet
 from fedcm.system.formatting import format_bytes, format_count
 
@@ -13,7 +15,7 @@ def render_cost_table(group: Group) -> Html | None:
     targets = group.list_reached_targets()
     if not targets:
         return None
-    target = _name_target(group)
+    target = name_target([group])
     caption = f"{group.title}: rounds, and bytes down and up, until {target} was first reached{_describe_bytes(group)}"
     head = tag("tr", tag("th", "algorithm", scope="col"), *(tag("th", f"{t:.0%}", scope="col") for t in targets))
     bodies = []
@@ -46,15 +48,20 @@ def make_cost_sheet(group: Group, name: str) -> Sheet | None:
     head = ("algorithm", "cell", *(f"{target:.0%}" for target in targets))
     return Sheet(
         name,
-        f"{group.title}: rounds and bytes to reach {_name_target(group)}{_describe_bytes(group)}",
+        f"{group.title}: rounds and bytes to reach {name_target([group])}{_describe_bytes(group)}",
         head,
         tuple(body),
         texts=2,
     )
 
 
-def _name_target(group: Group) -> str:
-    return "an accuracy" if group.metric in (ACCURACY, LOSS) else f"a value of {group.metric.name}"
+def name_target(groups: Iterable[Group]) -> str:
+    """Return what the targets of these tables are values of: the headlines of the runs that have targets."""
+    headlines = dict.fromkeys(run.headline or ACCURACY for group in groups for run in group.list_runs())
+    names = dict.fromkeys(metric.short_title for metric in headlines if metric.is_share)
+    if set(names) <= {ACCURACY.short_title}:
+        return "an accuracy"
+    return f"a value of {' or '.join(names)}"
 
 
 def _describe_bytes(group: Group) -> str:

@@ -48,7 +48,7 @@ def render_page(document: Document, stamp: str | None = None, search: SearchSect
         search=_render_pictures("search", "Search", data["search"], _render_trials, *search.tables),
         diagnosis=_render_pictures("diagnosis", "Drift, noise and momentum", data["diagnosis"], _render_diagnosis),
         agreement=_render_pictures("agreement", "Agreement of the nodes", data["agreement"], _render_diagnosis),
-        system=_render_pictures("system", "System", data["system"], _render_diagnosis),
+        system=_render_pictures("system", "System", data["system"], _render_lines_or_bins),
         costs=sections.render_costs(document) or "",
         clients=_render_pictures("clients", "Results of the clients", data["clients"], _render_bins),
         participation=_render_pictures("participation", "Participation", data["participation"], _render_times),
@@ -119,7 +119,12 @@ def _render_times(picture: dict[str, Any]) -> Html:
 
 def _render_bins(picture: dict[str, Any]) -> Html:
     rows: list[list[object]] = [[f"{centre:.4g}", count] for centre, count in picture["bins"]]
-    return make_table(f"{picture['title']}: {picture['caption']}", [f"{picture['metric']}, centre", "clients"], rows)
+    head: list[object] = [f"{picture['metric']}, centre", picture["counted"]]
+    return make_table(f"{picture['title']}: {picture['caption']}", head, rows)
+
+
+def _render_lines_or_bins(picture: dict[str, Any]) -> Html:
+    return _render_bins(picture) if "bins" in picture else _render_diagnosis(picture)
 
 
 def _render_diagnosis(picture: dict[str, Any]) -> Html:

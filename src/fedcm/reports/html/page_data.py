@@ -9,7 +9,7 @@ from fedcm.reports.figures.method_groups import METHOD_GROUPS, OTHER_METHODS, ge
 from fedcm.reports.groups import Group, describe_split
 from fedcm.reports.html.client_table import list_client_histograms
 from fedcm.reports.html.diagnosis_plots import list_agreement_plots, list_diagnosis_plots
-from fedcm.reports.html.system_plots import list_system_plots
+from fedcm.reports.html.system_plots import list_step_histograms, list_system_plots
 from fedcm.system.formatting import format_count
 
 
@@ -41,7 +41,7 @@ def make_page_data(document: Document) -> dict[str, Any]:
         ],
         "quantities": list_quantities(document),
         "agreement": list_agreement_plots(document),
-        "system": list_system_plots(document),
+        "system": [*list_system_plots(document), *list_step_histograms(document)],
         "method_groups": [*METHOD_GROUPS, OTHER_METHODS],
         "diagnosis": list_diagnosis_plots(document),
         "participation": list_participations(document),

@@ -52,8 +52,8 @@ const PICTURES = {
   ],
   clients: (picture) => [
     [{ type: "bar", x: picture.bins.map((bin) => bin[0]), y: picture.bins.map((bin) => bin[1]), width: 0.92 * picture.width,
-      marker: { color: isDark() ? "#4DA3E6" : "#0072B2" }, hovertemplate: "%{y} clients near %{x:.3~g}<extra></extra>" }],
-    { yaxis: makeSmallAxis("clients"), xaxis: makeSmallAxis(picture.metric) },
+      marker: { color: isDark() ? "#4DA3E6" : "#0072B2" }, hovertemplate: `%{y} ${picture.counted} near %{x:.3~g}<extra></extra>` }],
+    { yaxis: makeSmallAxis(picture.counted), xaxis: makeSmallAxis(picture.metric) },
   ],
   mixes: (picture) => {
     const shares = computeShares(picture);
@@ -69,7 +69,7 @@ const PICTURES = {
   },
 };
 PICTURES.agreement = PICTURES.diagnosis;
-PICTURES.system = PICTURES.diagnosis;
+PICTURES.system = (picture) => (picture.bins ? PICTURES.clients(picture) : PICTURES.diagnosis(picture));
 function makeSmallAxis(title, extra = {}) {
   return { ...makeAxis("round"), title: { text: title, standoff: 6 }, ...extra };
 }

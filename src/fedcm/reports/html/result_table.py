@@ -3,7 +3,9 @@
 from fedcm.reports.claims.paper import describe_scale_difference
 from fedcm.reports.entry import MAIN, MEASURES, Entry
 from fedcm.reports.groups import Group, ResultCell, ResultRow
+from fedcm.reports.html.client_table import average_over_clients
 from fedcm.reports.html.markup import Html, join, tag, wrap_in_box
+from fedcm.reports.scores import CLIENT_COLUMNS
 from fedcm.reports.sheet import Sheet
 from fedcm.system.formatting import format_count
 
@@ -49,17 +51,25 @@ def make_numbers_sheet(groups: tuple[Group, ...]) -> Sheet:
     """Return every number in a column of its own, for other programs.
 
     `diverged` lists the rounds in which seeds diverged; `mean_last_rounds` is the number of last rounds that
-    `mean_last` averages.
+    `mean_last` averages. The columns `clients_…` are over clients on their own test data, in the last evaluation.
     """
     measures = [f"{measure}_{kind}" for measure in MEASURES for kind in ("mean", "deviation")]
     places = ("table", "cell", "row", "algorithm", "seeds", "finished", "diverged")
-    head = (*places, "metric", "mean_last_rounds", *measures, "published")
+    head = (
+        *places,
+        "metric",
+        "mean_last_rounds",
+        *measures,
+        "published",
+        *(f"clients_{key}" for key in CLIENT_COLUMNS),
+    )
     body = []
     for group in groups:
         for row in group.rows:
             for cell, entry in row.entries.items():
                 numbers = [n for measure in MEASURES for n in (entry.mean(measure), entry.deviation(measure))]
-                texts = ["" if number is None else repr(number) for number in (*numbers, entry.published)]
+                clients = average_over_clients(entry) or [None] * len(CLIENT_COLUMNS)
+                texts = ["" if number is None else repr(number) for number in (*numbers, entry.published, *clients)]
                 runs = entry.counted_runs
                 finished = str(all(run.state == "finished" for run in runs)).lower()
                 diverged = " ".join(str(run.divergence_round) for run in runs if run.divergence_round is not None)

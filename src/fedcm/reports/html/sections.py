@@ -9,7 +9,7 @@ from fedcm.reports.digest import Digest
 from fedcm.reports.document import Document
 from fedcm.reports.entry import MAIN, MEASURES
 from fedcm.reports.html.client_table import render_client_table
-from fedcm.reports.html.cost_table import render_cost_table
+from fedcm.reports.html.cost_table import name_target, render_cost_table
 from fedcm.reports.html.markup import Html, join, make_table, tag
 from fedcm.reports.html.metric_table import render_metric_table
 from fedcm.reports.html.result_table import render_result_table
@@ -79,8 +79,9 @@ def render_claims(document: Document) -> Html | None:
 
 def render_costs(document: Document) -> Html | None:
     """Return the tables of rounds and bytes; None if no run reached a target."""
-    tables = [table for group in document.groups if (table := render_cost_table(group))]
-    return _render_section("costs", "Rounds and bytes to reach an accuracy", *tables) if tables else None
+    tables = {k: table for k, group in enumerate(document.groups) if (table := render_cost_table(group))}
+    target = name_target(document.groups[k] for k in tables)
+    return _render_section("costs", f"Rounds and bytes to reach {target}", *tables.values()) if tables else None
 
 
 def render_runs(document: Document) -> Html:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from fedcm.reports.digest import Digest
 from fedcm.reports.document import Document
 from fedcm.reports.metric import choose_metric
@@ -15,6 +17,8 @@ QUANTITIES = {
     "steps_most": ("Most local steps", "of any client that reported"),
     "epsilon": ("Privacy spent", "ε of client-level differential privacy so far"),
 }
+
+_BARS = 40  # at most, in a histogram
 
 
 def list_system_plots(document: Document) -> list[dict[str, Any]]:
@@ -39,6 +43,28 @@ def list_system_plots(document: Document) -> list[dict[str, Any]]:
         ]
         plots.append({"title": title, "caption": caption, "log": False, "legend": True, "lines": lines})
     return [plot for plot in plots if plot["lines"]]
+
+
+def list_step_histograms(document: Document) -> list[dict[str, Any]]:
+    """Return a histogram of the local steps of clients for each run whose settings make them unequal."""
+    return [_make_step_histogram(run) for run in document.digests if run.step_counts and has_conditions(run)]
+
+
+def _make_step_histogram(run: Digest) -> dict[str, Any]:
+    steps, times = np.array(run.step_counts).T
+    width = max(1, -(-int(steps.max() - steps.min() + 1) // _BARS))  # whole numbers of steps per bar
+    first = int(steps.min())
+    counts = np.bincount((steps - first) // width, weights=times)
+    span = f"mean {np.average(steps, weights=times):.4g}, from {first} to {steps.max()}"
+    return {
+        "title": f"Distribution of local steps, {run.name}",
+        "caption": f"how often a client did this number of steps in a round; {span}",
+        "name": run.name,
+        "metric": "local steps of a client in a round",
+        "counted": "times",
+        "bins": [[first + width * k + (width - 1) / 2, int(count)] for k, count in enumerate(counts)],
+        "width": width,
+    }
 
 
 def has_conditions(run: Digest) -> bool:
