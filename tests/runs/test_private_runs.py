@@ -213,6 +213,15 @@ def test_a_training_that_continues_names_its_noise() -> None:
         train(privacy=budget, participation=1.0, resume_from=train(privacy=budget, participation=1.0).state)
 
 
+def test_a_training_whose_budget_is_spent_does_not_continue() -> None:
+    budget = {"privacy": fedcm.Privacy(epsilon=30.0, noise_multiplier=0.5, clip=0.5), "participation": 1.0, "rounds": 9}
+    first = train(**budget)
+    assert first.stopped_early
+    assert 0 < len(first.history) < 9
+    with pytest.raises(fedcm.UserError, match=f"the privacy budget pays for {len(first.history)} rounds"):
+        train(**budget, resume_from=first.state)
+
+
 def test_a_run_of_python_objects_resumes_with_its_noise(tmp_path: Path) -> None:
     made = {"rounds": 4, "steps": 2, "privacy": fedcm.Privacy(epsilon=5.0, clip=0.5, secret=True)}
     experiment = fedcm.make_experiment(nn.Linear(3, 2), CLIENTS, fedcm.FedAvg(), **made)

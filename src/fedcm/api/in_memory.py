@@ -100,7 +100,12 @@ class InMemoryTraining:
         self._stack = ExitStack()
 
     def _reject_early_end(self) -> None:
-        """Raise UserError if the rule `stop` has ended the training that is to continue."""
+        """Raise UserError if the rule `stop` or the privacy budget has ended the training that is to continue."""
+        if self.setup.plan.last_round < self.next_round:
+            raise UserError(
+                f"the privacy budget pays for {self.setup.plan.last_round + 1} rounds, and the training of resume_from "
+                f"has done {self.next_round}; give a larger epsilon, or more noise from the start"
+            )
         rule = self.setup.plan.stop
         if rule is not None and (end := rule.find(self._watched)) is not None:
             raise UserError(

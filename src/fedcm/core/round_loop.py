@@ -5,7 +5,7 @@ It is a generator: the caller gets every finished round, and decides what to wri
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
@@ -86,14 +86,19 @@ class TrainingPlan:
         keys = ("round", *self.watched_columns)
         return [{key: line[key] for key in keys if key in line} for line in lines] if len(keys) > 1 else []
 
-    def find_stop(self, lines: Sequence[Line]) -> StopReason | None:
-        """Return when and why a run with these metrics ended before its last round; None if it did not."""
-        if len(lines) >= self.rounds:
+    def find_stop(self, done: int, lines: Iterable[Line]) -> StopReason | None:
+        """Return when and why a run ended before its last round; None if it did not.
+
+        Args:
+            done: The number of finished rounds.
+            lines: Their metrics, as far as `watched_columns` names them.
+        """
+        if done >= self.rounds:
             return None
         reason = self.stop.find(lines) if self.stop is not None else None
-        if reason is not None or self.budget is None or not lines:
+        if reason is not None or self.budget is None or not done:
             return reason
-        return self.budget.explain_end(lines[-1]["round"])
+        return self.budget.explain_end(done - 1)
 
     def draw_cohort(self, round: int) -> RoundCohort:
         """Draw the cohort of a round; a pure function of (seed, round)."""

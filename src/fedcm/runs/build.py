@@ -47,13 +47,13 @@ from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.models import build_model
 from fedcm.models.trainable import select_trainable
 from fedcm.models.weights import load_weights_file, reject_unusable_parameters
+from fedcm.privacy.key_file import read_noise_key
 from fedcm.privacy.settings import fill_noise, make_budget, make_private_mean, reject_unfit_privacy
 from fedcm.rng import Purpose, make_torch_seed
 from fedcm.runs.autotune import compile_model, tune_engine
 from fedcm.runs.choices import choose_validation_metric
 from fedcm.runs.data_split import make_federated_data
 from fedcm.runs.metric_check import build_metrics
-from fedcm.runs.noise_key import read_noise_key
 from fedcm.runs.parts.client_evaluation import make_client_evaluation
 from fedcm.runs.parts.engine import restrict_engine
 from fedcm.runs.parts.plan import build_plan

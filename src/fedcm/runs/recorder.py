@@ -109,7 +109,7 @@ class RunRecorder:
     def _summarise(self, outcome: str, server: Any) -> dict[str, Any]:
         experiment = self.setup.experiment
         lines, plan = self.folder.read_metrics(), self.setup.plan
-        stop = plan.find_stop(lines)
+        stop = plan.find_stop(len(lines), lines)
         best = BestRound(self.setup.best_by, lines) if self.setup.best_by is not None else None
         traits = {name: own._asdict() for name, own in self.setup.runner.metrics.traits.items()}
         return {

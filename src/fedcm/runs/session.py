@@ -23,6 +23,7 @@ from fedcm.core.stopping import BestRound, StopReason
 from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.process_group import to_training_failure
+from fedcm.privacy.key_file import create_noise_key
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.checkpoint import Checkpoint
 from fedcm.runs.folder import RunExistsError, RunFolder, reject_file_as_folder
@@ -34,7 +35,6 @@ from fedcm.runs.identity import (
     reject_unusable_name,
     report_changed_versions,
 )
-from fedcm.runs.noise_key import create_noise_key
 from fedcm.runs.recorder import RunRecorder
 from fedcm.runs.workers import handshake
 from fedcm.runs.workers.connection import Workers, check_workers, limit_workers
@@ -250,7 +250,7 @@ class Session:
         try:
             self._recorder.clear_leftovers(self.next_round)
             before = self.folder.read_metrics(self.next_round) if self._depends_on_metrics else []
-            self.stop_reason = self.setup.plan.stop.find(before) if self.setup.plan.stop is not None else None
+            self.stop_reason = self.setup.plan.find_stop(self.next_round, before)
             executor = executor or self._workers.make_executor(
                 self.folder.path, self.setup, self.states, self.server, self.next_round, self._stop_requested, before
             )
