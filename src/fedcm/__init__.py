@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fedcm.api.advice import advise
     from fedcm.api.experiments import PythonExperiment, load_experiment, make_experiment
     from fedcm.api.metrics_table import MetricsTable
+    from fedcm.api.privacy import plan_privacy
     from fedcm.api.reports import report
     from fedcm.api.runs import resume, run
     from fedcm.api.saved_run import Run
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from fedcm.core.local.optimizers import SGD, Adam, AdamW, LocalOptimizer
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+    from fedcm.core.privacy.budget import Privacy
     from fedcm.core.schedule_kinds import (
         Constant,
         Cosine,
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     from fedcm.data.work.amounts import FileWork, UniformWork
     from fedcm.data.work.stragglers import Stragglers
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
+    from fedcm.privacy.planning import PrivacyPlan
     from fedcm.system.user_warnings import (
         EvalModeWarning,
         FedcmWarning,
@@ -150,6 +153,7 @@ _MODULES = {
     "fedcm.api.advice": ("advise",),
     "fedcm.api.experiments": ("PythonExperiment", "load_experiment", "make_experiment"),
     "fedcm.api.metrics_table": ("MetricsTable",),
+    "fedcm.api.privacy": ("plan_privacy",),
     "fedcm.api.reports": ("report",),
     "fedcm.api.runs": ("resume", "run"),
     "fedcm.api.saved_run": ("Run",),
@@ -192,6 +196,8 @@ _MODULES = {
         "RateSchedule",
         "StepDecay",
     ),
+    "fedcm.core.privacy.budget": ("Privacy",),
+    "fedcm.privacy.planning": ("PrivacyPlan",),
     "fedcm.core.stopping": ("Stop",),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
@@ -290,6 +296,8 @@ __all__ = [
     "Nothing",
     "Participation",
     "Polynomial",
+    "Privacy",
+    "PrivacyPlan",
     "PythonExperiment",
     "QGDSGDm",
     "RandomDataWarning",
@@ -326,6 +334,7 @@ __all__ = [
     "advise",
     "load_experiment",
     "make_experiment",
+    "plan_privacy",
     "report",
     "resume",
     "rounds",

@@ -37,6 +37,14 @@ from fine_tuning import (
 )
 from local_training import make_optimizer_rows, make_schedule_rows
 from networks import ATTENTIVE, NARROW, RECURRENT, trains_the_architecture
+from privacy_rows import (
+    accounts_for_this_delta,
+    adds_this_noise,
+    clips_the_reports,
+    follows_the_quantile,
+    keeps_the_key_secret,
+    stays_within_the_budget,
+)
 from records import (
     counts_the_rounds,
     ends_by,
@@ -154,6 +162,12 @@ ROWS: dict[str, Row] = {
     "stop.patience": ends_by(1, 5),
     "stop.min_delta": ends_by(None, 0.3, patience=4, metric="validation_loss"),
     "stop.target": ends_by(0.4, 0.99),
+    "privacy.epsilon": stays_within_the_budget,
+    "privacy.delta": accounts_for_this_delta,
+    "privacy.noise_multiplier": adds_this_noise,
+    "privacy.clip": clips_the_reports,
+    "privacy.clip_quantile": follows_the_quantile,
+    "privacy.secret": keeps_the_key_secret,
     "checkpoints.every": saves_checkpoints_when_due,
     "checkpoints.keep": keeps_the_newest_checkpoints,
     "engine.stack": stacks_clients,

@@ -13,12 +13,13 @@ from fedcm.config.choices import IN_MEMORY
 from fedcm.config.conditions import make_path_absolute
 from fedcm.config.experiment import reject_topology_with_server
 from fedcm.config.schema import Section, read_section
-from fedcm.config.sections import StopSection
+from fedcm.config.sections import PrivacySection, StopSection
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.attacks import Attack
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.losses import Loss, find_loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+from fedcm.core.privacy.budget import Privacy
 from fedcm.core.stopping import Stop
 from fedcm.core.topology import Topology
 from fedcm.data.client_tests import ClientTests
@@ -105,6 +106,23 @@ def read_stop(stop: Any) -> StopSection:
     section = read_settings(StopSection, to_python(given))
     if section.patience is None and section.target is None:
         raise UserError("stop must have patience, target or both, such as fedcm.Stop(patience=5)")
+    return section
+
+
+def read_privacy(privacy: Any) -> PrivacySection:
+    if privacy is None:
+        return PrivacySection()
+    if not isinstance(privacy, Privacy):
+        raise UserError(
+            "privacy must be a fedcm.Privacy, such as fedcm.Privacy(epsilon=8.0, clip=0.5), got "
+            f"{describe_value(privacy)}"
+        )
+    given = {field.name: getattr(privacy, field.name) for field in dataclasses.fields(privacy)}
+    section = read_settings(PrivacySection, {key: to_python(value) for key, value in given.items()})
+    if not section.is_on:
+        raise UserError(
+            "privacy must have epsilon, noise_multiplier or both, such as fedcm.Privacy(epsilon=8.0, clip=0.5)"
+        )
     return section
 
 

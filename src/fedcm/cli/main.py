@@ -17,6 +17,7 @@ from fedcm.cli.catalogue.experiments import experiments
 from fedcm.cli.catalogue.models import models
 from fedcm.cli.data import data_app
 from fedcm.cli.federation.app import federation_app
+from fedcm.cli.privacy import privacy
 from fedcm.cli.report import report
 from fedcm.cli.runs.resume import resume
 from fedcm.cli.runs.run import run
@@ -67,7 +68,7 @@ def _options(
     pass
 
 
-for command in (run, resume, compare, sweep, tune, reproduce, report, runs, verify, experiments, advise):
+for command in (run, resume, compare, sweep, tune, reproduce, report, runs, verify, experiments, advise, privacy):
     app.command()(command)
 for command in (algorithms, models, check):
     app.command()(command)

@@ -113,6 +113,32 @@ class StopSection(Section):
         return self
 
 
+class PrivacySection(Section):
+    """Differential privacy of each client. Without epsilon and noise_multiplier there is none."""
+
+    epsilon: Annotated[float, Field(gt=0, le=1000)] | None = None  # budget; the run ends before it is exceeded
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None  # 1e-5 by default; must be below 1 / clients
+    # standard deviation of the noise over the greatest norm of a report; by default what epsilon and rounds need
+    noise_multiplier: Annotated[float, Field(gt=0, le=1000)] | None = None
+    clip: Rate | dict[str, Rate] | None = None  # greatest norm of a report's private part, or one number per field
+    clip_quantile: Annotated[float, Field(gt=0, lt=1)] | None = None  # thresholds follow this quantile of the norms
+    secret: bool | None = None  # whether the key of the noise is a secret in the run's folder; else it is the seed's
+
+    @model_validator(mode="after")
+    def _check_noise_and_clip(self) -> Self:
+        if self.is_on and self.clip is None:
+            raise ValueError("clip must be given: the greatest norm of the private part of a report, such as 0.5")
+        others = (self.delta, self.clip, self.clip_quantile, self.secret)
+        if not self.is_on and any(value is not None for value in others):
+            raise ValueError("epsilon, noise_multiplier or both must be given, and neither is")
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the training is private."""
+        return self.epsilon is not None or self.noise_multiplier is not None
+
+
 class CheckpointSection(Section):
     """When to write checkpoints."""
 
@@ -217,6 +243,7 @@ class Experiment(Section):
     server: ServerSection = ServerSection()
     evaluation: EvaluationSection = EvaluationSection()
     stop: StopSection = StopSection()
+    privacy: PrivacySection = PrivacySection()
     checkpoints: CheckpointSection = CheckpointSection()
     engine: EngineSection = EngineSection()
     federation: FederationSection = FederationSection()
@@ -233,6 +260,7 @@ SECTIONS: dict[str, type[Section]] = {
     "server": ServerSection,
     "evaluation": EvaluationSection,
     "stop": StopSection,
+    "privacy": PrivacySection,
     "checkpoints": CheckpointSection,
     "engine": EngineSection,
     "federation": FederationSection,

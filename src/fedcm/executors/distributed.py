@@ -80,7 +80,7 @@ class DistributedExecutor:
 
         client_stats = self._share(cohort, round, self.runner.split_into_stacks(cohort), reports.sum, run, reports.rows)
         if not len(cohort):
-            return make_empty_result(cohort)
+            return make_empty_result(cohort, self.runner, reports)
         self.states.commit(cohort, client_stats[:, 2].tolist())
         return summarise_round(self.runner, reports, weights, client_stats, cohort)
 

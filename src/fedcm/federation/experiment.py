@@ -29,6 +29,11 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
             f"{name!r} needs two exchanges in every round, but a federation has one; simulate it with `fedcm run`"
         )
     reject_simulated_conditions(experiment)
+    if experiment.privacy.is_on:
+        raise UserError(
+            "[privacy] must be left out of a federation, whose sites can miss rounds in ways that the accountant does "
+            "not know; simulate it with `fedcm run`"
+        )
     if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})

@@ -35,7 +35,7 @@ Count = Annotated[int, Field(ge=0)]
 
 # columns of a curve that only some runs have; they are empty, and not in the file, for all others
 SYSTEM_COLUMNS = ("simulated_seconds", "available", "missed", "steps", "steps_least", "steps_most")
-SYSTEM_COLUMNS += ("hostile", "backdoor_success", "largest_influence")
+SYSTEM_COLUMNS += ("hostile", "backdoor_success", "largest_influence", "epsilon")
 _OPTIONAL_COLUMNS = ("consensus_distance", *SYSTEM_COLUMNS, "scores")
 
 
@@ -59,6 +59,7 @@ class Curve(Section):
     hostile: list[float | None] = Field(default=[])  # hostile clients per round, mean since the previous entry
     backdoor_success: list[float | None] = Field(default=[])  # share of triggered test examples with the target label
     largest_influence: list[float | None] = Field(default=[])  # of a site since the previous entry; federations only
+    epsilon: list[float | None] = Field(default=[])  # ε so far, of a private run
     scores: dict[str, list[float | None]] = Field(default={})  # other columns of evaluations, such as test_f1
 
     @model_validator(mode="after")

@@ -120,7 +120,7 @@ def extract_curve(lines: Lines) -> Curve:
 
 
 def _describe_system(between: Lines, simulated: float) -> dict[str, float | None]:
-    """Return the columns about availability, deadlines and unequal work of some rounds; None where a run has none."""
+    """Return the columns about conditions, unequal work and privacy of some rounds; None where a run has none."""
     trained = [line for line in between if line["cohort"]]
     unequal = [line for line in trained if "steps_least" in line]
     timed = any("simulated_seconds" in line for line in between)
@@ -135,6 +135,7 @@ def _describe_system(between: Lines, simulated: float) -> dict[str, float | None
         "backdoor_success": _keep_finite(between[-1].get("backdoor_success")),
         "largest_influence": max(influences, default=None),
         "steps_most": max(line.get("steps_most", line["steps"]) for line in trained) if unequal else None,
+        "epsilon": _round_to_six_digits(between[-1].get("epsilon")),
     }
 
 

@@ -22,6 +22,7 @@ from fedcm.config.experiment import (
 )
 from fedcm.config.robustness import reject_robustness
 from fedcm.config.sections import Experiment
+from fedcm.core.aggregation import Aggregation, PrivateMean
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.local.stacked import reject_batch_dependent_model
 from fedcm.core.local.step_factors import StepFactors
@@ -47,6 +48,8 @@ from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.models import build_model
 from fedcm.models.trainable import select_trainable
 from fedcm.models.weights import load_weights_file, reject_unusable_parameters
+from fedcm.privacy.key_file import read_noise_key
+from fedcm.privacy.settings import fill_noise, make_budget, make_private_mean, reject_unfit_privacy
 from fedcm.rng import Purpose, make_torch_seed
 from fedcm.runs.autotune import compile_model, tune_engine
 from fedcm.runs.choices import choose_validation_metric
@@ -114,6 +117,18 @@ class TrainingSetup:
         """Return the algorithm's server state before round 0."""
         return self.algorithm.init_server(self.problem.initial_params)
 
+    def with_noise_key(self, folder: Path) -> "TrainingSetup":
+        """Return the setup of a run with this folder: with its secret key, if the experiment wants one.
+
+        Raises:
+            UserError: If the key cannot be read.
+        """
+        if not self.experiment.privacy.secret:
+            return self
+        mean = self.runner.aggregation
+        assert isinstance(mean, PrivateMean)
+        return replace(self, runner=replace(self.runner, aggregation=replace(mean, key=read_noise_key(folder))))
+
     def open_client_states(self, path: Path) -> ClientStatesInFile:
         """Open the file of client states of a run, which all its workers share."""
         settings = self.experiment.checkpoints
@@ -175,6 +190,8 @@ def build(
     reject_long_warmups(experiment)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
     reject_conditions(experiment.algorithm, experiment.availability, experiment.stragglers)
+    reject_unfit_privacy(experiment)
+    experiment = fill_noise(experiment)
     if augment is None and experiment.data.augment:
         augment = make_augment(experiment.data.augment)
     if collate is None and experiment.data.collate is not None:
@@ -189,6 +206,11 @@ def build(
     ready = data.prepare_for(problem.dtype, problem.device)
     metrics = build_metrics(experiment.evaluation.metrics, metric_functions, problem, ready)
     plan = build_plan(experiment, data, local_work, metrics)
+    private: Aggregation | None = None
+    if experiment.privacy.is_on:
+        budget = make_budget(experiment, data.population)
+        plan = replace(plan, budget=budget)
+        private = make_private_mean(experiment, data.population, budget)
     given = restrict_engine(experiment, data, augment, collate)
     engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
@@ -213,7 +235,7 @@ def build(
         step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
         optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
         metrics=metrics,
-        aggregation=defence.aggregation,
+        aggregation=private or defence.aggregation,
         poison=defence.poison,
         client_evaluation=make_client_evaluation(experiment, data, metrics),
     )

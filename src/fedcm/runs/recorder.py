@@ -1,14 +1,19 @@
 """Write the results of a run to its folder: checkpoints, the summary, the trained model, the manifest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 from torch import Tensor
 
 from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.core.metrics import Metrics
+from fedcm.core.privacy.budget import EPSILON
 from fedcm.core.stopping import BestRound
 from fedcm.errors import UserError
 from fedcm.executors.client_state_file import ClientStatesInFile
+from fedcm.privacy.accountant import Sampling
+from fedcm.privacy.settings import get_delta
 from fedcm.runs.build import TrainingSetup
 from fedcm.runs.checkpoint import (
     Checkpoint,
@@ -111,8 +116,8 @@ class RunRecorder:
 
     def _summarise(self, outcome: str, server: Any) -> dict[str, Any]:
         experiment = self.setup.experiment
-        lines, rule = self.folder.read_metrics(), self.setup.plan.stop
-        stop = rule.find(lines) if rule is not None and len(lines) < self.setup.plan.rounds else None
+        lines, plan = self.folder.read_metrics(), self.setup.plan
+        stop = plan.find_stop(len(lines), lines)
         best = BestRound(self.setup.best_by, lines) if self.setup.best_by is not None else None
         traits = {name: own._asdict() for name, own in self.setup.runner.metrics.traits.items()}
         return {
@@ -122,7 +127,19 @@ class RunRecorder:
             "seed": experiment.seed,
             "parameters": self.setup.problem.size,
             **summarise(lines, experiment.evaluation.targets, traits),
+            **({"privacy": self._describe_privacy(lines)} if plan.budget is not None else {}),
             **({"best_round": best.round} if best is not None else {}),
             **({"stopped_early": stop._asdict()} if stop is not None and outcome == "finished" else {}),
             "params_sha256": hash_params(server.params),
+        }
+
+    def _describe_privacy(self, lines: Sequence[Metrics]) -> dict[str, Any]:
+        """Return ε that the rounds spent, and what it is for."""
+        privacy = self.setup.experiment.privacy
+        return {
+            EPSILON: lines[-1][EPSILON] if lines else 0.0,
+            "delta": get_delta(privacy),
+            "adjacency": Sampling.of(self.setup.experiment.participation).adjacency,
+            "noise_multiplier": privacy.noise_multiplier,
+            "budget": privacy.epsilon,
         }

@@ -1,4 +1,4 @@
-"""The plots of the conditions: available and hostile clients, missed reports, unequal steps and simulated time."""
+"""The plots of the conditions: available and hostile clients, missed reports, unequal steps, simulated time and ε."""
 
 from typing import Any
 
@@ -18,6 +18,7 @@ QUANTITIES = {
     "hostile": ("Hostile clients", "clients of the cohort that attack, mean per round"),
     "backdoor_success": ("Success of the backdoor", "share of triggered test images that get the target label"),
     "largest_influence": ("Largest influence of a site", "share of the distances by which sites move the mean"),
+    "epsilon": ("Privacy spent", "ε of client-level differential privacy so far"),
 }
 
 _BARS = 40  # at most, in a histogram
@@ -70,12 +71,12 @@ def _make_step_histogram(run: Digest) -> dict[str, Any]:
 
 
 def has_conditions(run: Digest) -> bool:
-    """Return whether a run has an availability, stragglers, unequal work, an attack or a record of influence."""
+    """Return whether a run has an availability, stragglers, unequal work, an attack, privacy or a record of influence."""
     client = run.experiment.get("client", {})
     work = [client.get(unit) for unit in ("steps", "epochs")] if isinstance(client, dict) else []
     own = any(isinstance(amount, dict) for amount in work)
     named = any(key in run.experiment for key in ("availability", "stragglers", "attack"))
-    return own or named or bool(run.curve.largest_influence)
+    return own or named or bool(run.curve.largest_influence or run.curve.epsilon)
 
 
 def _make_time_plot(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:
