@@ -1,7 +1,10 @@
 """Sites with certificates for tests of secure aggregation, and a whole round between them without any network."""
 
+import datetime
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +30,6 @@ def shared_root() -> Root:
 
 def make_identity(name: str, root: Root | None = None, role: str = "client", days: int = 9) -> SiteIdentity:
     """Make a site's identity; `days` from now its certificate ends."""
-    import datetime
-
     signer, key = root or shared_root(), ec.generate_private_key(ec.SECP256R1())
     subject = [(NameOID.COMMON_NAME, name), (NameOID.UNSTRUCTURED_NAME, role)]
     made = x509.CertificateBuilder().subject_name(x509.Name([x509.NameAttribute(*pair) for pair in subject]))
@@ -42,6 +43,20 @@ def make_identity(name: str, root: Root | None = None, role: str = "client", day
 @cache
 def shared_identity(name: str) -> SiteIdentity:
     return make_identity(name)
+
+
+def write_identity(kit: Path, name: str) -> None:
+    """Add to a site's kit what the engine's tool would: the start file, the certificate, its key and the root."""
+    startup, identity = kit / "startup", shared_identity(name)
+    startup.mkdir()
+    server = {"name": "hospitals", "service": {"target": "localhost:9", "scheme": "grpc"}}
+    (startup / "fed_client.json").write_text(json.dumps({"servers": [server], "client": {"fqsn": name}}))
+    for file, data in (
+        ("client.crt", identity.certificate),
+        ("client.key", identity.key),
+        ("rootCA.pem", identity.root),
+    ):
+        (startup / file).write_bytes(data)
 
 
 def name_sites(count: int) -> list[str]:

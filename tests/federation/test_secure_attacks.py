@@ -82,19 +82,17 @@ def test_a_server_that_names_two_sets_of_survivors_gets_no_shares() -> None:
     for name, signatures in (("s00", with_it), ("s02", without)):
         with pytest.raises(UserError, match="at least 3 sites must take part, but only 2 confirmed the sum"):
             sites[name].unmask(signatures, PERMIT)
-    with pytest.raises(UserError, match="must be signed by the site 's02'"):
+    with pytest.raises(UserError, match="only 2 confirmed the sum"):
         sites["s01"].unmask(with_it | {"s02": without["s02"]}, PERMIT)
 
 
-@pytest.mark.parametrize(
-    "survivors", [["s00"], ["s00", "s01"], ["s01", "s02", "s03"], ["s00", "s01", "s02", "s09"], []]
-)
-def test_a_site_refuses_small_or_foreign_sets(survivors: list[str]) -> None:
+@pytest.mark.parametrize("survivors", ["s00", "s00 s01", "s01 s02 s03", "s00 s01 s02 s09", ""])
+def test_a_site_refuses_small_or_foreign_sets(survivors: str) -> None:
     sites = make_sites(NAMES)
     advance(sites, "confirm")
     with pytest.raises(UserError, match=r"at least 3 sites|over this site and others"):
-        sites["s00"].confirm(survivors, PERMIT)
-    with pytest.raises(UserError, match="nothing more|must be unmask|at least"):
+        sites["s00"].confirm(survivors.split(), PERMIT)
+    with pytest.raises(UserError, match="must be nothing more"):
         sites["s00"].confirm(NAMES, PERMIT)  # one answer, whatever it was
 
 

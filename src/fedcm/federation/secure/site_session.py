@@ -14,7 +14,8 @@ no secrets any more and is lost for this round.
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, final
 
 import numpy as np
@@ -67,17 +68,17 @@ class SiteSession:
 
     def advertise(self) -> dict[str, Any]:
         """Return the fields of an `Advert`."""
-        self._begin("advertise")
-        fields = {
-            "site": self.name,
-            "context": self.context,
-            "cipher_key": self._cipher_keys.public.hex(),
-            "mask_key": self._mask_keys.public.hex(),
-            "seed_hash": hash_seed(self._own_seed),
-            "certificate": self.identity.certificate.decode(),
-            "signature": "",
-        }
-        return fields | {"signature": self.identity.sign(Advert(**fields).signed).hex()}
+        with self._run_step("advertise"):
+            fields = {
+                "site": self.name,
+                "context": self.context,
+                "cipher_key": self._cipher_keys.public.hex(),
+                "mask_key": self._mask_keys.public.hex(),
+                "seed_hash": hash_seed(self._own_seed),
+                "certificate": self.identity.certificate.decode(),
+                "signature": "",
+            }
+            return fields | {"signature": self.identity.sign(Advert(**fields).signed).hex()}
 
     def share(self, roster: Mapping[str, Any]) -> dict[str, str]:
         """Check the keys of all sites and return this site's encrypted shares for each of the others.
@@ -85,25 +86,25 @@ class SiteSession:
         Raises:
             UserError: If a key is not signed by its site, a site has another context, or there are too few sites.
         """
-        self._begin("share")
-        self._roster = {site: self._check_advert(site, fields) for site, fields in sorted(roster.items())}
-        own = self._roster.get(self.name)
-        if own is None or own.mask_key != self._mask_keys.public.hex():
-            raise UserError("the keys of a round must contain this site's own")
-        self._check_enough(self._roster, "have keys")
-        self._session, members = compute_session(self._roster), list(self._roster)
-        holders = {site: number for number, site in enumerate(members, 1)}
-        dealt = [
-            split_secret(secret, list(holders.values()), self.threshold)
-            for secret in (self._mask_keys.private, self._own_seed)
-        ]
-        own_number = holders[self.name]
-        self._shares[self.name] = (dealt[0][own_number], dealt[1][own_number])
-        return {
-            site: self._encrypt(site, dealt[0][number] + dealt[1][number]).hex()
-            for site, number in holders.items()
-            if site != self.name
-        }
+        with self._run_step("share"):
+            self._roster = {site: self._check_advert(site, fields) for site, fields in sorted(roster.items())}
+            own = self._roster.get(self.name)
+            if own is None or own.mask_key != self._mask_keys.public.hex():
+                raise UserError("the keys of a round must contain this site's own")
+            self._check_enough(self._roster, "have keys")
+            self._session, members = compute_session(self._roster), list(self._roster)
+            holders = {site: number for number, site in enumerate(members, 1)}
+            dealt = [
+                split_secret(secret, list(holders.values()), self.threshold)
+                for secret in (self._mask_keys.private, self._own_seed)
+            ]
+            own_number = holders[self.name]
+            self._shares[self.name] = (dealt[0][own_number], dealt[1][own_number])
+            return {
+                site: self._encrypt(site, dealt[0][number] + dealt[1][number]).hex()
+                for site, number in holders.items()
+                if site != self.name
+            }
 
     def mask(self, report: np.ndarray, sealed: Mapping[str, Any]) -> np.ndarray:
         """Return the masked report.
@@ -115,23 +116,23 @@ class SiteSession:
         Raises:
             UserError: If shares cannot be decrypted, or there are too few sites.
         """
-        self._begin("mask")
-        for site, text in sorted(sealed.items()):
-            if site not in self._roster or site == self.name:
-                raise UserError(f"{str(site)[:80]!r} has no keys in this round and cannot deal shares")
-            shares = self._decrypt(site, from_hex(text))
-            if len(shares) != 2 * SHARE_BYTES:
-                raise UserError(f"the shares of {site} must have {2 * SHARE_BYTES} bytes, got {len(shares)}")
-            self._shares[site] = (shares[:SHARE_BYTES], shares[SHARE_BYTES:])
-        self._check_enough(self._shares, "dealt their shares")
-        masked = report.copy()
-        add_mask(masked, derive_own_mask(self._own_seed, self._session), 1)
-        purpose = compute_mask_purpose(self._session, self._shares)
-        for site in self._shares:
-            if site != self.name:
-                seed = keys.agree(self._mask_keys, from_hex(self._roster[site].mask_key), purpose)
-                add_mask(masked, seed, get_sign(self.name, site))
-        return masked
+        with self._run_step("mask"):
+            for site, text in sorted(sealed.items()):
+                if site not in self._roster or site == self.name:
+                    raise UserError(f"{str(site)[:80]!r} has no keys in this round and cannot deal shares")
+                shares = self._decrypt(site, from_hex(text))
+                if len(shares) != 2 * SHARE_BYTES:
+                    raise UserError(f"the shares of {site} must have {2 * SHARE_BYTES} bytes, got {len(shares)}")
+                self._shares[site] = (shares[:SHARE_BYTES], shares[SHARE_BYTES:])
+            self._check_enough(self._shares, "dealt their shares")
+            masked = report.copy()
+            add_mask(masked, derive_own_mask(self._own_seed, self._session), 1)
+            purpose = compute_mask_purpose(self._session, self._shares)
+            for site in self._shares:
+                if site != self.name:
+                    seed = keys.agree(self._mask_keys, from_hex(self._roster[site].mask_key), purpose)
+                    add_mask(masked, seed, get_sign(self.name, site))
+            return masked
 
     def confirm(self, survivors: Sequence[str], permit: Permit) -> str:
         """Return this site's signature of the set of sites whose masked reports are in the sum.
@@ -143,52 +144,50 @@ class SiteSession:
         Raises:
             UserError: If there are too few of them, or they did not deal shares.
         """
-        self._begin("confirm")
-        self._survivors = sorted(set(survivors))
-        if self.name not in self._survivors or not set(self._survivors) <= set(self._shares):
-            raise UserError("a sum must be over this site and others that dealt their shares")
-        self._check_enough(self._survivors, "are in the sum")
-        permit(self._survivors)
-        return self.identity.sign(encode_survivors(self._session, self._survivors)).hex()
+        with self._run_step("confirm"):
+            self._survivors = sorted(set(survivors))
+            if self.name not in self._survivors or not set(self._survivors) <= set(self._shares):
+                raise UserError("a sum must be over this site and others that dealt their shares")
+            self._check_enough(self._survivors, "are in the sum")
+            permit(self._survivors)
+            return self.identity.sign(encode_survivors(self._session, self._survivors)).hex()
 
     def unmask(self, signatures: Mapping[str, Any], permit: Permit) -> dict[str, dict[str, str]]:
         """Return shares: `seeds` of the sites in the sum, and `keys` of the sites that were lost.
 
         Args:
-            signatures: By site, its signature of the set that this site confirmed.
+            signatures: By site, its signature of the set that this site confirmed; others do not count.
             permit: Raises UserError if this round's reports may not be summed over that set; otherwise it remembers
                 the set.
 
         Raises:
             UserError: If too few sites of the sum signed the same set.
         """
-        self._begin("unmask")
-        message = encode_survivors(self._session, self._survivors)
-        for site, signature in signatures.items():
-            if site not in self._survivors:
-                raise UserError(f"{str(site)[:80]!r} is not in the sum and cannot confirm it")
-            certificate = self._roster[site].certificate.encode()
-            self.identity.verify(site, certificate, message, from_hex(signature))
-        self._check_enough(signatures, "confirmed the sum")
-        permit(self._survivors)
-        revealed = {
-            "seeds": {site: self._shares[site][1].hex() for site in self._survivors},
-            "keys": {site: self._shares[site][0].hex() for site in self._shares if site not in self._survivors},
-        }
-        self._shares = {}
-        return revealed
+        with self._run_step("unmask"):
+            message = encode_survivors(self._session, self._survivors)
+            confirmed = [site for site in self._survivors if self._has_signed(site, message, signatures.get(site))]
+            self._check_enough(confirmed, "confirmed the sum")
+            permit(self._survivors)
+            revealed = {
+                "seeds": {site: self._shares[site][1].hex() for site in self._survivors},
+                "keys": {site: self._shares[site][0].hex() for site in self._shares if site not in self._survivors},
+            }
+            self._shares = {}
+            return revealed
 
     @property
     def threshold(self) -> int:
         """The number of sites that must take part in every step."""
         return compute_threshold(self.least, len(self._roster))
 
-    def _begin(self, step: str) -> None:
-        """Go to the next step, even if this one fails, because a secret must not be used twice."""
-        expected = self._next
-        self._next = _STEPS[_STEPS.index(step) + 1] if step == expected else _STEPS[-1]
+    @contextmanager
+    def _run_step(self, step: str) -> Iterator[None]:
+        """Go to the next step if the block succeeds; otherwise no step follows, because no secret is used twice."""
+        expected, self._next = self._next, _STEPS[-1]
         if step != expected:
             raise UserError(f"the next step of secure aggregation must be {expected}, got {step}")
+        yield
+        self._next = _STEPS[_STEPS.index(step) + 1]
 
     def _check_enough(self, sites: Mapping[str, Any] | Sequence[str], what: str) -> None:
         if len(sites) < self.threshold:
@@ -202,6 +201,13 @@ class SiteSession:
         if advert.context != self.context:
             raise UserError(f"{site} trains another round or another model than this site: the server is inconsistent")
         return advert
+
+    def _has_signed(self, site: str, message: bytes, signature: Any) -> bool:
+        try:
+            self.identity.verify(site, self._roster[site].certificate.encode(), message, from_hex(signature))
+        except UserError:
+            return False
+        return True
 
     def _encrypt(self, recipient: str, shares: bytes) -> bytes:
         purpose = keys.name_share(self._session, self.name, recipient)
