@@ -180,9 +180,10 @@ def test_another_round_or_model_of_another_site_is_refused() -> None:
     with pytest.raises(UserError, match="s02 trains another round or another model"):
         sites["s00"].share(keys | {"s02": old})
     server = ServerSession(2, 4)
-    server.add_advert("s00", keys["s00"])
-    with pytest.raises(UserError, match="another model than the other sites"):
-        server.add_advert("s02", old)
+    for name, advert in (("s02", old), ("s00", keys["s00"]), ("s01", keys["s01"])):
+        server.add_advert(name, advert)
+    assert server.exclude_minority() == ["s02"]
+    assert sorted(server.roster) == ["s00", "s01"]
 
 
 def flip(text: str) -> str:

@@ -3,6 +3,7 @@
 Sites may be lost at any step. Every step goes on with the sites that completed the one before it, if they are enough.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -51,12 +52,17 @@ class ServerSession:
         """Add a site's keys.
 
         Raises:
-            UserError: If they are not the site's, or their context is not that of the first site.
+            UserError: If they are not the site's.
         """
-        advert = read_advert(fields, site)
-        if any(other.context != advert.context for other in self.roster.values()):
-            raise UserError("it has trained another model than the other sites")
-        self.roster[site] = advert
+        self.roster[site] = read_advert(fields, site)
+
+    def exclude_minority(self) -> list[str]:
+        """Go on with the largest group of sites that trained the same; return the others."""
+        groups = Counter(advert.context for _, advert in sorted(self.roster.items()))
+        largest = max(groups, key=lambda context: groups[context], default="")
+        others = [site for site, advert in sorted(self.roster.items()) if advert.context != largest]
+        self.roster = {site: advert for site, advert in self.roster.items() if advert.context == largest}
+        return others
 
     def list_keys(self) -> dict[str, dict[str, Any]]:
         """Return the keys of all sites, for each of them."""

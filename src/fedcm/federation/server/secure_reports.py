@@ -77,6 +77,7 @@ class SecureReports:
         steps = _Steps(self, requests, session)
         try:
             steps.run("advertise", trained, {"unit": self._compute_unit()}, "advert", session.add_advert)
+            steps.reasons |= dict.fromkeys(session.exclude_minority(), "it has trained another model than most sites")
             steps.run("share", session.roster, {"roster": session.list_keys()}, "shares", session.add_shares)
             sealed = {site: {"sealed": session.list_shares_for(site)} for site in session.sharers}
             steps.run("mask", session.sharers, {"own": sealed}, "masked", session.add_masked)
