@@ -185,6 +185,8 @@ class FederationSection(Section):
     downlink: Link = "exact"  # format of the parameters that the server sends
     momentum: Link = "exact"  # format of all other vectors that the server sends
     uplink: Link = "exact"  # format of the reports that sites send
+    secure_aggregation: bool = False  # whether the server gets only the sum of the reports
+    threshold: Annotated[int, Field(ge=2, le=10**6)] | None = None  # fewest sites of a sum; more than 2/3 by default
     classes: Count | None = None  # number of classes; by default from the largest label at any site
     mean: list[float] | None = None  # per channel, to normalise images of bytes; by default from the sites' sums
     std: list[Rate] | None = None
@@ -195,6 +197,10 @@ class FederationSection(Section):
             raise ValueError("mean and std must be given together, each with one number per channel")
         if len(set(self.sites)) < len(self.sites):
             raise ValueError(f"every site must be named once, got {self.sites}")
+        if self.secure_aggregation and self.uplink != "exact":
+            raise ValueError(f'secure aggregation adds integers, so uplink must be "exact", got {self.uplink!r}')
+        if self.threshold is not None and not self.secure_aggregation:
+            raise ValueError("threshold is a setting of secure aggregation; set secure_aggregation = true as well")
         return self
 
 

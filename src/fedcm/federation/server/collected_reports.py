@@ -61,6 +61,11 @@ class CollectedReports:
         """The clients whose reports count, sorted."""
         return sorted(self.client_stats)
 
+    @property
+    def answered(self) -> list[int]:
+        """The clients that answered as requested: those whose reports count."""
+        return self.clients
+
     def add(self, client: int, answer: SiteAnswer) -> None:
         """Check an answer and add its report to the mean, or hold it for the comparison.
 

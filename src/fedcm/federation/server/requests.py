@@ -67,12 +67,24 @@ class SiteRequests:
             quorum: The number of good answers that is needed.
             take: Takes the answer of a client; raises BadReply if it does not count.
         """
-        fields: Mapping[str, Any] = {
+        fields = {
             "run": self.record.id,
             "round": round,
             "terms": self.record.terms.model_dump(),
             "counted": {site: self.counted.get(site, NEVER) for site in sites},
         }
+        return self.exchange(task, fields, arrays, sites, quorum, take)
+
+    def exchange(
+        self,
+        task: str,
+        fields: Mapping[str, Any],
+        arrays: Arrays,
+        sites: Sequence[str],
+        quorum: int,
+        take: Callable[[int, SiteAnswer], None],
+    ) -> dict[str, str]:
+        """Send a request with these fields; the other arguments and what is returned are as in `ask`."""
         reasons, good, deadline = dict[str, str](), set[str](), Deadline(self.settings.deadline)
         for answer in self.channel.ask(task, fields, arrays, sites, deadline):
             try:

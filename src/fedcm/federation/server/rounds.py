@@ -20,13 +20,14 @@ from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import evaluate_model, make_empty_result
 from fedcm.federation.compression import count_array_bytes, pack_broadcast
-from fedcm.federation.experiment import compute_quorum
+from fedcm.federation.experiment import compute_least_sites, compute_quorum
 from fedcm.federation.server.channel import Channel, SiteAnswer
 from fedcm.federation.server.collected_reports import CollectedReports
 from fedcm.federation.server.health import SiteHealth
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.replies import BadReply, ExpectedReply
 from fedcm.federation.server.requests import SILENT, SiteRequests
+from fedcm.federation.server.secure_reports import SecureReports
 from fedcm.federation.server.site_scores import SiteScores
 from fedcm.federation.terms import FederationRecord
 from fedcm.system.callbacks import Notify, StopRequested
@@ -85,18 +86,21 @@ class FederationExecutor:
             return make_empty_result(cohort)
         cohort_sites = [self.record.sites[client] for client in cohort.tolist()]
         selected = self.health.select_sites(cohort_sites, round.index) or cohort_sites
-        quorum = compute_quorum(len(selected), self.settings.quorum)
+        quorum = self._choose_quorum(len(selected))
         reasons = self.requests.prepare(selected, quorum)  # by site, why it does not count
         ready = [site for site in selected if site not in reasons]
         arrays = pack_broadcast(sent, self.settings)
-        expected = self._make_expected_reply(round)
-        weights = self.runner.compute_weights(cohort, self._bound_sizes(cohort))
-        collected = CollectedReports(self.runner, sent, cohort, round, expected, weights, self.settings.norm_ratio)
+        collected = self._start_reports(sent, cohort, round)
         if len(ready) >= quorum:
             take = partial(self._collect, collected)
             reasons |= self.requests.ask("train", round.index, arrays, ready, quorum, take)
-        reasons |= {self.record.sites[client]: reason for client, reason in collected.screen().items()}
-        answered = {self.record.sites[client] for client in collected.clients}
+        down = len(ready) * count_array_bytes(arrays)
+        if isinstance(collected, SecureReports):
+            reasons |= collected.aggregate(self.requests)
+            down += collected.bytes_down
+        else:
+            reasons |= {self.record.sites[client]: reason for client, reason in collected.screen().items()}
+        answered = {self.record.sites[client] for client in collected.answered}
         for site in selected:
             if site in answered:
                 self.health.record_answer(site)
@@ -105,8 +109,8 @@ class FederationExecutor:
                 self.health.record_miss(site, round.index, silent=site not in reasons)
         metrics = {"clients": collected.clients, "asked": len(selected), "missed": sorted(set(selected) - answered)}
         metrics |= {"lost": self.health.lost_sites} if self.health.lost_sites else {}
-        metrics |= self._report_influence(collected, round)
-        metrics |= {"bytes_down": len(ready) * count_array_bytes(arrays), "bytes_up": collected.bytes}
+        metrics |= {} if isinstance(collected, SecureReports) else self._report_influence(collected, round)
+        metrics |= {"bytes_down": down, "bytes_up": collected.bytes}
         return self._make_result(
             collected, quorum, len(selected), round, metrics | {"local_seconds": collected.seconds}
         )
@@ -122,7 +126,19 @@ class FederationExecutor:
         """Evaluate a model on the test data of each site; see `ClientTestExecutor`."""
         return self.site_scores.evaluate_clients(params, round.index)
 
-    def _collect(self, collected: CollectedReports, client: int, answer: SiteAnswer) -> None:
+    def _choose_quorum(self, selected: int) -> int:
+        """Return how many of the selected sites must report."""
+        quorum = compute_quorum(selected, self.settings.quorum)
+        return max(quorum, compute_least_sites(self.settings)) if self.settings.secure_aggregation else quorum
+
+    def _start_reports(self, sent: Any, cohort: np.ndarray, round: Round) -> CollectedReports | SecureReports:
+        weights = self.runner.compute_weights(cohort, self._bound_sizes(cohort))
+        if self.settings.secure_aggregation:
+            return SecureReports(self.runner, sent, cohort, round, self.record.id, self.settings, weights)
+        expected = self._make_expected_reply(round)
+        return CollectedReports(self.runner, sent, cohort, round, expected, weights, self.settings.norm_ratio)
+
+    def _collect(self, collected: CollectedReports | SecureReports, client: int, answer: SiteAnswer) -> None:
         """Add an answer; raise BadReply if it does not count."""
         try:
             collected.add(client, answer)
@@ -133,7 +149,12 @@ class FederationExecutor:
             raise
 
     def _make_result(
-        self, collected: CollectedReports, quorum: int, selected: int, round: Round, metrics: Mapping[str, Any]
+        self,
+        collected: CollectedReports | SecureReports,
+        quorum: int,
+        selected: int,
+        round: Round,
+        metrics: Mapping[str, Any],
     ) -> RoundResult:
         if len(collected.clients) < quorum:
             self.rounds_without_quorum += 1

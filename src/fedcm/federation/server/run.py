@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcm.config.sections import Experiment
+from fedcm.core.aggregation import PlainMean
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_quorum, prepare_experiment
@@ -204,6 +205,11 @@ def _make_build(
                 f"the metric {whole[0].name!r} needs all outputs and labels of the validation data, which do not leave "
                 "the sites; use metrics that are sums, such as accuracy, top5, mae or perplexity, or name the server's "
                 f"own validation data in {SERVER_FILE} instead of data.validation"
+            )
+        if experiment.federation.secure_aggregation and not isinstance(setup.runner.aggregation, PlainMean):
+            raise UserError(
+                "with secure aggregation the server cannot see single reports, so it can compute only their plain "
+                "mean; use the plain mean, or set federation.secure_aggregation = false"
             )
         return setup
 

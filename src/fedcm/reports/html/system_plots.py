@@ -71,7 +71,7 @@ def _make_step_histogram(run: Digest) -> dict[str, Any]:
 
 
 def has_conditions(run: Digest) -> bool:
-    """Return whether a run has an availability, stragglers, unequal work, an attack, privacy or a record of influence."""
+    """Return whether a run has an availability, stragglers, unequal work, an attack, privacy or influences."""
     client = run.experiment.get("client", {})
     work = [client.get(unit) for unit in ("steps", "epochs")] if isinstance(client, dict) else []
     own = any(isinstance(amount, dict) for amount in work)
