@@ -9,6 +9,7 @@ from fedcm.cli.federation.kits.unit import unit
 from fedcm.cli.federation.membership.approve import approve
 from fedcm.cli.federation.membership.init import init
 from fedcm.cli.federation.membership.join import join
+from fedcm.cli.federation.membership.remove import remove
 from fedcm.cli.federation.membership.renew import renew
 from fedcm.cli.federation.membership.request import request
 from fedcm.cli.federation.runs.deal import deal
@@ -26,7 +27,7 @@ federation_app = typer.Typer(
 An organiser creates it (`init`), each party starts its part (`server`, `site`), an admin runs experiments (`run`).""",
 )
 for command in (
-    *(init, request, approve, join, renew),
+    *(init, request, approve, join, renew, remove),
     *(check, server, site, unit),
     *(run, status, stop, resume, logs, fetch, deal),
 ):

@@ -20,13 +20,13 @@ from typing import final
 
 from fedcm.errors import UserError
 from fedcm.federation.kit import START_FILES, Kit
-from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_taken_ports
+from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_bad_members, reject_taken_ports
 from fedcm.federation.serve.engine_log import EngineLog
 from fedcm.system.callbacks import Notify
 from fedcm.system.processes import describe_exit
 
 LAST_LINES = "last_words.txt"  # the engine's output before it died, which its own log may lack
-_MODULES = {"server": "nvflare.private.fed.app.server.server_train", "site": "fedcm.federation.site.engine"}
+_MODULES = {"server": "fedcm.federation.gate.engine", "site": "fedcm.federation.site.engine"}
 _BAD_CONFIGURATION = (102, 103)  # the engine's exit codes for a bad component or a bad configuration
 _MAX_LINE = 2**16
 _SHUTDOWN_NOTE = "shutdown.fl"  # the engine writes it when an admin shuts it down
@@ -63,6 +63,7 @@ def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAUL
     kit = read_servable_kit(path, kind)
     with lock_kit(kit.path) as lock:
         reject_taken_ports(kit)
+        reject_bad_members(kit)
         return Supervisor(kit, make_engine_command(kit), notify, times, lock).run()
 
 
