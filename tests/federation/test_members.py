@@ -69,7 +69,7 @@ def test_the_last_site_cannot_be_removed(organiser: Path) -> None:
 
 
 def test_a_name_without_a_certificate_cannot_be_removed(organiser: Path) -> None:
-    with pytest.raises(UserError, match="no certificate was signed for 'berln'.*berlin"):
+    with pytest.raises(UserError, match=r"no certificate was signed for 'berln'.*berlin"):
         remove_party(Authority.open(organiser), "berln")
 
 

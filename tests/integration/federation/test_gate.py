@@ -120,9 +120,7 @@ def test_a_removed_admin_cannot_log_in(fleet: Fleet) -> None:
     assert len(answer.err.strip().splitlines()) == 1, answer.err
 
 
-def test_sites_log_in_again_after_the_server_has_a_new_certificate(
-    fleet: Fleet, dealt: Dealt, tmp_path: Path
-) -> None:
+def test_sites_log_in_again_after_the_server_has_a_new_certificate(fleet: Fleet, dealt: Dealt, tmp_path: Path) -> None:
     experiment = experiment_file(tmp_path / "e.toml", split={"kind": "iid", "clients": 2})
     dealt(experiment, fleet, "a", "b")
     fleet.start("a", "b")

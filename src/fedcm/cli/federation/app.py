@@ -2,6 +2,7 @@
 
 import typer
 
+from fedcm.cli.federation.kits.audit import audit
 from fedcm.cli.federation.kits.check import check
 from fedcm.cli.federation.kits.server import server
 from fedcm.cli.federation.kits.site import site
@@ -28,7 +29,7 @@ An organiser creates it (`init`), each party starts its part (`server`, `site`),
 )
 for command in (
     *(init, request, approve, join, renew, remove),
-    *(check, server, site, unit),
+    *(check, server, site, unit, audit),
     *(run, status, stop, resume, logs, fetch, deal),
 ):
     federation_app.command()(command)

@@ -107,7 +107,8 @@ class GuardedConnManager(ConnManager):
 def _find_wrong_name(certificate: Certificate, name: str) -> str:
     """Return why a certificate's holder may not have a connection of this name; empty if it may.
 
-    A site's processes have the site's name, or that name and a job's; an admin's sessions have names that the engine makes.
+    A site's processes have the site's name, or that name and a job's. An admin's sessions have names that the engine
+    makes.
     """
     is_admins = is_valid_admin_client_name(name)
     if certificate.role == "client":

@@ -15,7 +15,8 @@ from fedcm.federation.gate.gatekeeper import Gatekeeper
 class GuardedClientManager(ClientManager):
     """Accepts a login only over a connection of its own certificate.
 
-    A site logs in over the connection that has the site's name, of which there is one; an admin's have names of their own.
+    A site logs in over the connection that has the site's name, of which there is one. An admin's connections have
+    names of their own.
     """
 
     gatekeeper: Gatekeeper  # set before the engine starts

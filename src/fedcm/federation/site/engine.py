@@ -19,7 +19,6 @@ from nvflare.private.defs import CellChannelTopic
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.client.client_engine import ClientEngine
 
-
 LOGIN_ENDED = 75  # exit code: the login is not valid any more
 _REFUSALS = 2  # heartbeats that are refused in a row
 
