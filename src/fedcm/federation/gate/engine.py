@@ -68,16 +68,17 @@ class GuardedServer(fed_server.FederatedServer):
         again, the job goes on without it.
         """
         payload = request.payload if isinstance(request.payload, dict) else {}
-        job, code = payload.get(JobFailureMsgKey.JOB_ID), payload.get(JobFailureMsgKey.CODE)
+        job, code = str(payload.get(JobFailureMsgKey.JOB_ID)), payload.get(JobFailureMsgKey.CODE)
         client = self.client_manager.clients.get(request.get_header(CellMessageHeaderKeys.TOKEN))
         if client is None or code not in _CRASHES or job not in self.engine.run_processes:
             return super().process_job_failure(request)
-        self.gatekeeper.audit.append("crashed", name=client.name, job=str(job))
+        self.gatekeeper.audit.append("crashed", name=client.name, job=job)
         if not self.crashes.add(client.name):
             return super().process_job_failure(request)
         self.gatekeeper.raise_alarm(f"{client.name} crashes again and again; jobs go on without it")
         self._notify_dead_job(client, job, "it crashes again and again")
-        self.engine.job_runner.resolve_client_outcome(job, client.name)
+        job_runner: Any = self.engine.job_runner
+        job_runner.resolve_client_outcome(job, client.name)
         return make_reply(ReturnCode.OK, "", None)
 
     def _answer(self, message: Any, reply: Any, endpoint: Any) -> None:

@@ -68,8 +68,8 @@ def _make_rsa_options() -> tuple[Any, Any]:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding
 
-    size = hashes.SHA256.digest_size
-    return padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=size), hashes.SHA256()
+    scheme = padding.PSS(mgf=padding.MGF1(hashes.SHA256()), salt_length=padding.PSS.DIGEST_LENGTH)
+    return scheme, hashes.SHA256()
 
 
 def _make_ec_option() -> Any:
