@@ -55,7 +55,7 @@ def install_kit(
         if (source / "startup" / name).is_file():
             shutil.copyfile(source / "startup" / name, startup / name)
             (startup / name).chmod(0o600)
-    tables = policy.make_local_files(party, invitation.plan)
+    tables = policy.make_local_files(party)
     texts = {name: json.dumps(table, indent=2) + "\n" for name, table in tables.items()}
     kept, replaced = find_operator_files(kit, texts)
     write_local_files(local, kit, texts, kept)

@@ -13,7 +13,7 @@ from fedcm.federation.kit import Kit
 
 # as the engine prints it: time - logger - level - [context] - message
 _RECORD = re.compile(r"^\S+ \S+ - (?P<logger>\S+) - (?P<level>[A-Z]+) - (?:\[\w+=.*?\] (?:- )?)?(?P<message>.*)$")
-_OWN_LOGGERS = ("FederatedTraining", "SiteExecutor")
+_OWN_LOGGERS = ("FederatedTraining", "SiteExecutor", "Gatekeeper", "SiteLogin")
 _SHOWN = (  # parts of the engine's messages at INFO
     "Server started",
     "Client: New client",

@@ -22,13 +22,13 @@ from fedcm.errors import UserError
 from fedcm.federation.check.clock import find_invalid_certificate
 from fedcm.federation.file_modes import make_private, private_files, reject_exposed_keys
 from fedcm.federation.kit import START_FILES, Kit
-from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_taken_ports
+from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_bad_members, reject_taken_ports
 from fedcm.federation.serve.engine_log import EngineLog
 from fedcm.system.callbacks import Notify
 from fedcm.system.processes import describe_exit
 
 LAST_LINES = "last_words.txt"  # the engine's output before it died, which its own log may lack
-_MODULES = {"server": "nvflare.private.fed.app.server.server_train", "site": "fedcm.federation.site.engine"}
+_MODULES = {"server": "fedcm.federation.gate.engine", "site": "fedcm.federation.site.engine"}
 _BAD_CONFIGURATION = (102, 103)  # the engine's exit codes for a bad component or a bad configuration
 _MAX_LINE = 2**16
 _SHUTDOWN_NOTE = "shutdown.fl"  # the engine writes it when an admin shuts it down
@@ -72,6 +72,7 @@ def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAUL
         for sentence in (make_private(kit.path).sentence, find_invalid_certificate(kit, ask_server=False)):
             if sentence:
                 notify(sentence)
+        reject_bad_members(kit)
         return Supervisor(kit, make_engine_command(kit), notify, times, lock).run()
 
 
