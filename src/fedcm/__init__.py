@@ -46,10 +46,9 @@ if TYPE_CHECKING:
         SignSGD,
         SlowMo,
     )
-    from fedcm.api.advice import advise
+    from fedcm.api.advice import advise, plan_privacy
     from fedcm.api.experiments import PythonExperiment, load_experiment, make_experiment
     from fedcm.api.metrics_table import MetricsTable
-    from fedcm.api.privacy import plan_privacy
     from fedcm.api.reports import report
     from fedcm.api.runs import resume, run
     from fedcm.api.saved_run import Run
@@ -150,10 +149,9 @@ _MODULES = {
         "SlowMo",
         "VRLSGD",
     ),
-    "fedcm.api.advice": ("advise",),
+    "fedcm.api.advice": ("advise", "plan_privacy"),
     "fedcm.api.experiments": ("PythonExperiment", "load_experiment", "make_experiment"),
     "fedcm.api.metrics_table": ("MetricsTable",),
-    "fedcm.api.privacy": ("plan_privacy",),
     "fedcm.api.reports": ("report",),
     "fedcm.api.runs": ("resume", "run"),
     "fedcm.api.saved_run": ("Run",),

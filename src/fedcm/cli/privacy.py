@@ -24,7 +24,7 @@ def privacy(
 
     Example: `fedcm privacy privacy-digits --set privacy.epsilon=8 --set privacy.clip=0.2`
     """
-    from fedcm.api.privacy import plan_privacy
+    from fedcm.api.advice import plan_privacy
     from fedcm.cli.terminal.privacy import print_privacy_plan
     from fedcm.reports.figures.privacy_curves import draw_privacy_plan
 
