@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         FedcmWarning,
         FewExamplesWarning,
         LongWarmupWarning,
+        ManyWorkersWarning,
         RandomDataWarning,
     )
 
@@ -162,6 +163,7 @@ _MODULES = {
         "FedcmWarning",
         "FewExamplesWarning",
         "LongWarmupWarning",
+        "ManyWorkersWarning",
         "RandomDataWarning",
     ),
 }
@@ -228,6 +230,7 @@ __all__ = [
     "LocalOptimizer",
     "LocalRun",
     "LongWarmupWarning",
+    "ManyWorkersWarning",
     "MetricsTable",
     "Mime",
     "MimeLite",

@@ -115,13 +115,19 @@ def test_partial_work_is_the_work_that_fits() -> None:
 
 
 def test_round_in_which_all_clients_miss_the_deadline_changes_nothing() -> None:
-    late = train(fedcm.FedCM(0.3), stragglers=fedcm.Stragglers(0.5))
-    torch.manual_seed(1)
-    start = torch.cat([own.detach().reshape(-1) for own in nn.Linear(6, 4).parameters()])
-    assert torch.equal(flatten(late), start)
-    for line in late.history:
-        assert (line["cohort"], line["missed"], line["simulated_seconds"], line["loss"]) == (0, 4, 0.5, None)
+    """In round 0 every client takes one step of one second, and in later rounds three, which are too many."""
+    work: dict[str, Any] = {"epochs": None, "steps": lambda round, client: 1 if round == 0 else 3}
+    late = train(fedcm.FedCM(0.3), stragglers=fedcm.Stragglers(2.0), **work)
+    assert torch.equal(flatten(late), flatten(train(fedcm.FedCM(0.3), rounds=1, **work)))
+    assert late.history[0]["missed"] == 0
+    for line in late.history[1:]:
+        assert (line["cohort"], line["missed"], line["simulated_seconds"], line["loss"]) == (0, 4, 2.0, None)
         assert line["bytes_up"] == 0 < line["bytes_down"]
+
+
+def test_a_training_without_any_report_is_rejected() -> None:
+    with pytest.raises(fedcm.UserError, match="but in 4 rounds none does: all miss the deadline"):
+        train(stragglers=fedcm.Stragglers(0.5))
 
 
 def test_round_with_nobody_available_changes_nothing() -> None:

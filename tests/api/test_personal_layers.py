@@ -201,3 +201,8 @@ def test_a_personalised_evaluation_is_one_plain_step_of_all_parameters() -> None
     assert means["clients_entropy_mean"] == pytest.approx(sum(before) / len(before), rel=1e-5)
     assert means["personal_entropy_mean"] == pytest.approx(sum(after) / len(after), rel=1e-5)
     assert after != before
+
+
+def test_test_data_are_rejected_because_they_belong_to_no_client() -> None:
+    with pytest.raises(fedcm.UserError, match=r"^test must be left out if parameters are personal.*client_tests=0\.2"):
+        train(test=make_clients()[0])

@@ -1,5 +1,6 @@
 """`fedcm.rounds`: training round by round, stopped by `break`; and Ctrl-C in `fedcm.train`."""
 
+import math
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ import torch
 from test_state import SETTINGS, equal, make_clients, make_model
 
 import fedcm
+from fedcm.runs.workers import connection
 
 
 def test_rounds_are_those_of_train() -> None:
@@ -92,7 +94,9 @@ def test_a_mistaken_argument_raises_one_sentence(arguments: tuple[Any, ...], mes
         ({"participation": float("nan")}, "participation must be a probability above 0"),
         ({"server_lr": -1.0}, "^server_lr must be"),
         ({"evaluate_every": 0}, "^evaluate_every must be"),
+        ({"weights_strict": False}, "^weights_strict=False needs model_weights"),
         ({"steps": 2, "epochs": 2}, "^steps and epochs exclude each other"),
+        ({"optimizer": torch.optim.SGD([torch.ones(1)])}, r"^optimizer must be .* got a SGD$"),
     ],
 )
 def test_a_bad_setting_is_rejected_by_the_name_of_its_argument(settings: dict[str, Any], message: str) -> None:
@@ -100,10 +104,41 @@ def test_a_bad_setting_is_rejected_by_the_name_of_its_argument(settings: dict[st
         fedcm.train(make_model(), make_clients(), fedcm.FedCM(), rounds=1, **settings)
 
 
+def test_initial_parameters_must_be_finite() -> None:
+    model = make_model()
+    with torch.no_grad():
+        next(model.parameters())[0] = math.nan
+    given: list[dict[str, Any]] = [{}, {"model_weights": model.state_dict()}]
+    for settings in given:
+        with pytest.raises(fedcm.UserError, match=r"all weights must be finite numbers, but '\S*' has NaN"):
+            fedcm.train(model, make_clients(), fedcm.FedCM(), rounds=1, **settings)
+
+
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, "two"])
 def test_workers_must_be_a_number_of_processes(workers: Any) -> None:
     with pytest.raises(fedcm.UserError, match="workers must be a whole number"):
         fedcm.train(make_model(), make_clients(), fedcm.FedCM(), rounds=1, workers=workers)
+
+
+@pytest.mark.parametrize(("participation", "used"), [(3, 3), (1.0, 6), (1, 2)])
+def test_no_more_workers_start_than_can_share_a_round(
+    monkeypatch: pytest.MonkeyPatch, participation: float, used: int
+) -> None:
+    """On two cores, two workers start in any case, because they can share evaluations."""
+    started: list[int] = []
+
+    def fork(folder: object, count: int, *others: object) -> None:
+        started.append(count)
+        raise fedcm.UserError("enough")
+
+    monkeypatch.setattr(connection, "count_default_workers", lambda device: 2)
+    monkeypatch.setattr(connection.Workers, "fork", fork)
+    given = {"rounds": 1, **SETTINGS, "participation": participation}
+    with pytest.warns(fedcm.ManyWorkersWarning, match=f"^20 workers are more than can share a .*; {used} are used$"):
+        rounds = fedcm.rounds(make_model(), make_clients(), fedcm.FedCM(), workers=20, **given)
+    with pytest.raises(fedcm.UserError, match="enough"):
+        next(rounds)
+    assert started == [used]
 
 
 def test_an_unknown_setting_is_rejected_with_a_suggestion() -> None:

@@ -430,6 +430,14 @@ def test_every_pass_of_every_round_reads_other_items() -> None:
     assert len(set(passes)) == len(passes)
 
 
+def test_progress_says_how_long_reading_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for progress in (True, False):
+        fedcm.train(make_image_model(), make_noisy(), fedcm.FedCM(), rounds=1, fresh=True, progress=progress)
+        said.append("reading one batch anew takes" in capsys.readouterr().err)
+    assert said == [True, False]
+
+
 def test_items_that_do_not_follow_from_the_global_generators_are_rejected() -> None:
     class Own(Noisy):
         draw = np.random.default_rng(0)

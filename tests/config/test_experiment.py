@@ -8,7 +8,7 @@ from scenes import small_experiment
 
 from fedcm.algorithms import FedAvg, FedCM, FedDyn
 from fedcm.config.experiment import read_experiment, to_table, to_toml
-from fedcm.config.overrides import apply_overrides, read_table, select_algorithm
+from fedcm.config.overrides import apply_overrides, merge_table, read_table, select_algorithm
 from fedcm.core.participation import Independent
 from fedcm.data.partition import Dirichlet
 from fedcm.errors import UserError
@@ -154,3 +154,24 @@ def test_bad_experiments_raise_one_sentence(changes: dict[str, Any], message: st
 def test_an_override_without_a_path_or_a_value_raises(setting: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         apply_overrides(make_table(), [setting])
+
+
+def test_a_changed_schedule_replaces_the_decay_and_the_reverse() -> None:
+    table = {"client": {"lr": 0.2, "lr_decay": 0.9}}
+    for setting in ('client.schedule={kind="cosine", warmup=2}', "client.schedule.kind=cosine"):
+        changed = apply_overrides(table, [setting])
+        assert changed["client"]["schedule"]["kind"] == "cosine"
+        assert "lr_decay" not in changed["client"]
+        assert apply_overrides(changed, ["client.lr_decay=0.8"])["client"] == {"lr": 0.2, "lr_decay": 0.8}
+        assert apply_overrides(changed, ["client.lr_decay=1"])["client"]["schedule"]["kind"] == "cosine"
+
+
+def test_a_variant_must_not_have_two_settings_of_which_one_replaces_the_other() -> None:
+    with pytest.raises(UserError, match="exclude each other"):
+        merge_table({"client": {"epochs": 2}}, {"client": {"steps": 3, "epochs": 4}})
+
+
+def test_an_experiment_that_never_ends_early_has_no_stop_in_its_file() -> None:
+    experiment = read_experiment(make_table())
+    assert "stop" not in to_table(experiment)
+    assert read_experiment(to_table(experiment)) == experiment

@@ -90,7 +90,7 @@ def test_a_python_function_is_described_by_its_name() -> None:
         (lambda: Constant(warmup=-1), "warmup must be a whole number from 0 to 10⁹, got -1"),
         (lambda: Constant(warmup=1.5), "warmup must be a whole number"),  # pyright: ignore[reportArgumentType]
         (lambda: ExponentialDecay(1.1), "decay must be above 0 and at most 1, got 1.1"),
-        (lambda: ExponentialDecay(math.nan), "decay must be a number, got nan"),
+        (lambda: ExponentialDecay(math.nan), "decay must be a finite number, got nan"),
         (lambda: StepDecay(), "every or milestones must be given, and not both"),
         (lambda: StepDecay(every=2, milestones=(3,)), "every or milestones must be given, and not both"),
         (lambda: StepDecay(milestones=(3, 2)), "milestones must be increasing whole numbers"),

@@ -168,11 +168,11 @@ def test_options_and_functions_are_applied_in_their_order() -> None:
     [
         ("crpo", "has no change of images 'crpo'; .*; did you mean 'crop'"),
         ({"name": "crop", "paddding": 2}, "'crop' has no option 'paddding'; did you mean 'padding'"),
-        ({"name": "crop", "padding": -1}, "padding must be a whole number of at least 0, got -1"),
-        ({"name": "crop", "padding": 1.5}, "padding must be a whole number of at least 0, got 1.5"),
-        ({"name": "cutout", "size": True}, "size must be a whole number of at least 0, got True"),
+        ({"name": "crop", "padding": -1}, "padding must be a whole number of at least 1, got -1"),
+        ({"name": "crop", "padding": 1.5}, "padding must be a whole number of at least 1, got 1.5"),
+        ({"name": "cutout", "size": True}, "size must be a whole number of at least 1, got True"),
         ({"name": "flip", "probability": 1.5}, "probability must be between 0 and 1, got 1.5"),
-        ({"padding": 2}, "must name changes of images, or functions .* got None"),
+        ({"padding": 2}, "must have a name, such as .* got {"),
         (3, "must name changes of images, or functions .* got 3"),
         ("math:pi", "must name changes of images, or functions .* got 'math:pi'"),
         ("no_such_module:change", "'no_such_module:change' cannot be imported"),
@@ -225,3 +225,25 @@ def test_a_function_that_returns_nonsense_is_rejected(result: Any, given: str) -
 def test_a_function_that_raises_is_rejected() -> None:
     with pytest.raises(UserError, match=r"data.augment failed on 2 examples: .*division"):
         reject_failing_augment(make_augment([lambda batch, draw: 1 / 0]), Examples(torch.zeros(2, 3), torch.zeros(2)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "crop", "padding": 7}, "padding must be below height and width of the images, 8 × 7, .* got 7"),
+        ({"name": "crop", "padding": 0}, "padding must be a whole number of at least 1, got 0"),
+        ({"name": "cutout", "size": 9}, "size must be at most that of the images, 8 × 7, got 9"),
+        ({"name": "cutout", "size": 0}, "size must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_a_change_that_does_nothing_or_hides_the_image_is_rejected(change: dict[str, Any], message: str) -> None:
+    sample = Examples(make_images(), torch.zeros(6, dtype=torch.int64))
+    for changes in ([change], [change, "flip"]):
+        with pytest.raises(UserError, match=message):
+            reject_failing_augment(make_augment(changes), sample)
+
+
+@pytest.mark.parametrize("name", ["crop", "cutout"])
+def test_the_defaults_change_small_images_too(name: str) -> None:
+    images = make_images(20, (1, 1 if name == "cutout" else 5, 5))
+    assert not torch.equal(IMAGE_CHANGES[name](images, seeded()), images)

@@ -112,6 +112,52 @@ def test_a_path_inside_a_file_is_rejected(run: Fedcm, experiment: Write) -> None
         ("a text for the algorithm", {"algorithm": "fedcm"}, "algorithm must be a table"),
         ("a text for the model", {"model": "mlp"}, "model.name must be given"),
         ("a number for the model's name", {"model": {"name": 3}}, "model.name must be a valid string, got 3"),
+        ("an end without a rule", {"stop": {}}, "stop must have patience, target or both, such as stop.patience = 5"),
+        (
+            "a deadline before the first step",
+            {"stragglers": {"deadline": 1e-9}},
+            "a client must report in some round, but in 12 rounds none does: all miss the deadline; raise",
+        ),
+        (
+            "nobody is ever available",
+            {"availability": {"kind": "day-night", "period": 24, "share": 1e-9}},
+            "a client must report in some round, but in 12 rounds none does: nobody is available; change",
+        ),
+        (
+            "a number as a change of images",
+            {"data": {"augment": [3]}},
+            "data.augment.0 must be a text or a table, got 3",
+        ),
+        (
+            "a change of images without a name",
+            {"data": {"augment": [{"size": 4}]}},
+            "a change of data.augment must have a name, such as {name = \"cutout\", size = 4}, got {'size': 4}",
+        ),
+        (
+            "no trained parameters",
+            {"model": {"name": "mlp", "train": []}},
+            "model.train must have at least 1 entry, got []; give one or leave it out",
+        ),
+        (
+            "a layer without units",
+            {"model": {"name": "mlp", "hidden": [0]}},
+            "model.hidden must be a list of whole numbers, each at least 1, got [0]",
+        ),
+        (
+            "names of weights without weights",
+            {"model": {"name": "mlp", "weights_strict": False}},
+            "model.weights_strict = false needs model.weights",
+        ),
+        (
+            "more steps than there may be",
+            {"client": {"steps": {"kind": "uniform", "low": 1, "high": 10**18}}},
+            "high must be a whole number from 1 to 10⁹, got 1000000000000000000",
+        ),
+        (
+            "the best of no outputs",
+            {"evaluation": {"metrics": ["top0"]}},
+            "there is no metric 'top0'; give a known one or the name of a class of torchmetrics; did you mean 'top5'?",
+        ),
         ("no rounds at all", {"rounds": 0}, "rounds must be greater than or equal to 1, got 0"),
         ("a negative seed", {"seed": -1}, "seed must be greater than or equal to 0, got -1"),
         ("a seed too large", {"seed": 2**63}, "seed must be less than"),
@@ -168,7 +214,11 @@ def test_a_path_inside_a_file_is_rejected(run: Fedcm, experiment: Write) -> None
         ),
         ("a natural split of data without", {"split": {"kind": "natural"}}, "use 'iid' or 'dirichlet'"),
         ("an image model on flat data", {"model": {"name": "lenet"}}, "use the model 'mlp' or 'linear'"),
-        ("a layer of minus one unit", {"model": {"name": "mlp", "hidden": [-1]}}, "model 'mlp' could not be built"),
+        (
+            "a layer of minus one unit",
+            {"model": {"name": "mlp", "hidden": [-1]}},
+            "model.hidden must be a list of whole numbers",
+        ),
         ("a batch beyond all numbers", {"client": {"batch_size": 10**30}}, "client.batch_size must be"),
         ("a rate beyond float32", {"client": {"lr": 1e39}}, "client.lr must be"),
         ("a decay beyond float32", {"client": {"weight_decay": 1e39}}, "client.weight_decay must be"),
@@ -201,6 +251,7 @@ def test_an_experiment_without_rounds_is_rejected(run: Fedcm, tmp_path: Path, np
         ("into a value", "rounds.more=3", "'rounds' is a value, not a table"),
         ("an unknown path", "clients.lr=3", "there is no setting 'clients'; did you mean 'client'?"),
         ("a text for a number", "client.lr=fast", "client.lr must be a valid number, got 'fast'"),
+        ("an end without a rule", "stop={}", "stop must have patience, target or both"),
         ("an empty value", "client.lr=", "client.lr must be a valid number, got ''"),
         ("an unknown algorithm", "algorithm.name=sgd", "there is no algorithm 'sgd'"),
         ("an algorithm that is a number", "algorithm.name=3", "algorithm.name must be given"),
@@ -257,3 +308,34 @@ def test_a_runs_dir_that_cannot_be_written_is_rejected(fedcm: Fedcm, experiment:
     read_only.mkdir(mode=0o555)
     folder = Path("/proc/runs") if os.geteuid() == 0 else read_only / "runs"  # root can write everywhere else
     assert_rejected(fedcm("run", experiment(), "--runs-dir", folder), str(folder))
+
+
+def test_a_diagnosis_of_personal_parameters_is_rejected_before_the_folder_exists(
+    run: Fedcm, fedcm: Fedcm, experiment: Write, tmp_path: Path
+) -> None:
+    path = experiment(rounds=2, model={"name": "mlp", "hidden": [8], "personal": ["3.*"]})
+    assert_rejected(run(path, "--diagnose", "1"), "a model with personal parameters cannot be diagnosed")
+    assert not (tmp_path / "runs").exists()
+    assert run(path, "--name", "one").code == 0
+    before = read_files(tmp_path / "runs")
+    resumed = fedcm("resume", tmp_path / "runs" / "one", "--set", "rounds=4", "--diagnose", "1")
+    assert_rejected(resumed, "cannot be diagnosed")
+    assert read_files(tmp_path / "runs") == before
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [("client.epochs=1", "client.steps=2"), ("client.lr_decay=0.9", 'client.schedule={kind="cosine"}')],
+)
+def test_two_settings_of_which_one_replaces_the_other_are_rejected(
+    run: Fedcm, experiment: Write, settings: tuple[str, str]
+) -> None:
+    for first, second in (settings, settings[::-1]):
+        assert_rejected(run(experiment(), "--set", first, "--set", second), "exclude each other; set one of them")
+
+
+def test_a_trace_without_rows_is_rejected(run: Fedcm, experiment: Write, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("client,start,stop\n")
+    path = experiment(availability={"kind": "trace", "file": str(tmp_path / "trace.csv")})
+    assert_rejected(run(path), "nobody is available")
+    assert not (tmp_path / "runs").exists()

@@ -45,6 +45,26 @@ def test_a_run_that_ended_early_is_finished(tmp_path: Path) -> None:
     assert read_numbers(again) == read_numbers(run)
 
 
+def test_more_rounds_for_a_run_that_ended_early_say_why_there_are_none(tmp_path: Path) -> None:
+    run, said = start(tmp_path), []
+    longer = fedcm.resume(run, rounds=50, notify=said.append)
+    assert read_numbers(longer) == read_numbers(run)
+    reason = run.summary["stopped_early"]["reason"]
+    told = f"has finished already, because it ended early: {reason}; to continue it, set another stop"
+    assert said == [f"run {run.path} {told}"]
+
+
+def test_a_training_that_ended_early_continues_only_with_another_rule() -> None:
+    early = _arguments() | {"stop": EARLY["stop"]}
+    result = fedcm.train(**early, rounds=40)
+    assert result.stopped_early
+    for train in (fedcm.train, fedcm.rounds):
+        with pytest.raises(UserError, match=r"^by this stop, .* has ended already, after round \d+: .*give another"):
+            train(**early, rounds=5, resume_from=result.state)
+    more = fedcm.train(**_arguments(), rounds=5, resume_from=result.state)
+    assert (len(more.history), more.stopped_early) == (5, False)
+
+
 def test_workers_end_in_the_same_round(tmp_path: Path) -> None:
     one, two = (start(tmp_path / str(workers), workers=workers) for workers in (1, 2))
     assert read_numbers(one) == read_numbers(two)

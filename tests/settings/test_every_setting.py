@@ -149,7 +149,7 @@ ROWS: dict[str, Row] = {
     "evaluation.personalise": personalises,
     "stop.metric": ends_by(None, "loss", "validation_loss", patience=2),
     "stop.patience": ends_by(1, 5),
-    "stop.min_delta": ends_by(None, 0.3, patience=4),
+    "stop.min_delta": ends_by(None, 0.3, patience=4, metric="validation_loss"),
     "stop.target": ends_by(0.4, 0.99),
     "checkpoints.every": saves_checkpoints_when_due,
     "checkpoints.keep": keeps_the_newest_checkpoints,

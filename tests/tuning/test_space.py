@@ -25,7 +25,7 @@ from fedcm.tuning.space import (
         ("server.lr=0.5..1.5:step=0.1", TunedRange(0.5, 1.5, step=0.1)),
         ("client.batch_size=5,10", TunedChoices((5, 10))),
         ("model.hidden=[64,32],[128]", TunedChoices(([64, 32], [128]))),
-        ("data.source=../a.npz,../b.npz", TunedChoices(("../a.npz", "../b.npz"))),
+        ("model.weights=../a.st,../b.st", TunedChoices(("../a.st", "../b.st"))),
     ],
 )
 def test_a_text_means_a_range_or_choices(text: str, domain: object) -> None:
@@ -42,7 +42,7 @@ def test_a_text_means_a_range_or_choices(text: str, domain: object) -> None:
         ("client..lr=0.1..1", "path=low..high"),
         ("client.lr=", "a value is missing"),
         ("client.lr=0.1", "nothing to choose from"),
-        ("client.lr=a..b", "nothing to choose from"),
+        ("client.lr=a..b", "a range must be two numbers, low..high"),
         ("client.lr=0.1,0.1", "twice"),
         ("client.lr=0.1..b", "'b' is not a number"),
         ("client.lr=1..0.1", "first number must be below"),
@@ -56,9 +56,15 @@ def test_a_text_means_a_range_or_choices(text: str, domain: object) -> None:
         ("client.lr=0.1..1:step=0", "fit into the range"),
         ("client.epochs=1..2.5:int", "2.5 is not a whole number"),
         ("client.epochs=1..9:int:step=0.5", "whole step"),
-        ("algorithm.name=fedavg,fedcm", "list algorithms in `algorithms`"),
-        ("seed=1,2", "not one that can be tuned"),
-        ("setting=1,2", "not one that can be tuned"),
+        ("algorithm.name=fedavg,fedcm", "list the algorithms in `algorithms`"),
+        ("seed=1,2", "the best seed would be luck"),
+        ("name=a,b", "changes no result"),
+        ("setting=1,2", "there is no such setting"),
+        ("data.validation=0.1..0.5", "'data.validation': trials that differ in it cannot be compared"),
+        ("data.source=a.npz,b.npz", "cannot be compared"),
+        ('evaluation.metrics=["f1"],["accuracy"]', "cannot be compared"),
+        ("evaluation.every=1..5:int", "cannot be compared"),
+        ("fedcm:stop.patience=1,2", "cannot be compared"),
     ],
 )
 def test_what_is_not_a_space_is_one_sentence(text: str, reason: str) -> None:

@@ -171,7 +171,7 @@ def _check_report(page: Path) -> None:
         ({"over": ["client.lr"]}, "over must be a dict"),
         ({"over": {"client.lr": 3}}, r"over\['client.lr'\] must be a range"),
         ({"over": {"client.lr": ("a", 1)}}, "path=low..high"),
-        ({"over": {"client.lr": (0.1, 1), "x": (1, 2)}}, "not one that can be tuned"),
+        ({"over": {"client.lr": (0.1, 1), "x": (1, 2)}}, "there is no such setting"),
         ({"trials": 0}, "trials must be a whole number"),
         ({"seeds": 0}, "seeds must be a whole number"),
         ({"jobs": 0}, "jobs must be a whole number"),

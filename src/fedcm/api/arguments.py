@@ -10,6 +10,7 @@ import numpy as np
 
 from fedcm.config.toml_values import write_value
 from fedcm.errors import UserError
+from fedcm.system.formatting import describe_value
 
 AnyPath = str | PathLike[str]
 Overrides = Mapping[str, Any] | Iterable[str]
@@ -95,8 +96,3 @@ def format_overrides(overrides: Overrides) -> list[str]:
     if not isinstance(overrides, Iterable) or not all(isinstance(setting, str) for setting in listed):
         raise UserError(f"overrides must be a dict, or a list of strings such as 'client.lr=0.05', got {overrides!r}")
     return listed
-
-
-def describe_value(value: Any) -> str:
-    """Describe an argument for an error message: a simple value by itself, another object by its type."""
-    return f"{value!r}" if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"

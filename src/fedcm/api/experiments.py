@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from pydantic import PrivateAttr
 from torch import Tensor, nn
 
-from fedcm.api.arguments import AnyPath, Overrides, describe_value, format_overrides, to_path, to_python, to_words
+from fedcm.api.arguments import AnyPath, Overrides, format_overrides, to_path, to_python, to_words
 from fedcm.api.metric_arguments import read_metrics
 from fedcm.api.training_arguments import (
     check_availability,
@@ -70,6 +70,7 @@ from fedcm.models.weights import load_weights
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.data_split import make_federated_data
 from fedcm.runs.identity import FREE_SETTINGS, list_changed_settings
+from fedcm.system.formatting import describe_value
 from fedcm.system.imports import import_function
 
 
@@ -212,6 +213,11 @@ def make_experiment(
         if key not in TrainingSettings.__annotations__:
             raise UserError(f"there is no setting {key!r}; {suggest(key, TrainingSettings.__annotations__)}")
     given: dict[str, Any] = {key: value if key in _OBJECTS else to_python(value) for key, value in settings.items()}
+    if given.get("personal") and given.get("test") is not None:
+        raise UserError(
+            "test must be left out if parameters are personal, because its examples belong to no client; give "
+            "client_tests=0.2, for example"
+        )
     local = {key: given[key] for key in _CLIENT_SETTINGS if key in given} | {"schedule": given.get("lr_schedule")}
     tests = read_client_tests(given.get("client_tests"), clients)
     metrics, functions = read_metrics(given.get("metrics"))
@@ -317,7 +323,7 @@ def override_experiment(experiment: Experiment, overrides: Sequence[str]) -> Exp
             f"{changed[0]}"
         )
     sections = {"evaluation": EvaluationSection, "stop": StopSection, "checkpoints": CheckpointSection}
-    changed = {key: read_section(kind, table[key], key) for key, kind in sections.items()}
+    changed = {key: read_section(kind, table.get(key, {}), key) for key, kind in sections.items()}
     return experiment.model_copy(update={**changed, "rounds": table["rounds"]})
 
 
@@ -359,6 +365,8 @@ def _check_types(model: Any, clients: Any, algorithm: Any) -> None:
 
 def _read_model(model: nn.Module, given: Mapping[str, Any]) -> ModelSection:
     weights, trainable, personal = given.get("model_weights"), given.get("trainable"), given.get("personal")
+    if weights is None and given.get("weights_strict") is False:
+        raise UserError("weights_strict=False needs model_weights; give them, or leave weights_strict out")
     table = {
         "name": f"{IN_MEMORY}:{type(model).__name__}",
         "weights": None if weights is None or isinstance(weights, Mapping) else str(to_path("model_weights", weights)),

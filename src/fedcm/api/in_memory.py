@@ -23,8 +23,9 @@ from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
 from fedcm.executors.local import LocalExecutor
 from fedcm.executors.process_group import reject_second_group
 from fedcm.runs.folder import RunFolder
-from fedcm.runs.workers.connection import Workers
+from fedcm.runs.workers.connection import Workers, limit_workers
 from fedcm.system.callbacks import StopRequested
+from fedcm.system.formatting import describe_value
 
 
 class BestModel(NamedTuple):
@@ -58,8 +59,8 @@ class InMemoryTraining:
         resume_from: RunState | None,
     ) -> None:
         if resume_from is not None and not isinstance(resume_from, RunState):
-            kind = type(resume_from).__name__
-            raise UserError(f"resume_from must be a RunState, such as the state of a TrainingResult, got a {kind}")
+            given = describe_value(resume_from)
+            raise UserError(f"resume_from must be a RunState, such as the state of a TrainingResult, got {given}")
         self._workers = to_count("workers", workers)
         if self._workers > 1:
             reject_second_group()
@@ -68,6 +69,7 @@ class InMemoryTraining:
         self.next_round = int(resume_from.next_round) if resume_from is not None else 0
         experiment = make_experiment(model, clients, algorithm, rounds=rounds, name="train", **settings)
         self.setup = experiment.model_copy(update={"rounds": self.next_round + experiment.rounds}).build()
+        self._workers = limit_workers(self._workers, self.setup.plan, self.setup.experiment.engine.device)
         self.server = self.setup.init_server()
         if resume_from is not None:
             self.server = resume_from._restore_server(self.setup, self.server)
@@ -77,9 +79,19 @@ class InMemoryTraining:
         self.client_results: Mapping[str, Any] | None = None
         self._resume_from = resume_from
         self._watched: list[dict[str, Any]] = list(resume_from.watched) if resume_from is not None else []
+        self._reject_early_end()
         self._best = BestRound(self.setup.best_by, self._watched) if self.setup.best_by is not None else None
         self._best_params = None if resume_from is None else resume_from.best_params
         self._stack = ExitStack()
+
+    def _reject_early_end(self) -> None:
+        """Raise UserError if the rule `stop` has ended the training that is to continue."""
+        rule = self.setup.plan.stop
+        if rule is not None and (end := rule.find(self._watched)) is not None:
+            raise UserError(
+                f"by this stop, the training of resume_from has ended already, after round {end.round}: {end.reason}; "
+                "give another stop, or none"
+            )
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

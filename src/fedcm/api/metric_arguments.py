@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedcm.api.arguments import describe_value, to_python
+from fedcm.api.arguments import to_python
 from fedcm.config.choices import IN_MEMORY
 from fedcm.core.scoring.whole import MetricFunction
 from fedcm.errors import UserError
+from fedcm.system.formatting import describe_value
 
 
 def read_metrics(value: Any) -> tuple[list[str | dict[str, Any]] | None, dict[str, MetricFunction]]:

@@ -25,7 +25,7 @@ from fedcm.runs.build import build
 from fedcm.runs.folder import find_run_of_job
 from fedcm.runs.identity import make_default_name
 from fedcm.runs.session import Session, SessionOptions
-from fedcm.runs.timing import READING, STEP
+from fedcm.runs.timing import describe_reading
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.system.signals import handle_ctrl_c
@@ -121,6 +121,7 @@ def run(
             launch=launch,
             build_setup=get_builder(experiment),
             fork=isinstance(experiment, PythonExperiment),
+            diagnoses=diagnose_every is not None,
             notify=observers.notify,
             stop_requested=stop_requested,
         )
@@ -178,7 +179,7 @@ def resume(
         chosen = override_experiment(chosen, changes)
         check_experiment(chosen)
     if _has_all_rounds(opened, changes, chosen):
-        observers.notify(f"run {opened.path} has finished already")
+        observers.notify(f"run {opened.path} has finished already{_describe_early_end(opened)}")
         track_finished(opened.folder, observers.trackers, observers.notify)
         return opened
     with handle_ctrl_c(stop_requested) as stop_requested:
@@ -188,6 +189,7 @@ def resume(
             launch=launch,
             build_setup=build if chosen is None else get_builder(chosen),
             fork=isinstance(chosen, PythonExperiment),
+            diagnoses=diagnose_every is not None,
             notify=observers.notify,
             stop_requested=stop_requested,
         )
@@ -208,6 +210,11 @@ def _has_all_rounds(run: Run, overrides: Sequence[str], experiment: Experiment |
     return complete and table | {"rounds": rounds} == before | {"rounds": rounds}
 
 
+def _describe_early_end(run: Run) -> str:
+    end = (run.folder.read_summary() or {}).get("stopped_early")
+    return "" if end is None else f", because it ended early: {end['reason']}; to continue it, set another stop"
+
+
 def _describe_start(session: Session, archive: Path | None, notify: Notify) -> None:
     folder, setup = session.folder, session.setup
     if archive is not None and (archive / folder.name).is_dir():
@@ -218,9 +225,8 @@ def _describe_start(session: Session, archive: Path | None, notify: Notify) -> N
             "nothing will be evaluated, because a model with personal parameters is evaluated at its clients; set "
             "evaluation.clients = 0.2, for example"
         )
-    timings = setup.step_milliseconds
-    if READING in timings:
-        notify(f"{READING} takes {timings[READING]:.3g} ms; {STEP} takes {timings[STEP]:.3g} ms")
+    if (reading := describe_reading(setup.step_milliseconds)) is not None:
+        notify(reading)
     if setup.tuned_settings:
         engine = setup.experiment.engine
         notify(f"chosen by autotune: stack {engine.stack}, layout {engine.layout}, compile {engine.compile}")

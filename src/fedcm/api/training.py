@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fedcm.api.arguments import AnyPath
 from fedcm.api.experiments import TrainingSettings, Work
 from fedcm.api.in_memory import InMemoryTraining
-from fedcm.api.progress import show_progress
+from fedcm.api.progress import say, show_progress
 from fedcm.api.state import RunState
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.conditions.availability import Availability
@@ -28,6 +28,7 @@ from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import Stopped, UserError
 from fedcm.executors.client_runner import PERSONAL
 from fedcm.models.trainable import load_personal
+from fedcm.runs.timing import describe_reading
 from fedcm.system.signals import StopSignals
 
 
@@ -238,9 +239,11 @@ def train(
         personalise: Passes over a client's own data before a second evaluation of it.
         stack: Clients trained as one batch, which is faster for tiny models.
         seed: The seed of all randomness.
-        workers: Processes that share each round.
-        resume_from: Continue from this state: 10 rounds and then 10 more give the bits of 20 rounds.
-        progress: Show a progress line on stderr.
+        workers: Processes that share each round. More than the largest cohort are not started if they are also more
+            than the cores; `fedcm.ManyWorkersWarning` says so.
+        resume_from: Continue from this state: 10 rounds and then 10 more give the bits of 20 rounds. If `stop` has
+            ended that training, give another `stop` or none.
+        progress: Show a progress line on stderr, and with `fresh` first how long reading a batch anew takes.
 
     Returns:
         The trained model and its history; see `TrainingResult`.
@@ -299,6 +302,8 @@ def train(
     history: list[Metrics] = []
     stopped = False
     training = InMemoryTraining(model, clients, algorithm, rounds, settings, workers, resume_from)
+    if progress and (reading := describe_reading(training.setup.step_milliseconds)) is not None:
+        say(reading)
     with StopSignals(interactive=True) as training.stop_requested, training:
         finished_rounds = show_progress(
             training.run(), total=training.setup.plan.rounds, first=training.next_round, hidden=not progress

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedcm.api.arguments import describe_value, to_python
+from fedcm.api.arguments import to_python
 from fedcm.config.choices import IN_MEMORY
 from fedcm.config.conditions import make_path_absolute
 from fedcm.config.experiment import reject_topology_with_server
@@ -27,6 +27,7 @@ from fedcm.data.user_data import convert_to_examples
 from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import UserError
 from fedcm.system.code_hash import hash_function
+from fedcm.system.formatting import describe_value
 
 
 def read_settings(

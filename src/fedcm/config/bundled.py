@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcm.errors import UserError, suggest
+from fedcm.system.formatting import describe_value
 
 
 class BundledExperiment(NamedTuple):
@@ -43,7 +44,7 @@ def find_experiment(path: str | PathLike[str]) -> Path:
         UserError: If it is neither.
     """
     if not isinstance(path, str | PathLike):
-        raise UserError(f"an experiment must be an Experiment, a TOML file or a name, got a {type(path).__name__}")
+        raise UserError(f"an experiment must be an Experiment, a TOML file or a name, got {describe_value(path)}")
     given = Path(path)
     if given.suffix == ".toml":
         _reject_missing_copy(given)

@@ -11,6 +11,7 @@ from fedcm.config.schema import read_choice
 from fedcm.core.local.optimizers import OPTIMIZERS, LocalOptimizer
 from fedcm.core.schedule_kinds import SCHEDULES, FactorFunction, FunctionSchedule, RateSchedule
 from fedcm.errors import UserError
+from fedcm.system.formatting import describe_value
 
 IN_MEMORY = "in-memory"  # names Python objects, which no file describes
 
@@ -45,7 +46,7 @@ def read_schedule(value: Any, where: str) -> RateSchedule | None:
     if not isinstance(value, Mapping):
         raise UserError(
             f'{where} must be a table such as {{kind = "cosine"}}, or in Python a schedule such as '
-            f"fedcm.Cosine() or a function, got {value!r}"
+            f"fedcm.Cosine() or a function, got {describe_value(value)}"
         )
     if str(value.get("kind")).startswith(f"{IN_MEMORY}:"):
         raise UserError(
@@ -77,7 +78,7 @@ def read_optimizer(value: Any) -> LocalOptimizer | None:
     if not isinstance(value, Mapping):
         raise UserError(
             'client.optimizer must be a table such as {name = "adam"}, or in Python an optimiser such as fedcm.Adam(), '
-            f"got {value!r}"
+            f"got {describe_value(value)}"
         )
     return read_choice(OPTIMIZERS, value, "name", "client.optimizer")
 

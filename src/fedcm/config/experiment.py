@@ -68,7 +68,18 @@ def load_experiment_file(path: Path, overrides: Iterable[str] = (), algorithm: s
                 read_experiment(select_algorithm(table, name))
             except UserError as error:
                 raise UserError(f"[for.{name}]: {error}") from None
-    return read_experiment(apply_overrides(table, overrides, algorithm))
+    table = apply_overrides(table, overrides, algorithm)
+    reject_empty_stop(table)
+    return read_experiment(table)
+
+
+def reject_empty_stop(table: Mapping[str, Any]) -> None:
+    """Raise UserError if a table has a `[stop]` without settings; no `[stop]` at all means that no run ends early."""
+    if table.get("stop") == {}:
+        raise UserError(
+            "stop must have patience, target or both, such as stop.patience = 5, got an empty table; leave [stop] out "
+            "for runs that never end early"
+        )
 
 
 def read_experiment(table: Mapping[str, Any]) -> Experiment:
@@ -114,6 +125,8 @@ def to_table(experiment: Experiment) -> Table:
     """Return a table that `read_experiment` reads as the same experiment."""
     table: Table = {"name": experiment.name, "rounds": experiment.rounds, "seed": experiment.seed}
     table |= {key: getattr(experiment, key).model_dump(exclude_none=True) for key in SECTIONS}
+    if not table["stop"]:
+        del table["stop"]  # no run ends early
     for key, kinds in (("split", SPLITS), ("participation", PARTICIPATION)):
         table[key] = describe_choice(getattr(experiment, key), kinds)
     for key, kinds in (("topology", TOPOLOGIES), ("availability", AVAILABILITY)):
@@ -197,6 +210,8 @@ def _read_model(table: Any) -> ModelSection:
     reserved = {key: value for key, value in table.items() if key in RESERVED_MODEL_KEYS}
     options = {key: value for key, value in table.items() if key not in RESERVED_MODEL_KEYS}
     model = read_section(ModelSection, reserved | {"options": options}, "model")
+    if not model.weights_strict and model.weights is None:
+        raise UserError("model.weights_strict = false needs model.weights, a file to load; give one, or leave it out")
     reject_unknown_model(model.name)  # now, rather than after the data have been read
     if model.loss is not None:
         find_loss(model.loss)

@@ -46,10 +46,20 @@ def apply_overrides(table: Table, overrides: Iterable[str], algorithm: str | Non
     for keys, value in changes:
         if keys == ["algorithm", "name"]:
             algorithm = value
+    _reject_exclusive_changes(changes)
     table = select_algorithm(table, algorithm)
     for keys, value in changes:
         set_value(table, keys, value)
     return table
+
+
+def _reject_exclusive_changes(changes: Iterable[tuple[list[str], Any]]) -> None:
+    """Raise UserError if two settings are changed of which one replaces the other."""
+    given = {tuple(keys[:2]): value for keys, value in changes}
+    if ("client", "steps") in given and ("client", "epochs") in given:
+        raise UserError("client.steps and client.epochs exclude each other; set one of them")
+    if ("client", "schedule") in given and given.get(("client", "lr_decay"), 1) != 1:
+        raise UserError("client.schedule and client.lr_decay exclude each other; set one of them")
 
 
 def set_value(table: Table, keys: list[str], value: Any) -> None:
@@ -69,6 +79,8 @@ def set_value(table: Table, keys: list[str], value: Any) -> None:
 
 def merge_table(table: Table, changes: Mapping[str, Any], parents: tuple[str, ...] = ()) -> None:
     """Put a table of settings into the table, in place; `kind` and `name` first, because the others depend on them."""
+    if isinstance(client := changes.get("client"), Mapping) and not parents:
+        _reject_exclusive_changes([(["client", key], value) for key, value in client.items()])
     for key in sorted(changes, key=lambda key: key not in ("kind", "name")):
         path = [*parents, key]
         if isinstance(changes[key], Mapping) and not _is_number(table, path):
@@ -111,7 +123,7 @@ def select_algorithm(table: Table, name: str | None = None) -> Table:
 
 
 def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
-    """Remove the settings that a new kind of split, schedule or another choice does not have."""
+    """Remove the settings that a new kind of split, schedule or another choice does not have or replaces."""
     section = table.get(keys[0])
     if not isinstance(section, dict) or section.get(keys[-1]) == value:
         return
@@ -119,7 +131,14 @@ def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
         case ["client", "optimizer", "name"]:
             if isinstance(section.get("optimizer"), dict):
                 section["optimizer"] = _keep_known_fields(OPTIMIZERS, section["optimizer"], "name", value)
+        case ["client", "lr_decay"]:
+            if value != 1:
+                section.pop("schedule", None)
+        case ["client", "schedule"]:
+            section.pop("lr_decay", None)
         case ["client" | "server", "schedule" | "step_schedule" as inner, "kind"]:
+            if [keys[0], inner] == ["client", "schedule"]:
+                section.pop("lr_decay", None)
             if isinstance(section.get(inner), dict):
                 section[inner] = _keep_known_fields(SCHEDULES, section[inner], "kind", value)
         case [where, "kind"] if where in _KINDS:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fedcm.errors import UserError, suggest
 from fedcm.system.error_messages import describe_error, format_location
+from fedcm.system.formatting import format_count
 
 Record = TypeVar("Record")
 
@@ -138,11 +139,16 @@ def _describe_problem(error: ValidationError, kind: Any, where: str) -> str:
             return f"there is no setting {path!r}; {suggest(str(key), _list_keys(kind, parents))}"
         case "missing":
             return f"{path} must be given"
+        case "too_short":
+            least = format_count(problem.get("ctx", {}).get("min_length", 1), "entry", "entries")
+            return f"{path} must have at least {least}, got {_shorten(problem['input'])}; give one or leave it out"
         case "value_error":
             reason = problem.get("ctx", {}).get("error")
             return str(reason) if isinstance(reason, UserError) else f"{path}: {reason}"  # a UserError names the path
         case _:
             must = re.sub(r"^\w+ should", "must", problem["msg"])
+            if problem["loc"][-1:] == ("str",):  # pydantic's name of one of the types that an entry of a list may have
+                path, must = path.removesuffix(".str"), "must be a text or a table"
             return f"{path} {must}, got {_shorten(problem['input'])}"
 
 

@@ -52,7 +52,10 @@ class ClientSection(Section):
     @model_validator(mode="after")
     def _check_decay_or_schedule(self) -> Self:
         if self.schedule is not None and self.lr_decay != 1:
-            raise ValueError(f"lr_decay must be 1 if the rate has a schedule, got {self.lr_decay}; give one of them")
+            raise ValueError(
+                f"lr_decay must be 1 if the rate has a schedule, got {self.lr_decay}; set lr_decay to 1, or leave the "
+                "schedule out"
+            )
         return self
 
     @field_serializer("epochs", "steps")

@@ -21,11 +21,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral, Real
-from typing import Any, ClassVar, cast, final
+from numbers import Real
+from typing import Any, ClassVar, final
 
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error
+from fedcm.system.field_checks import convert_counts, convert_numbers, is_count
 from fedcm.system.imports import import_object
 
 MAX_FACTOR = 1e6
@@ -100,7 +101,7 @@ class Constant(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0)
+        convert_counts(self, warmup=0)
 
     def _compute_curve(self, s: int, remaining: int, unit: str) -> float:
         return 1.0
@@ -115,8 +116,8 @@ class ExponentialDecay(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0)
-        _convert_numbers(self, "decay")
+        convert_counts(self, warmup=0)
+        convert_numbers(self, "decay")
         if not 0 < self.decay <= 1:
             raise ValueError(f"decay must be above 0 and at most 1, got {self.decay}")
 
@@ -135,12 +136,13 @@ class StepDecay(RateSchedule):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0, every=1)
-        _convert_numbers(self, "factor")
+        convert_counts(self, warmup=0)
+        convert_counts(self, every=1, optional=True)
+        convert_numbers(self, "factor")
         if not 0 < self.factor <= 1:
             raise ValueError(f"factor must be above 0 and at most 1, got {self.factor}")
         given: list[Any] = list(self.milestones) if isinstance(self.milestones, list | tuple) else [None]
-        if not all(_is_count(one, 1) for one in given) or given != sorted(set(given)):
+        if not all(is_count(one, 1) for one in given) or given != sorted(set(given)):
             raise ValueError(f"milestones must be increasing whole numbers, at least 1, got {self.milestones!r}")
         object.__setattr__(self, "milestones", tuple(map(int, given)))
         if (self.every is None) == (not self.milestones):
@@ -161,8 +163,9 @@ class Cosine(ScheduleOverTotal):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0, over=1)
-        _convert_numbers(self, "final")
+        convert_counts(self, warmup=0)
+        convert_counts(self, over=1, optional=True)
+        convert_numbers(self, "final")
         _check_final_and_over(self.final, self.over, self.warmup)
 
     def _compute_curve(self, s: int, remaining: int, unit: str) -> float:
@@ -180,8 +183,9 @@ class Polynomial(ScheduleOverTotal):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0, over=1)
-        _convert_numbers(self, "final", "power")
+        convert_counts(self, warmup=0)
+        convert_counts(self, over=1, optional=True)
+        convert_numbers(self, "final", "power")
         _check_final_and_over(self.final, self.over, self.warmup)
         if not 0 < self.power <= 100:
             raise ValueError(f"power must be above 0 and at most 100, got {self.power}")
@@ -200,7 +204,8 @@ class FunctionSchedule(ScheduleOverTotal):
     warmup: int = 0  # linear warm-up, at least 0
 
     def __post_init__(self) -> None:
-        _convert_counts(self, warmup=0, over=1)
+        convert_counts(self, warmup=0)
+        convert_counts(self, over=1, optional=True)
         _check_final_and_over(0.0, self.over, self.warmup)
         if not callable(self._call):
             raise ValueError(f"function must be a function of (round, rounds), got {self.function!r}")
@@ -242,29 +247,6 @@ SCHEDULES: dict[str, type[RateSchedule]] = {
     "polynomial": Polynomial,
     "function": FunctionSchedule,
 }
-
-
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= 10**9
-
-
-def _convert_counts(schedule: Any, **least: int) -> None:
-    """Check the fields that are whole numbers, or None, and convert numbers of numpy."""
-    for name, smallest in least.items():
-        value = getattr(schedule, name)
-        if value is None and name != "warmup":
-            continue
-        if not _is_count(value, smallest):
-            raise ValueError(f"{name} must be a whole number from {smallest} to 10⁹, got {value!r}")
-        object.__setattr__(schedule, name, int(cast(int, value)))
-
-
-def _convert_numbers(schedule: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(schedule, name)
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            raise ValueError(f"{name} must be a number, got {value!r}")
-        object.__setattr__(schedule, name, float(value))
 
 
 def _check_final_and_over(final: float, over: int | None, warmup: int) -> None:

@@ -18,7 +18,7 @@ or a dict with the key "labels"; x and y may be tuples and dicts too. Sequences 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from fedcm.data.array_conversion import make_dataset, make_examples
 from fedcm.data.dataset import ClientsOnDemand, Dataset, Examples
 from fedcm.data.randomness_check import ReadItem, seed_global_generators, warn_if_random
 from fedcm.data.sources.arrays import join_clients
+from fedcm.data.structures.items import convert_to_array, describe_value, read_all_items, read_items, split_labels
 from fedcm.errors import UserError
 from fedcm.system.error_messages import describe_error
 from fedcm.system.imports import import_object
@@ -90,7 +91,7 @@ def convert_to_dataset(value: Any, *, name: str = "data", fresh: bool = False) -
         return make_dataset(name, train, held_out, reread=_make_reread([first], fresh))
     raise UserError(
         f"{name} must return a fedcm Dataset, (train, test), a list of clients, (clients, test) or ClientsOnDemand, "
-        f"got {_describe_value(value)}"
+        f"got {describe_value(value)}"
     )
 
 
@@ -162,7 +163,7 @@ def _make_reread(sets: Sequence[Any], fresh: bool) -> Callable[[Sequence[int]], 
             (sets[owner], index - int(ends[owner]) + len(sets[owner]))
             for owner, index in zip(owners, indices, strict=True)
         ]
-        return _read_items(places, "items read anew")
+        return read_items(places, "items read anew")
 
     return reread
 
@@ -187,7 +188,7 @@ def convert_to_examples(value: Any, *, where: str = "data") -> Examples:
         *inputs, labels = value.tensors
         value = (inputs[0] if len(inputs) == 1 else tuple(inputs), labels)
     if isinstance(value, Mapping) and "labels" in value:
-        value = _split_dict(value)
+        value = split_labels(value)
     if isinstance(value, tuple) and len(value) == 2 and all(map(_is_array_tree, value)):
         features, labels = value
         # tensors are channel-first by torch's convention; arrays may be either
@@ -198,10 +199,10 @@ def convert_to_examples(value: Any, *, where: str = "data") -> Examples:
             channel_last=not isinstance(features, torch.Tensor),
         )
     if _is_torch_dataset(value):
-        return _read_all_items(value, where)
+        return read_all_items(value, where)
     raise UserError(
         f"{where} must be a torch dataset with a length and examples (x, y), a pair (features, labels) of tensors "
-        f"or arrays, or a dict of them with the key 'labels', got {_describe_value(value)}"
+        f"or arrays, or a dict of them with the key 'labels', got {describe_value(value)}"
     )
 
 
@@ -209,105 +210,7 @@ def make_item_reader(value: Any) -> ReadItem | None:
     """Return a function that reads one item of a torch dataset again; None if the data are not read item by item."""
     if isinstance(value, tuple | Mapping) or _is_plain_tensor_dataset(value) or not _is_torch_dataset(value):
         return None
-    return lambda index: _read_items([(value, index)], "an item read again")
-
-
-def _read_items(places: Sequence[tuple[Any, int]], where: str) -> Examples:
-    """Read items, each given by its torch dataset and its index there."""
-    items, indices = [_read_item(dataset, index, where) for dataset, index in places], [index for _, index in places]
-    features = _join_items([item.x for item in items], indices, where, "x")
-    labels = _join_items([item.y for item in items], indices, where, "y")
-    return make_examples(features, labels, where, channel_last=not all(item.is_tensor for item in items))
-
-
-def _read_all_items(dataset: Any, where: str) -> Examples:
-    size = len(dataset)
-    if size == 0:
-        raise UserError(f"{where}: there must be at least one example, got an empty dataset")
-    return _read_items([(dataset, index) for index in range(size)], where)
-
-
-class _Item(NamedTuple):
-    x: Any  # an array, or a tuple or dict of arrays
-    y: Any
-    is_tensor: bool  # whether the dataset returned x as a tensor
-
-
-def _read_item(dataset: Any, index: int, where: str) -> _Item:
-    try:
-        example = dataset[index]
-    except Exception as error:  # the user's code can raise anything
-        raise UserError(f"{where}: item {index} could not be read: {describe_error(error)}") from error
-    if isinstance(example, Mapping) and "labels" in example:
-        x, y = _split_dict(example)
-    elif isinstance(example, tuple | list) and len(example) >= 2:
-        *inputs, y = example
-        x = inputs[0] if len(inputs) == 1 else _Inputs(inputs)
-    else:
-        raise UserError(
-            f"{where}: an example must be a pair (x, y) or a dict with the key 'labels', got "
-            f"{_describe_value(example)} at index {index}"
-        )
-    features = _convert_item(x)
-    if isinstance(features, np.ndarray):
-        features = np.atleast_1d(features)
-    return _Item(features, _convert_item(y), isinstance(x, torch.Tensor))
-
-
-def _join_items(parts: list[Any], indices: Sequence[int], where: str, what: str) -> Any:
-    """Stack the same part of all items; parts that differ only in their length become a list."""
-    first = parts[0]
-    if isinstance(first, Mapping):
-        for part, index in zip(parts, indices, strict=True):
-            if not isinstance(part, Mapping) or part.keys() != first.keys():
-                given = list(part) if isinstance(part, Mapping) else _describe_value(part)
-                raise UserError(
-                    f"{where}: examples must have the same keys in {what}, got {list(first)} at index {indices[0]} and "
-                    f"{given} at index {index}"
-                )
-        return {key: _join_items([part[key] for part in parts], indices, where, f"{what}[{key!r}]") for key in first}
-    if isinstance(first, tuple):
-        for part, index in zip(parts, indices, strict=True):
-            if not isinstance(part, tuple) or len(part) != len(first):
-                raise UserError(
-                    f"{where}: examples must have the same parts in {what}, got {len(first)} at index {indices[0]} and "
-                    f"{_describe_value(part)} at index {index}"
-                )
-        return tuple(
-            _join_items(list(each), indices, where, f"{what}[{k}]") for k, each in enumerate(zip(*parts, strict=True))
-        )
-    same_length = True
-    for part, index in zip(parts, indices, strict=True):
-        is_array = isinstance(part, np.ndarray)
-        if is_array and part.shape == first.shape:
-            continue
-        same_length = False
-        if not is_array or not part.ndim or part.ndim != first.ndim or part.shape[1:] != first.shape[1:]:
-            raise UserError(
-                f"{where}: examples must have one shape, or sequences of unequal lengths, got {what} {first.shape} at "
-                f"index {indices[0]} and {part.shape if is_array else _describe_value(part)} at index {index}"
-            )
-    return np.stack(parts) if same_length else parts
-
-
-def _split_dict(example: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    return {str(key): value for key, value in example.items() if key != "labels"}, example["labels"]
-
-
-class _Inputs(tuple[Any, ...]):
-    """The inputs x1, x2, … of an example (x1, x2, …, y), which are numbers or arrays."""
-
-
-def _convert_item(value: Any) -> Any:
-    """Convert what a dataset returns for one example; a tuple, list or dict of tensors is a structure."""
-    if isinstance(value, Mapping):
-        return {str(key): _convert_item(part) for key, part in value.items()}
-    has_arrays = isinstance(value, tuple | list) and any(
-        isinstance(part, torch.Tensor | np.ndarray | Mapping) for part in value
-    )
-    if has_arrays or isinstance(value, _Inputs):
-        return tuple(_convert_item(part) for part in value)
-    return _convert_to_array(value)
+    return lambda index: read_items([(value, index)], "an item read again")
 
 
 def _convert_arrays(tree: Any) -> Any:
@@ -317,16 +220,9 @@ def _convert_arrays(tree: Any) -> Any:
     if isinstance(tree, tuple):
         return tuple(_convert_arrays(part) for part in tree)
     if isinstance(tree, list):
-        parts = [_convert_to_array(part) for part in tree]
+        parts = [convert_to_array(part) for part in tree]
         return np.stack(parts) if len({part.shape for part in parts}) == 1 else parts
-    return _convert_to_array(tree)
-
-
-def _convert_to_array(value: Any) -> np.ndarray:
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    return np.asarray(value)
+    return convert_to_array(tree)
 
 
 def _is_plain_tensor_dataset(value: Any) -> bool:
@@ -359,9 +255,3 @@ def _is_torch_dataset(value: Any) -> bool:
     sized = hasattr(value, "__len__") and hasattr(value, "__getitem__")
     builtin = isinstance(value, list | tuple | dict | str | bytes | np.ndarray | torch.Tensor)
     return sized and (isinstance(value, TorchDataset) or not builtin)
-
-
-def _describe_value(value: Any) -> str:
-    if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)}: {', '.join(type(x).__name__ for x in value[:4])}"
-    return type(value).__name__

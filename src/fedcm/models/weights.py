@@ -60,9 +60,17 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Any], *, where: str, st
         if not isinstance(given, Tensor) or given.shape != own[name].shape:
             got = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
             raise UserError(f"{where}: {name!r} must have the model's shape {tuple(own[name].shape)}, got {got}")
+    reject_unusable_parameters({name: tensors[name] for name, _ in model.named_parameters() if name in common}, where)
     with torch.no_grad():
         for name in common:
             own[name].copy_(tensors[name])
+
+
+def reject_unusable_parameters(parameters: Mapping[str, Tensor], where: str) -> None:
+    """Raise UserError if a parameter is NaN or infinite; `where` is what the message calls all of them."""
+    for name, value in parameters.items():
+        if not bool(value.isfinite().all()):
+            raise UserError(f"{where}: all weights must be finite numbers, but {name!r} has NaN or infinite ones")
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

@@ -45,7 +45,7 @@ from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.models import build_model
 from fedcm.models.trainable import select_trainable
-from fedcm.models.weights import load_weights_file
+from fedcm.models.weights import load_weights_file, reject_unusable_parameters
 from fedcm.rng import Purpose, make_torch_seed
 from fedcm.runs.autotune import compile_model, tune_engine
 from fedcm.runs.choices import choose_validation_metric
@@ -158,6 +158,7 @@ def build(
         model = build_model(name, data.input_shape, count_outputs(data, loss), options, seed)
     if experiment.model.weights is not None:
         load_weights_file(model, Path(experiment.model.weights), strict=experiment.model.weights_strict)
+    reject_unusable_parameters(dict(model.named_parameters()), f"the model {type(model).__name__}")
     if experiment.model.train is not None:
         select_trainable(model, experiment.model.train)
     if experiment.model.personal:

@@ -23,7 +23,7 @@ from fedcm.core.stopping import BestRound, StopReason
 from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.process_group import to_training_failure
-from fedcm.runs.build import BuildSetup, build
+from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.checkpoint import Checkpoint
 from fedcm.runs.folder import RunExistsError, RunFolder, reject_file_as_folder
 from fedcm.runs.identity import (
@@ -36,7 +36,7 @@ from fedcm.runs.identity import (
 )
 from fedcm.runs.recorder import RunRecorder
 from fedcm.runs.workers import handshake
-from fedcm.runs.workers.connection import Workers, check_workers
+from fedcm.runs.workers.connection import Workers, check_workers, limit_workers
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested, ignore_message
 from fedcm.system.error_messages import add_note, find_user_code
@@ -54,6 +54,7 @@ class SessionOptions:
         launch: The processes that torchrun started, instead of workers.
         build_setup: Builds the objects that train.
         fork: Start workers by fork, so that they share Python objects of this process.
+        diagnoses: Whether `Session.rounds` will diagnose rounds; a model that cannot be diagnosed is rejected at once.
         notify: Called with one sentence about each thing that the user should know; ignored by default.
         stop_requested: Called before every client; the run stops when it returns True.
     """
@@ -63,6 +64,7 @@ class SessionOptions:
     launch: Launch | None = None
     build_setup: BuildSetup = build
     fork: bool = False
+    diagnoses: bool = False
     notify: Notify = ignore_message
     stop_requested: StopRequested = lambda: False
 
@@ -70,6 +72,13 @@ class SessionOptions:
         """Raise a UserError if the workers cannot be started."""
         if self.workers > 1 and self.launch is None:
             check_workers(experiment, fork=self.fork)
+
+    def build(self, experiment: Experiment) -> TrainingSetup:
+        """Build the objects that train, and raise a UserError if they cannot be diagnosed as requested."""
+        setup = self.build_setup(experiment, self.data_dir)
+        if self.diagnoses:
+            reject_diagnosis(setup)
+        return setup
 
 
 _DEFAULTS = SessionOptions()
@@ -124,7 +133,7 @@ class Session:
             reject_unusable_name(name)
         reject_file_as_folder(runs_dir)
         options.check(experiment)
-        setup = options.build_setup(experiment, options.data_dir)
+        setup = options.build(experiment)
         if options.launch is not None:
             handshake.propose_run(options.launch.group, setup, runs_dir)
         provenance = make_provenance(setup, options.launch.job if options.launch is not None else None)
@@ -166,7 +175,7 @@ class Session:
             options.check(experiment)
             reject_changed_settings(folder, experiment)
             report_changed_versions(folder, options.notify)
-            setup = options.build_setup(experiment, options.data_dir)
+            setup = options.build(experiment)
             reject_changed_data(folder, setup)
             states = stack.enter_context(closing(setup.open_client_states(folder.client_states)))
             recorder = RunRecorder(folder, setup, states)
@@ -182,10 +191,11 @@ class Session:
     def _start_workers(self, options: SessionOptions) -> Workers:
         if options.launch is not None:
             return Workers.join(options.launch)
+        count = limit_workers(options.workers, self.setup.plan, self.setup.experiment.engine.device)
         if not options.fork:
-            return Workers.spawn(self.folder.path, options.workers, self.setup, options.data_dir)
+            return Workers.spawn(self.folder.path, count, self.setup, options.data_dir)
         # a fork unlocks its copy of the lock only, so that the lock ends with rank 0, however that ends
-        return Workers.fork(self.folder.path, options.workers, self.setup, self._stop_requested, self.folder.unlock)
+        return Workers.fork(self.folder.path, count, self.setup, self._stop_requested, self.folder.unlock)
 
     def __enter__(self) -> Self:
         return self
@@ -228,11 +238,12 @@ class Session:
             TrainingFailed: If a worker died, or the user's own code failed.
             WriteFailed: If the folder could not be written.
         """
-        if diagnose_every is not None and self.setup.problem.personal_size:
-            raise UserError("a model with personal parameters cannot be diagnosed; leave --diagnose out")
+        if diagnose_every is not None:
+            reject_diagnosis(self.setup)
         try:
             self._recorder.clear_leftovers(self.next_round)
             before = self.folder.read_metrics(self.next_round) if self._depends_on_metrics else []
+            self.stop_reason = self.setup.plan.stop.find(before) if self.setup.plan.stop is not None else None
             executor = executor or self._workers.make_executor(
                 self.folder.path, self.setup, self.states, self.server, self.next_round, self._stop_requested, before
             )
@@ -293,6 +304,12 @@ class Session:
         except Exception as error:
             add_note(error, f"the diagnosis after round {finished.index} failed")
             raise
+
+
+def reject_diagnosis(setup: TrainingSetup) -> None:
+    """Raise UserError if the rounds cannot be diagnosed, because clients have parameters of their own."""
+    if setup.problem.personal_size:
+        raise UserError("a model with personal parameters cannot be diagnosed; leave --diagnose out")
 
 
 def _create_folder(

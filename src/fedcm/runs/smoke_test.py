@@ -24,7 +24,7 @@ from fedcm.data.structures.tree import iterate_leaves
 from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.system.error_messages import describe_error, describe_failure
-from fedcm.system.formatting import format_count
+from fedcm.system.formatting import describe_value, format_count
 
 _CHECKED_CLIENTS = 10_000  # clients whose sizes are read at most
 _LEAST_RATE = 1e-12  # as for the rates of rounds
@@ -288,7 +288,7 @@ def _try_evaluation(problem: Problem, sample: Examples) -> None:
 
 
 def _describe(value: Any) -> str:
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else describe_value(value)
 
 
 def _count_examples(sample: Examples) -> str:

@@ -1,7 +1,7 @@
 """Time what a machine does, for autotune and for the estimates of a sweep."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,3 +41,10 @@ def time_reading(runner: ClientRunner) -> dict[str, float]:
     gradient = problem.gradient(problem.collate(runner.data.client(0).slice(0, runner.local_work.batch_size)))
     step = measure_shortest_time(lambda: gradient(problem.initial_params), trials=3, seconds=1.0)
     return {READING: round(1000 * reading / batches, 4), STEP: round(1000 * step, 4)}
+
+
+def describe_reading(milliseconds: Mapping[str, float]) -> str | None:
+    """Say how long reading a batch anew takes, and a step; None if nothing is read anew."""
+    if READING not in milliseconds:
+        return None
+    return f"{READING} takes {milliseconds[READING]:.3g} ms; {STEP} takes {milliseconds[STEP]:.3g} ms"

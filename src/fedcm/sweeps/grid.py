@@ -25,7 +25,7 @@ from typing import Any, final
 from pydantic import Field
 
 from fedcm.algorithms.registry import get_algorithm_name
-from fedcm.config.experiment import read_experiment
+from fedcm.config.experiment import read_experiment, reject_empty_stop
 from fedcm.config.overrides import Table, apply_overrides, merge_table, read_table, select_algorithm
 from fedcm.config.schema import Section, read_section
 from fedcm.config.sections import Experiment
@@ -173,6 +173,7 @@ def _make_run(
     own["seed"] = _advance_seed(own.get("seed", 0), replicate)
     published = grid.published.get(" ".join(labels.values()), {}).get(name)
     own["cell"] = {"labels": labels} | ({} if published is None else {"published": published})
+    reject_empty_stop(own)
     experiment = read_experiment(own)
     swept = [setting.read_from(experiment, value) for setting, value in changes]
     cell = experiment.cell.model_copy(update={"labels": labels | {one.path: one.text for one in swept}})

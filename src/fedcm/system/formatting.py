@@ -122,3 +122,15 @@ def flatten_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def describe_value(value: Any) -> str:
+    """Describe an argument for an error message: a simple value by itself, another object by its type.
+
+    >>> describe_value(3), describe_value("x"), describe_value([1, 2]), describe_value(OSError())
+    ('3', "'x'", 'a list', 'an OSError')
+    """
+    if isinstance(value, str | int | float | bool | None):
+        return f"{value!r}"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"

@@ -34,6 +34,10 @@ class LongWarmupWarning(FedcmWarning):
     """The warm-up of a schedule covers the whole run, so the learning rate never reaches its full value."""
 
 
+class ManyWorkersWarning(FedcmWarning):
+    """There are more workers than clients in a round, and fewer are started."""
+
+
 def warn_user(message: str, category: type[FedcmWarning]) -> None:
     """Issue a warning that points to the line of the user's code which called fedcm."""
     frame: FrameType | None = sys._getframe()

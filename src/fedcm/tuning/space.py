@@ -15,6 +15,7 @@ from fedcm.errors import UserError
 from fedcm.sweeps.labels import is_setting
 
 _FORMS = "such as client.lr=0.01..1:log, client.epochs=1..5:int, server.lr=0.5..1.5:step=0.1 or client.batch_size=5,10"
+_INCOMPARABLE = ("data.source", "data.validation", "evaluation.", "stop.")  # paths, or their beginnings
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"\s*({_NUMBER})\s*\.\.\s*([^:\s]+)\s*((?::[^:]*)*)")
 _DIGITS = 4  # significant digits of a drawn number; more would not change a result
@@ -99,11 +100,7 @@ def parse_tuned_settings(over: Iterable[str]) -> list[TunedSetting]:
         if not equals or not all(key.strip() for key in path.split(".")):
             raise UserError(f"a setting to tune must be path=low..high or path=value,value, {_FORMS}; got {text!r}")
         setting = TunedSetting(path.strip(), _parse_domain(text, values), algorithm.strip())
-        if setting.path in ("name", "algorithm.name", "seed") or not is_setting(setting.path):
-            raise UserError(
-                f"a setting to tune must be the path of a setting, {_FORMS}; {setting.path!r} is not one that can be "
-                "tuned; list algorithms in `algorithms`"
-            )
+        _reject_path(setting.path)
         key = setting.algorithm, setting.path
         if key in parsed:
             raise UserError(f"a setting to tune must be given once, but {where.strip()!r} is given twice")
@@ -111,6 +108,23 @@ def parse_tuned_settings(over: Iterable[str]) -> list[TunedSetting]:
     if not parsed:
         raise UserError(f"a setting to tune must be given with --over, {_FORMS}")
     return list(parsed.values())
+
+
+def _reject_path(path: str) -> None:
+    """Raise UserError if a setting does not exist, does not change the training, or changes what a score means."""
+    reason = None
+    if path == "algorithm.name":
+        reason = "list the algorithms in `algorithms`"
+    elif path == "seed":
+        reason = "the best seed would be luck; `seeds` runs the winners with further seeds"
+    elif path == "name":
+        reason = "the name of an experiment changes no result"
+    elif not is_setting(path):
+        reason = "there is no such setting"
+    elif path.startswith(_INCOMPARABLE):
+        reason = "trials that differ in it cannot be compared; set it for all of them with --set or `overrides`"
+    if reason is not None:
+        raise UserError(f"a setting to tune must be one of the training, {_FORMS}, got {path!r}: {reason}")
 
 
 def choose_space(settings: Iterable[TunedSetting], algorithm: str, hyperparameters: Iterable[str]) -> dict[str, Domain]:
@@ -142,6 +156,8 @@ def _parse_domain(text: str, values: str) -> Domain:
         if found := _RANGE.fullmatch(values):
             return _make_range(found[1], found[2], found[3].split(":")[1:])
         choices = read_values(values)
+        if len(choices) < 2 and ".." in values:
+            raise UserError("a range must be two numbers, low..high")
         if len(choices) < 2:
             raise UserError("one value is nothing to choose from")
         texts = [write_value(value) for value in choices]

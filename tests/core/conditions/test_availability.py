@@ -98,16 +98,19 @@ def test_wrong_traces_are_rejected(tmp_path: Path, text: str, message: str) -> N
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"period": 0, "share": 0.5}, "period must be at least 1"),
+        ({"period": 0, "share": 0.5}, "period must be a whole number from 1 to 10⁹, got 0"),
         ({"period": 2, "share": 0.0}, "share must be above 0 and at most 1"),
         ({"period": 2, "share": 1.1}, "share must be above 0 and at most 1"),
-        ({"period": 2, "share": 0.5, "zones": 0}, "zones must be at least 1"),
+        ({"period": 2, "share": 0.5, "zones": 0}, "zones must be a whole number from 1 to 10⁹, got 0"),
+        ({"period": 2.5, "share": 0.5}, "period must be a whole number from 1 to 10⁹, got 2.5"),
+        ({"period": "a", "share": 1}, "period must be a whole number from 1 to 10⁹, got 'a'"),
+        ({"period": 2, "share": "x"}, "share must be a finite number, got 'x'"),
     ],
 )
 def test_impossible_days_are_rejected(settings: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DayNight(**settings)
-    with pytest.raises(ValueError, match="period must be at least 1"):
+    with pytest.raises(ValueError, match="period must be a whole number from 1 to 10⁹, got 0"):
         Trace("x.csv", period=0)
 
 

@@ -1,6 +1,7 @@
 """Unequal work: draws, files and functions."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,10 +40,26 @@ def test_all_numbers_are_equally_likely() -> None:
     assert np.abs(counts[2:] - 400).max() <= 4 * np.sqrt(2000 * 0.2 * 0.8)
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 3), (4, 3), (1, 10**9 + 1)])
-def test_impossible_bounds_are_rejected(low: int, high: int) -> None:
-    with pytest.raises(ValueError, match="low must be at least 1 and high at least low"):
+@pytest.mark.parametrize(
+    ("low", "high", "message"),
+    [
+        (0, 3, "low must be a whole number from 1 to 10⁹, got 0"),
+        (4, 3, "low must be at most high, got 4 and 3"),
+        (1, 10**20, "high must be a whole number from 1 to 10⁹, got 100000000000000000000"),
+        (1.5, 3, "low must be a whole number from 1 to 10⁹, got 1.5"),
+        ("a", 3, "low must be a whole number from 1 to 10⁹, got 'a'"),
+    ],
+)
+def test_impossible_bounds_are_rejected(low: Any, high: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
         UniformWork(low, high)
+
+
+def test_numbers_of_numpy_and_paths_are_converted() -> None:
+    assert type(UniformWork(np.int64(2), np.int64(3)).low) is int  # pyright: ignore[reportArgumentType]
+    assert FileWork(Path("work.csv")).path == "work.csv"  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="path must be the path of a file, got 5"):
+        FileWork(5)  # pyright: ignore[reportArgumentType]
 
 
 def write(folder: Path, text: str, default: int | None = None) -> FileWork:

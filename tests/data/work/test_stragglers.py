@@ -93,8 +93,11 @@ def test_wrong_files_are_rejected(tmp_path: Path, text: str, message: str) -> No
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"deadline": 0}, "deadline must be above 0 and finite"),
-        ({"deadline": float("inf")}, "deadline must be above 0 and finite"),
+        ({"deadline": 0}, "deadline must be above 0, got 0"),
+        ({"deadline": float("inf")}, "deadline must be a finite number, got inf"),
+        ({"deadline": "a"}, "deadline must be a finite number, got 'a'"),
+        ({"deadline": 5, "spread": "x"}, "spread must be a finite number, got 'x'"),
+        ({"deadline": 5, "file": 3}, "file must be the path of a file, got 3"),
         ({"deadline": 1.0, "seconds_per_step": -1}, "seconds_per_step must be above 0"),
         ({"deadline": 1.0, "spread": -0.1}, "spread must be from 0 to 20"),
         ({"deadline": 1.0, "jitter": 21}, "jitter must be from 0 to 20"),

@@ -9,6 +9,7 @@ import numpy as np
 from fedcm.core.participation import PARTICIPATION, Participation
 from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
+from fedcm.system.field_checks import convert_counts, convert_numbers, convert_paths
 from fedcm.system.number_files import NumberTable, read_number_file, to_whole_number
 
 
@@ -35,12 +36,11 @@ class DayNight:
     zones: int | None = None  # number of time zones; by default every client has a phase of its own
 
     def __post_init__(self) -> None:
-        if self.period < 1:
-            raise ValueError(f"period must be at least 1 round, got {self.period}")
+        convert_counts(self, period=1)
+        convert_counts(self, zones=1, optional=True)
+        convert_numbers(self, "share")
         if not 0 < self.share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {self.share}")
-        if self.zones is not None and self.zones < 1:
-            raise ValueError(f"zones must be at least 1, got {self.zones}")
 
     def find_available(self, population: int, seed: int, round: int) -> np.ndarray:
         """Return a boolean mask of the clients."""
@@ -68,8 +68,8 @@ class Trace:
     period: int | None = None  # rounds after which the trace begins again; by default it does not
 
     def __post_init__(self) -> None:
-        if self.period is not None and self.period < 1:
-            raise ValueError(f"period must be at least 1 round, got {self.period}")
+        convert_paths(self, "file")
+        convert_counts(self, period=1, optional=True)
 
     @cached_property
     def table(self) -> NumberTable:

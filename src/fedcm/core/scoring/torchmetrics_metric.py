@@ -131,7 +131,7 @@ def _find_class(name: str) -> Any:
     kind = getattr(torchmetrics, _CLASSES.get(name, name), None)
     if not (isinstance(kind, type) and issubclass(kind, torchmetrics.Metric)):
         hint = suggest(name, [*SUMMED_NAMES, *_CLASSES])
-        raise UserError(f"there is no metric {name!r}; {hint}, or the name of a class of torchmetrics")
+        raise UserError(f"there is no metric {name!r}; give a known one or the name of a class of torchmetrics; {hint}")
     return kind
 
 

@@ -37,10 +37,9 @@ def make_augment(changes: Sequence[Any]) -> Augment:
     for index, (name, options) in enumerate(parts):
         if name == "flip" and index and parts[index - 1][0] == "crop":  # one pass, which is faster
             both = parts[index - 1][1] | _check_options(name, options)
-            functions[-1] = partial(_change_images, "crop", partial(crop_and_flip, **both))
+            functions[-1] = partial(_change_images, "crop", crop_and_flip, both)
         elif isinstance(name, str) and name in IMAGE_CHANGES:
-            change = partial(IMAGE_CHANGES[name], **_check_options(name, options))
-            functions.append(partial(_change_images, name, change))
+            functions.append(partial(_change_images, name, IMAGE_CHANGES[name], _check_options(name, options)))
         else:
             functions.append(_make_own(name, options))
 
@@ -55,6 +54,10 @@ def make_augment(changes: Sequence[Any]) -> Augment:
 def _split_options(change: Any) -> tuple[Any, dict[str, Any]]:
     if not isinstance(change, Mapping):
         return change, {}
+    if "name" not in change:
+        raise UserError(
+            f'a change of data.augment must have a name, such as {{name = "cutout", size = 4}}, got {dict(change)}'
+        )
     return change.get("name"), {key: value for key, value in change.items() if key != "name"}
 
 
@@ -81,23 +84,35 @@ def _check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if key == "probability" and not (is_number and 0 <= value <= 1):
             raise UserError(f"data.augment {name!r}: {key} must be between 0 and 1, got {value!r}")
-        if key != "probability" and not (isinstance(value, int) and is_number and value >= 0):
-            raise UserError(f"data.augment {name!r}: {key} must be a whole number of at least 0, got {value!r}")
+        if key != "probability" and not (isinstance(value, int) and is_number and value >= 1):
+            raise UserError(f"data.augment {name!r}: {key} must be a whole number of at least 1, got {value!r}")
     return options
 
 
-def _change_images(name: str, change: Callable[..., Tensor], batch: Examples, generator: Generator) -> Examples:
+def _change_images(
+    name: str, change: Callable[..., Tensor], options: dict[str, Any], batch: Examples, generator: Generator
+) -> Examples:
     images = batch.features
     if not (isinstance(images, Tensor) and images.dim() == 4 and images.is_floating_point()):
         shape = tuple(images.shape[1:]) if isinstance(images, Tensor) else type(images).__name__
         raise UserError(f"data.augment {name!r} needs images (channels, height, width), got features {shape}")
+    height, width = images.shape[2:]
+    if options.get("padding", 0) >= min(height, width):
+        raise UserError(
+            f"data.augment {name!r}: padding must be below height and width of the images, {height} × {width}, so that "
+            f"they stay in sight, got {options['padding']}"
+        )
+    if options.get("size", 0) > max(height, width):
+        raise UserError(
+            f"data.augment {name!r}: size must be at most that of the images, {height} × {width}, got {options['size']}"
+        )
     for leaf in list_leaves(batch.labels):
         if leaf.dim() > 2 and leaf.shape[-2:] == images.shape[-2:]:
             raise UserError(
                 f"data.augment {name!r} changes images and not their labels, got a label for every pixel, "
                 f"{tuple(leaf.shape[1:])}; write a function (batch, generator) that changes both"
             )
-    return Examples(change(images, generator), batch.labels)
+    return Examples(change(images, generator, **options), batch.labels)
 
 
 def _call_user_function(

@@ -20,7 +20,7 @@ def crop(images: Tensor, generator: Generator, padding: int | None = None) -> Te
     Args:
         images: (n, channels, height, width).
         generator: The source of randomness.
-        padding: Pixels at each side; by default an eighth of the height, 4 for images of 32 × 32.
+        padding: Pixels at each side; by default an eighth of the height, at least 1: 4 for images of 32 × 32.
     """
     shifts = _draw_shifts(images, generator, padding)
     return _shift_and_mirror(images, shifts, torch.zeros(len(images), dtype=torch.bool))
@@ -48,7 +48,7 @@ def cutout(images: Tensor, generator: Generator, size: int | None = None) -> Ten
     DeVries & Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout", 2017.
     """
     count, _, height, width = images.shape
-    size = height // 2 if size is None else size
+    size = max(1, height // 2) if size is None else size
     inside = []
     for length in (height, width):
         first = torch.randint(0, length, (count, 1), generator=generator) - size // 2
@@ -63,7 +63,7 @@ IMAGE_CHANGES: dict[str, Callable[..., Tensor]] = {"crop": crop, "flip": flip, "
 
 def _draw_shifts(images: Tensor, generator: Generator, padding: int | None) -> Tensor:
     """Return how far each image moves up and to the left: (2, n)."""
-    padding = images.shape[2] // 8 if padding is None else padding
+    padding = max(1, images.shape[2] // 8) if padding is None else padding
     return torch.randint(0, 2 * padding + 1, (2, len(images)), generator=generator) - padding
 
 

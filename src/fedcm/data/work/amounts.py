@@ -9,9 +9,10 @@ from typing import Literal, Protocol, final, runtime_checkable
 from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
 from fedcm.system.error_messages import describe_error
+from fedcm.system.field_checks import GREATEST_COUNT, convert_counts, convert_paths
 from fedcm.system.number_files import NumberTable, read_number_file, to_whole_number
 
-MAX_AMOUNT = 10**9
+MAX_AMOUNT = GREATEST_COUNT
 
 
 @runtime_checkable
@@ -42,8 +43,9 @@ class UniformWork:
     per: Literal["round", "client"] = "round"  # "client": drawn once per client, for all rounds
 
     def __post_init__(self) -> None:
-        if not 1 <= self.low <= self.high <= MAX_AMOUNT:
-            raise ValueError(f"low must be at least 1 and high at least low, got {self.low} and {self.high}")
+        convert_counts(self, low=1, high=1)
+        if self.low > self.high:
+            raise ValueError(f"low must be at most high, got {self.low} and {self.high}")
         if self.per not in ("round", "client"):
             raise ValueError(f"per must be 'round' or 'client', got {self.per!r}")
 
@@ -69,8 +71,8 @@ class FileWork:
     default: int | None = None  # for clients and rounds without a row; by default they are an error
 
     def __post_init__(self) -> None:
-        if self.default is not None and not 1 <= self.default <= MAX_AMOUNT:
-            raise ValueError(f"default must be at least 1, got {self.default}")
+        convert_paths(self, "path")
+        convert_counts(self, default=1, optional=True)
 
     @cached_property
     def table(self) -> NumberTable:

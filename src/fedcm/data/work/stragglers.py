@@ -15,6 +15,7 @@ from typing import Literal, final
 
 from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
+from fedcm.system.field_checks import convert_numbers, convert_paths
 from fedcm.system.number_files import NumberTable, read_number_file, to_whole_number
 
 _MAX_SIGMA = 20.0  # e^(±5·20) is still a finite number of seconds
@@ -38,9 +39,11 @@ class Stragglers:
     policy: Literal["drop", "partial"] = "drop"  # "partial": a slow client does the steps that fit
 
     def __post_init__(self) -> None:
+        convert_numbers(self, "deadline", "seconds_per_step", "spread", "jitter")
+        convert_paths(self, "file", optional=True)
         for name in ("deadline", "seconds_per_step"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in ("spread", "jitter"):
             if not 0 <= getattr(self, name) <= _MAX_SIGMA:
                 raise ValueError(f"{name} must be from 0 to {_MAX_SIGMA:g}, got {getattr(self, name)}")

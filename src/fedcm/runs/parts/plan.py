@@ -2,7 +2,7 @@
 
 from fedcm.config.sections import Experiment
 from fedcm.core.algorithm import is_decentralised
-from fedcm.core.conditions.availability import list_available
+from fedcm.core.conditions.check import check_conditions
 from fedcm.core.conditions.deadline import SimulatedDeadline
 from fedcm.core.participation import FixedSize
 from fedcm.core.round_loop import TrainingPlan
@@ -11,7 +11,6 @@ from fedcm.core.scoring.metric_set import MetricSet
 from fedcm.core.topology import Ring
 from fedcm.data.batches import LocalWork
 from fedcm.data.federated import FederatedData, find_client_tests
-from fedcm.data.work.amounts import FileWork
 from fedcm.errors import UserError
 from fedcm.runs.choices import make_stop_rule
 
@@ -48,18 +47,5 @@ def build_plan(experiment: Experiment, data: FederatedData, local_work: LocalWor
     )
     if topology is not None:
         _ = plan.mixing  # now, so that a graph that does not fit is rejected before the run begins
-    _check_conditions(plan, local_work)
+    check_conditions(plan, local_work)
     return plan
-
-
-def _check_conditions(plan: TrainingPlan, local_work: LocalWork) -> None:
-    """Read the files of the conditions and draw round 0 once, so that what fails is rejected before the run begins."""
-    for unit, amount in (("epochs", local_work.epochs), ("steps", local_work.steps)):
-        if isinstance(amount, FileWork):
-            amount.check(unit, plan.population, plan.rounds)
-        elif amount is not None and not isinstance(amount, int):
-            amount.draw_amount(plan.seed, 0, 0)
-    if local_work.stragglers is not None:
-        local_work.stragglers.check(plan.population)
-    if plan.availability is not None:
-        list_available(plan.availability, plan.population, plan.seed, 0)

@@ -7,6 +7,8 @@ from typing import Any, Self, final
 
 from fedcm.config.sections import Experiment
 from fedcm.core.executor import Executor
+from fedcm.core.participation import FixedSize
+from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.stopping import Line
 from fedcm.data.shared_memory import share_dataset
 from fedcm.errors import TrainingFailed, UserError
@@ -21,6 +23,9 @@ from fedcm.runs.workers.pool import WorkerPool
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.runs.workers.worker import run_forked_worker
 from fedcm.system.callbacks import StopRequested
+from fedcm.system.formatting import format_count
+from fedcm.system.hardware import count_default_workers
+from fedcm.system.user_warnings import ManyWorkersWarning, warn_user
 
 
 @final
@@ -150,6 +155,23 @@ class Workers:
         except TrainingFailed as failure:
             cause = str(failure) if self._pool is None else self._pool.find_cause(str(failure))
             raise TrainingFailed(cause) from None
+
+
+def limit_workers(count: int, plan: TrainingPlan, device: str) -> int:
+    """Return how many workers to start: not more than the largest cohort, unless the machine has cores for them.
+
+    More would only wait for each other. The bits do not depend on it.
+    """
+    fixed = plan.participation.clients if isinstance(plan.participation, FixedSize) else plan.population
+    useful = max(min(fixed, plan.population), count_default_workers(device))
+    if count <= useful:
+        return count
+    warn_user(
+        f"{count} workers are more than can share a round, which has at most "
+        f"{format_count(min(fixed, plan.population), 'client')}; {useful} are used",
+        ManyWorkersWarning,
+    )
+    return useful
 
 
 def check_workers(experiment: Experiment, *, fork: bool) -> None:
