@@ -6,14 +6,18 @@ import os
 from pathlib import Path
 
 import pytest
+import typer
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from made_kits import DAY, NOW, Root, write_key
 
+from fedcm.cli.federation.kits.audit import audit
+from fedcm.errors import UserError
 from fedcm.federation.trust.audit import NO_HASH, AuditLog
 from fedcm.federation.trust.audit_check import AuditReport, verify_audit
+from fedcm.federation.trust.manifest import write_manifest
 
 
 class Server:
@@ -145,3 +149,46 @@ def test_two_processes_write_one_chain(server: Server) -> None:
     assert (report.events["x"], report.events["y"]) == (25, 25)
     order = [json.loads(json.loads(line)["record"])["event"] for line in server.lines[5:]]
     assert sorted(order) == ["x"] * 25 + ["y"] * 25
+
+
+def run_command(*args: Path | None) -> int:
+    try:
+        audit(args[0], args[1] if len(args) > 1 else None)  # pyright: ignore[reportArgumentType]
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
+
+
+@pytest.fixture
+def kit(server: Server) -> Path:
+    (server.folder / "startup/rootCA.pem").write_bytes(server.root.pem)
+    service = {"name": "hospitals", "service": {"target": "localhost:8002"}, "admin_port": 8003}
+    (server.folder / "startup/fed_server.json").write_text(json.dumps({"servers": [service]}))
+    return server.folder
+
+
+def test_the_command_verifies_a_kit_and_a_copy_of_its_log(
+    server: Server, kit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.log.append("alarm", what="a copy of berlin")
+    assert run_command(kit) == 0
+    assert f"last good line: 6, {server.log.read_head().hash}" in capsys.readouterr().out
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(server.log.file.read_bytes().replace(b"berlin", b"paris"))
+    assert run_command(copy, kit) == 1
+    assert "broken: line 6: its signature is not the server's" in capsys.readouterr().out
+
+
+def test_the_command_needs_a_root_certificate(server: Server) -> None:
+    with pytest.raises(UserError, match="--kit DIR"):
+        run_command(server.log.file)
+
+
+def test_the_command_verifies_a_fetched_run(kit: Path, server: Server, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "model.safetensors").write_bytes(b"weights")
+    write_manifest(results, kit, server.log.read_head(), run="r")
+    assert run_command(results, kit) == 0
+    (results / "model.safetensors").write_bytes(b"other")
+    assert run_command(results, kit) == 1
