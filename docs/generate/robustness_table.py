@@ -1,15 +1,19 @@
 """Write the tables and the picture of docs/guides/robustness.md from the runs of experiments/robust-*.toml.
 
 python docs/generate/robustness_table.py runs/robust-digits                 prints the tables
-python docs/generate/robustness_table.py runs/robust-digits --picture FILE  draws them as well
+python docs/generate/robustness_table.py runs/robust-digits --update        puts them into the guide
 """
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
-ALGORITHMS = ("fedavg", "fedcm")
+GUIDE = Path(__file__).parents[1] / "guides" / "robustness.md"
+BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
+NAMES = {"fedavg": "FedAvg", "fedcm": "FedCM"}
+ALGORITHMS = tuple(NAMES)
 Cell = tuple[float | None, float | None]  # accuracy and success of a backdoor, each None if it is missing
 
 
@@ -67,14 +71,15 @@ def draw(cells: dict[tuple[str, str, str], Cell], path: Path) -> None:
     figure, panels = plt.subplots(1, len(ALGORITHMS), figsize=(11, 4.2), layout="constrained", sharey=True)
     for panel, algorithm in zip(panels, ALGORITHMS, strict=True):
         found = [[cells.get((algorithm, attack, mean), (None, None))[0] for mean in MEANS] for attack in ATTACKS]
-        values = [[0.0 if value is None else 100 * value for value in row] for row in found]
+        values = [[math.nan if value is None else 100 * value for value in row] for row in found]
         picture = panel.imshow(values, vmin=10, vmax=95, cmap="viridis", aspect="auto")
         panel.set_xticks(range(len(MEANS)), MEANS, rotation=40, ha="right")
         panel.set_yticks(range(len(ATTACKS)), ATTACKS)
-        panel.set_title({"fedavg": "FedAvg", "fedcm": "FedCM"}[algorithm])
+        panel.set_title(NAMES[algorithm])
         for y, row in enumerate(values):
             for x, value in enumerate(row):
-                panel.text(x, y, f"{value:.0f}", ha="center", va="center", color="white" if value < 65 else "black")
+                text = "–" if math.isnan(value) else f"{value:.0f}"
+                panel.text(x, y, text, ha="center", va="center", color="white" if value < 65 else "black")
     figure.colorbar(picture, ax=panels, label="test accuracy in %")
     figure.savefig(path, dpi=110)
 
@@ -82,13 +87,16 @@ def draw(cells: dict[tuple[str, str, str], Cell], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("runs", type=Path)
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--update", action="store_true")
     arguments = parser.parse_args()
     cells = read_cells(arguments.runs)
-    for algorithm in ALGORITHMS:
-        print(f"{algorithm}\n\n{write_table(cells, algorithm)}\n")
-    if arguments.picture is not None:
-        draw(cells, arguments.picture)
+    tables = "\n\n".join(f"{NAMES[algorithm]}:\n\n{write_table(cells, algorithm)}" for algorithm in ALGORITHMS)
+    if not arguments.update:
+        print(tables)
+        return
+    before, _, rest = GUIDE.read_text(encoding="utf-8").partition(BEGIN)
+    GUIDE.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    draw(cells, GUIDE.parents[1] / "robustness.png")
 
 
 if __name__ == "__main__":
