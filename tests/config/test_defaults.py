@@ -344,6 +344,7 @@ def test_defaults_of_stragglers_are_documented() -> None:
 IN_WORDS = {
     "epochs": "1",
     "sites": "all connected sites",
+    "threshold": "more than two thirds of the run's sites",
     "classes": "the most that a site has",
     "mean": "from the sites' sums",
     "std": "from the sites' sums",
@@ -363,4 +364,5 @@ def test_the_documentation_states_the_defaults_of_a_section(section: str) -> Non
             assert documented[setting] in (IN_WORDS.get(setting, ""), "none"), setting
         else:
             written = f'"{default}"' if isinstance(default, str) else str(default)
+            written = written.lower() if isinstance(default, bool) else written
             assert documented[setting].strip("`") == written, setting
