@@ -9,8 +9,8 @@ from fedcm.core.participation import Independent
 from fedcm.privacy.accountant import Accountant, Sampling
 from fedcm.privacy.settings import fill_noise, make_accountant
 
-_SHARES = (0.1, 0.25, 0.5, 1.0, 2.0)  # of the rounds
-_NOISES = (0.5, 0.75, 1.0, 1.5, 2.0)  # times the experiment's
+_SHARES = (0.1, 0.3, 1.0, 2.0)  # of the rounds
+_NOISES = (0.7, 1.0, 1.4, 2.0)  # times the experiment's
 _PROBABILITIES = (0.25, 0.5, 1.0, 2.0)  # times the experiment's
 
 
