@@ -303,7 +303,7 @@ def test_a_folder_called_like_a_bundled_experiment_does_not_hide_it(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").mkdir()
     assert fedcm.load_experiment("demo").name == "demo"
-    for wrong, message in ((None, "got a NoneType"), (make_model(), "got a Linear"), ("x" * 5000, "no experiment")):
+    for wrong, message in ((None, "got None"), (make_model(), "got a Linear"), ("x" * 5000, "no experiment")):
         with pytest.raises(fedcm.UserError, match=message):
             fedcm.run(wrong, runs_dir=tmp_path)  # pyright: ignore[reportArgumentType]
 

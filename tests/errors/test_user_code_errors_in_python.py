@@ -37,7 +37,7 @@ def make_line_pattern(mark: str) -> str:
         ),
         (
             lambda outputs, labels: 3.0,
-            r"^the loss .*<lambda> must give one number, a tensor of one element, got a float",
+            r"^the loss .*<lambda> must give one number, a tensor of one element, got 3\.0",
         ),
         (
             lambda outputs, labels: outputs.detach().sum(),

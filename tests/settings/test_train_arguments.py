@@ -177,10 +177,10 @@ def is_evaluated_on(keyword: str) -> None:
 
 def is_held_back(keyword: str) -> None:
     """A share of every client, drawn as one permutation per client, or given examples."""
-    generator = make_generator(USUAL["seed"], Purpose.VALIDATION)
     held, kept = [], []
-    for x, y in CLIENTS:
+    for client, (x, y) in enumerate(CLIENTS):
         count = len(x) // 4
+        generator = make_generator(USUAL["seed"], Purpose.VALIDATION, client=client)
         index = np.sort(generator.permutation(len(x))[:count])
         held.append((x[index], y[index]))
         rest = np.setdiff1d(np.arange(len(x)), index)

@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fedcm.errors import UserError
 from fedcm.system.files import find_wrong_kind
@@ -70,7 +71,7 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Any], *, where: str, st
 def reject_unusable_parameters(parameters: Mapping[str, Tensor], where: str) -> None:
     """Raise UserError if a parameter is NaN or infinite; `where` is what the message calls all of them."""
     for name, value in parameters.items():
-        if not bool(value.isfinite().all()):
+        if not is_lazy(value) and not bool(value.isfinite().all()):
             raise UserError(f"{where}: all weights must be finite numbers, but {name!r} has NaN or infinite ones")
 
 
