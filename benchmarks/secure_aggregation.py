@@ -50,7 +50,7 @@ def main() -> None:
                 row = f"| {model} | {count} | {lost} | {cost.site:.3g} | {cost.server:.3g} "
                 rows.append(row + f"| {cost.up / 2**20:.3g} | {4 * size / 2**20:.3g} | {cost.down / 2**20:.3g} |")
                 print(rows[-1], flush=True)
-    RESULTS.write_text(make_page(rows), encoding="utf-8")
+                RESULTS.write_text(make_page(rows), encoding="utf-8")
 
 
 def measure(identities: list[SiteIdentity], size: int, lost: int) -> Cost:
