@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_kits import DAY, NOW, Root, free_port, make_kit
@@ -77,7 +78,7 @@ def test_a_wrong_clock_is_named_by_check_and_site(
     ],
 )
 def test_the_servers_certificate_is_compared_too(
-    tmp_path: Path, root: Root, up: Callable[[Kit], object], dates: dict[str, object], words: str
+    tmp_path: Path, root: Root, up: Callable[[Kit], Any], dates: dict[str, Any], words: str
 ) -> None:
     """The site's clock is off by a day or more, and its own certificate does not show it."""
     server = make_kit(tmp_path / "server", "server", root, free_port(), **dates)
