@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo anchors mutants test test-slow test-federation bench bench-peers bench-growth bench-federation docs docs-serve check format clean
+.PHONY: help demo anchors mutants test test-slow test-federation bench bench-peers bench-growth bench-federation bench-secure docs docs-serve check format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ bench: $(READY)  ## compare this engine with a bare training loop, and FedCM wit
 
 bench-federation: $(READY)  ## measure the cost of a round over real processes and mutual TLS: benchmarks/FEDERATION.md (10 minutes)
 	$(BIN)/python benchmarks/federation_rounds.py
+
+bench-secure: $(READY)  ## measure the cost of secure aggregation: benchmarks/SECURE_AGGREGATION.md (5 minutes)
+	$(BIN)/python benchmarks/secure_aggregation.py
 
 bench-growth: $(READY)  ## measure how the cost grows with clients, client states and workers: benchmarks/GROWTH.md (30 minutes, 30 GB of disk)
 	$(BIN)/python benchmarks/growth.py

@@ -60,6 +60,12 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
+def forget_manifest(folder: Path) -> Path:
+    """Turn a finished run into one of an older version, whose files may be changed unnoticed."""
+    (folder / "manifest.json").unlink()
+    return folder
+
+
 def run_to_end(path: Path, runs: Path, name: str = "whole") -> Path:
     finish_session(Session.start(read_experiment(read_table(path)), runs, name))
     return runs / name

@@ -10,7 +10,7 @@ from fedcm.config.experiment import read_experiment, to_toml
 from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
 from fedcm.federation.experiment import prepare_experiment
-from fedcm.federation.frames import Arrays
+from fedcm.federation.frames import Arrays, select_own_fields
 from fedcm.federation.provision.deal import deal
 from fedcm.federation.server.channel import Deadline, SiteAnswer
 from fedcm.federation.site.trainer import SiteTrainer
@@ -94,8 +94,11 @@ class InProcessChannel:
             self.sites[site] = SiteTrainer(self.folder / site, self.text, self.names.index(site), len(self.names))
         if task == "describe":
             return self.sites[site].describe(), {}
-        fields["counted"] = fields["counted"][site]
-        request = getattr(self.sites[site], task)
-        answer = request(**fields, sent={name: np.array(array) for name, array in arrays.items()})
-        spoil = self.spoil if task == "train" else self.spoil_scores
+        fields = select_own_fields(fields, site)
+        if task == "secure":
+            answer = self.sites[site].aggregate(**fields, arrays=arrays)
+        else:
+            request = getattr(self.sites[site], task)
+            answer = request(**fields, sent={name: np.array(array) for name, array in arrays.items()})
+        spoil = self.spoil if task in ("train", "secure") else self.spoil_scores
         return answer if spoil is None else spoil(site, *answer)

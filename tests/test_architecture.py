@@ -18,6 +18,7 @@ LAYERS = (
     ("core",),
     ("algorithms", "executors"),
     ("config",),
+    ("privacy",),
     ("runs",),
     ("trackers",),
     ("sweeps", "advice"),

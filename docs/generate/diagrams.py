@@ -212,6 +212,38 @@ _LEFT, _RIGHT, _COLUMN, _TRUNK, _NODE, _GAP = 4, 386, 214, 22, 38, 26
 _MIDDLE = (_COLUMN + _RIGHT) / 2 - 20
 
 
+SECURE_STEPS = (  # name, arrow, what is sent, what the receivers do
+    ("train", "down", "model and momentum", "each site trains; its report stays there"),
+    ("advertise", "up", "two public keys, signed by the site", "the server passes them to all sites"),
+    ("share", "up", "encrypted shares of two secrets", "the server passes each to its site"),
+    ("mask", "up", "report + masks, modulo 2⁶⁴", "the server adds what arrives in time"),
+    ("confirm", "up", "a signature of who is in the sum", "the server passes them to all sites"),
+    ("unmask", "up", "one share of each site's mask", "the server removes the masks from the sum"),
+)
+
+
+def draw_secure_aggregation() -> str:
+    """Return the messages of one round with secure aggregation, between sites and server."""
+    top, height, left, right = 62, 62, 76, 324
+    end = top + height * len(SECURE_STEPS)
+    parts = [
+        *(_box(x - 66, 6, 132, 34, kind) for x, kind in ((left, ""), (right, "accent"))),
+        *(_text(x, 28, name, "name") for x, name in ((left, "sites"), (right, "server"))),
+        *(f'<path d="M{x} 40V{end}"/>' for x in (left, right)),
+    ]
+    for row, (name, towards, sent, done) in enumerate(SECURE_STEPS):
+        y = top + height * row + 18
+        parts.append(_text(200, y - 6, f"{row + 1}  {name}: {sent}", "step"))
+        if towards == "down":
+            parts += _arrow(f"M{right} {y}H{left + 8}", left, y, "left")
+        else:
+            parts += [f'<path d="M{left} {y}H{right - 8}"/>', f'<path class="head" d="M{right} {y}l-8 -5v10z"/>']
+        parts.append(_text(200, y + 18, done, "note"))
+    words = "; ".join(f"{name}: {sent}, then {done}" for name, _, sent, done in SECURE_STEPS)
+    parts.append(_text(200, end + 18, "the exact sum, and so the mean of a plain round", "name"))
+    return _svg("secure-aggregation", "Secure aggregation in one round", f"{words}.", end + 30, parts)
+
+
 def _node(x: float, y: float, width: float, name: str, group: str, kind: str = "") -> list[str]:
     middle = x + width / 2
     return [
@@ -248,7 +280,12 @@ def _arrow(path: str, x: float, y: float, towards: str = "down") -> list[str]:
     return [f'<path d="{path}"/>', f'<path class="head" d="{head}"/>']
 
 
-DIAGRAMS = {"architecture.svg": draw_architecture, "family.svg": draw_family, "round.svg": draw_round}
+DIAGRAMS = {
+    "architecture.svg": draw_architecture,
+    "family.svg": draw_family,
+    "round.svg": draw_round,
+    "secure-aggregation.svg": draw_secure_aggregation,
+}
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ PAGES = (
     ("contract", ("fedcm.core.algorithm", "fedcm.core.contract")),
     ("algorithms", ("fedcm.algorithms",)),
     ("participation", ("fedcm.core.participation", "fedcm.core.conditions", "fedcm.data.work")),
+    ("robustness", ("fedcm.core.aggregation", "fedcm.core.attacks")),
     ("data", ("fedcm.data",)),
     ("schedules", ("fedcm.core.schedule_kinds", "fedcm.core.local.optimizers")),
     ("errors", ("fedcm.errors", "fedcm.system.user_warnings")),

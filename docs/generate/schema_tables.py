@@ -22,10 +22,11 @@ _CHECKED_BY_CODE = {
     "client.schedule": ("[schedule](#schedule)", ""),
     "client.step_schedule": ("[schedule](#schedule)", ""),
     "server.schedule": ("[schedule](#schedule)", ""),
+    "server.mean": ("[mean](#mean)", ""),
     "client.optimizer": ("[optimizer](#optimizer)", ""),
 }
 _CHECKED_BY_CODE |= dict.fromkeys(("client.epochs", "client.steps"), ("integer or table", "≥ 1, ≤ 10⁹"))
-_DEFAULTS = {".name": "the file's name"}  # filled in when the file is read
+_DEFAULTS = {".name": "the file's name", "server.mean": '`"plain"`'}  # filled in when the file is read
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -75,6 +76,8 @@ class Schema:
             "schedule": self._find_mapping("SCHEDULES"),
             "optimizer": self._find_mapping("OPTIMIZERS"),
             "availability": self._find_mapping("AVAILABILITY"),
+            "attack": self._find_mapping("ATTACKS"),
+            "mean": self._find_mapping("MEANS"),
             "algorithm": {name: kind for group in self.read_groups().values() for name, kind in group.items()},
         }
         found = {}
@@ -236,9 +239,13 @@ class Schema:
 
 
 # Tables inside a section, and where the guide explains them.
-_INNER_TABLES = {"schedule": ("Schedule", "schedules"), "optimizer": ("Optimizer", "local-optimisers")}
-_ORDER = ("data", "split", "participation", "topology", "availability", "stragglers", "algorithm")
-_ORDER += ("client", "server", "schedule", "optimizer", "evaluation", "checkpoints", "engine")
+_INNER_TABLES = {
+    "schedule": ("Schedule", "schedules"),
+    "optimizer": ("Optimizer", "local-optimisers"),
+    "mean": ("Mean", "means"),
+}
+_ORDER = ("data", "split", "participation", "topology", "availability", "attack", "stragglers", "algorithm")
+_ORDER += ("client", "server", "mean", "schedule", "optimizer", "evaluation", "checkpoints", "engine")
 
 
 def _read_names(mapping: ast.Dict) -> dict[str, str]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         SignSGD,
         SlowMo,
     )
-    from fedcm.api.advice import advise
+    from fedcm.api.advice import advise, plan_privacy
     from fedcm.api.experiments import PythonExperiment, load_experiment, make_experiment
     from fedcm.api.metrics_table import MetricsTable
     from fedcm.api.reports import report
@@ -57,11 +57,32 @@ if TYPE_CHECKING:
     from fedcm.api.training import TrainingResult, TrainingRound, rounds, train
     from fedcm.api.tuning import TunedAlgorithm, TuningResult, tune
     from fedcm.config.sections import Experiment
+    from fedcm.core.aggregation.robust import (
+        Bulyan,
+        CentredClipping,
+        Clipped,
+        GeometricMedian,
+        Krum,
+        Median,
+        RobustRule,
+        Trimmed,
+    )
     from fedcm.core.algorithm import Algorithm, Gradient, LocalRun, Nothing, Round, Step, Vector
+    from fedcm.core.attacks import (
+        Attack,
+        Backdoor,
+        InnerProduct,
+        LabelFlip,
+        LittleIsEnough,
+        Noise,
+        Scaled,
+        SignFlip,
+    )
     from fedcm.core.conditions.availability import Availability, DayNight, Trace
     from fedcm.core.local.optimizers import SGD, Adam, AdamW, LocalOptimizer
     from fedcm.core.metrics import RoundMetrics
     from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+    from fedcm.core.privacy.budget import Privacy
     from fedcm.core.schedule_kinds import (
         Constant,
         Cosine,
@@ -77,6 +98,7 @@ if TYPE_CHECKING:
     from fedcm.data.work.amounts import FileWork, UniformWork
     from fedcm.data.work.stragglers import Stragglers
     from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
+    from fedcm.privacy.planning import PrivacyPlan
     from fedcm.system.user_warnings import (
         EvalModeWarning,
         FedcmWarning,
@@ -127,7 +149,7 @@ _MODULES = {
         "SlowMo",
         "VRLSGD",
     ),
-    "fedcm.api.advice": ("advise",),
+    "fedcm.api.advice": ("advise", "plan_privacy"),
     "fedcm.api.experiments": ("PythonExperiment", "load_experiment", "make_experiment"),
     "fedcm.api.metrics_table": ("MetricsTable",),
     "fedcm.api.reports": ("report",),
@@ -138,6 +160,26 @@ _MODULES = {
     "fedcm.api.training": ("TrainingResult", "TrainingRound", "rounds", "train"),
     "fedcm.api.tuning": ("TunedAlgorithm", "TuningResult", "tune"),
     "fedcm.config.sections": ("Experiment",),
+    "fedcm.core.aggregation.robust": (
+        "Bulyan",
+        "CentredClipping",
+        "Clipped",
+        "GeometricMedian",
+        "Krum",
+        "Median",
+        "RobustRule",
+        "Trimmed",
+    ),
+    "fedcm.core.attacks": (
+        "Attack",
+        "Backdoor",
+        "InnerProduct",
+        "LabelFlip",
+        "LittleIsEnough",
+        "Noise",
+        "Scaled",
+        "SignFlip",
+    ),
     "fedcm.core.algorithm": ("Algorithm", "Gradient", "LocalRun", "Nothing", "Round", "Step", "Vector"),
     "fedcm.core.local.optimizers": ("SGD", "Adam", "AdamW", "LocalOptimizer"),
     "fedcm.core.conditions.availability": ("Availability", "DayNight", "Trace"),
@@ -152,6 +194,8 @@ _MODULES = {
         "RateSchedule",
         "StepDecay",
     ),
+    "fedcm.core.privacy.budget": ("Privacy",),
+    "fedcm.privacy.planning": ("PrivacyPlan",),
     "fedcm.core.stopping": ("Stop",),
     "fedcm.core.topology": ("Adjacency", "Complete", "ErdosRenyi", "Exponential", "Ring", "Topology", "Torus"),
     "fedcm.data.dataset": ("ClientsOnDemand", "Dataset", "Examples"),
@@ -182,8 +226,13 @@ __all__ = [
     "Adjacency",
     "Advice",
     "Algorithm",
+    "Attack",
     "Availability",
+    "Backdoor",
+    "Bulyan",
+    "CentredClipping",
     "ClientsOnDemand",
+    "Clipped",
     "Complete",
     "Constant",
     "Cosine",
@@ -225,29 +274,41 @@ __all__ = [
     "FileWork",
     "FixedSize",
     "FunctionSchedule",
+    "GeometricMedian",
     "Gradient",
     "Independent",
+    "InnerProduct",
+    "Krum",
+    "LabelFlip",
+    "LittleIsEnough",
     "LocalOptimizer",
     "LocalRun",
     "LongWarmupWarning",
     "ManyWorkersWarning",
+    "Median",
     "MetricsTable",
     "Mime",
     "MimeLite",
     "MoFedSAM",
+    "Noise",
     "Nothing",
     "Participation",
     "Polynomial",
+    "Privacy",
+    "PrivacyPlan",
     "PythonExperiment",
     "QGDSGDm",
     "RandomDataWarning",
     "RateSchedule",
     "Ring",
+    "RobustRule",
     "Round",
     "RoundMetrics",
     "Run",
     "RunState",
     "Scaffold",
+    "Scaled",
+    "SignFlip",
     "SignSGD",
     "SlowMo",
     "Step",
@@ -261,6 +322,7 @@ __all__ = [
     "TrainingFailed",
     "TrainingResult",
     "TrainingRound",
+    "Trimmed",
     "TunedAlgorithm",
     "TuningResult",
     "UniformWork",
@@ -270,6 +332,7 @@ __all__ = [
     "advise",
     "load_experiment",
     "make_experiment",
+    "plan_privacy",
     "report",
     "resume",
     "rounds",

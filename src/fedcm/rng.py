@@ -33,6 +33,9 @@ class Purpose(IntEnum):
     CLIENT_TEST = 17  # which examples of a client are its own test data
     PERSONALISATION = 18  # the minibatches of a client's own steps before its evaluation
     FRESH_ITEMS = 19  # random transforms inside a torch dataset that is read anew in every pass
+    BUCKETS = 30  # which reports share a bucket of a robust mean
+    HOSTILE = 31  # which clients attack
+    ATTACK = 32  # noise in hostile reports, and which examples of a hostile client have a trigger
 
 
 def make_generator(seed: int, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:

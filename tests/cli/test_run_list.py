@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scenes import Answer
+from scenes import Answer, forget_manifest
 
 _IN_MEMORY = '[model]\nname = "in-memory:Linear"\n'
 
@@ -36,7 +36,7 @@ def test_scores_that_are_not_numbers_are_left_out(
 ) -> None:
     runs = tmp_path / "runs"
     assert fedcm("run", experiment(), "--name", "bad", "--runs-dir", runs).code == 0
-    (runs / "bad" / "metrics.jsonl").write_text('{"round": 0, "test_accuracy": "high"}\n')
+    (forget_manifest(runs / "bad") / "metrics.jsonl").write_text('{"round": 0, "test_accuracy": "high"}\n')
     assert fedcm("runs", "--runs-dir", runs).code == 0
     assert json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)[0]["last_accuracy"] is None
 
@@ -52,7 +52,7 @@ def test_settings_that_autotune_chose_are_not_listed_as_differences(
         assert fedcm("run", path, *given, "--name", name, "--runs-dir", runs).code == 0
         provenance = json.loads((runs / name / "provenance.json").read_text())
         recorded = {"tuned": tuned, "milliseconds_a_step": {"one client": 0.4}}
-        (runs / name / "provenance.json").write_text(json.dumps(provenance | recorded))
+        (forget_manifest(runs / name) / "provenance.json").write_text(json.dumps(provenance | recorded))
     listed = json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)
     assert {one["name"]: one["differs"].get("engine.stack") for one in listed} == {
         "auto-1": None,
@@ -74,7 +74,9 @@ def test_the_timings_of_older_runs_show_what_autotune_chose(
         assert fedcm("run", path, *given, "--name", name, "--runs-dir", runs).code == 0
         provenance = json.loads((runs / name / "provenance.json").read_text())
         del provenance["tuned"]
-        (runs / name / "provenance.json").write_text(json.dumps(provenance | {"milliseconds_a_step": recorded}))
+        (forget_manifest(runs / name) / "provenance.json").write_text(
+            json.dumps(provenance | {"milliseconds_a_step": recorded})
+        )
     listed = json.loads(fedcm("runs", "--runs-dir", runs, "--json").out)
     assert {one["name"]: one["differs"].get("engine.stack") for one in listed} == {
         "auto-1": None,

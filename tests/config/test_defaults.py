@@ -14,6 +14,9 @@ from made_digests import PAPER_BY_ALPHA
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.sections import SECTIONS
+from fedcm.core.aggregation.aggregation import PLAIN_MEAN
+from fedcm.core.aggregation.robust import MEANS
+from fedcm.core.attacks import ATTACKS
 from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
 from fedcm.core.schedule_kinds import SCHEDULES
@@ -24,6 +27,9 @@ from fedcm.models import MODELS
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 WARMUP = (0, "no paper: a warm-up is a choice")
+ONE_OF_TWO = (None, "none: one of two settings that exclude each other; 1 for the ratio without both")
+NO_BUCKETS = (1, "our choice: no buckets; Karimireddy et al. 2022 recommend 2")
+A_FIFTH = (0.2, "our choice: the literature uses 10 to 40 per cent")
 NO_HORIZON = (None, "none: the number of rounds, or one of two settings that exclude each other")
 
 # by kind and name: the settings with a default, its value, and its source
@@ -222,6 +228,39 @@ PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
         "vocabulary": (0, "our choice: next-token prediction, whose classes are the tokens"),
         "outputs": ("all", "our choice: next-token prediction, with a label at every position"),
     },
+    ("mean", "plain"): {},
+    ("mean", "clipped"): {"bound": ONE_OF_TWO, "ratio": ONE_OF_TWO, "bucketing": NO_BUCKETS},
+    ("mean", "centred-clipping"): {
+        "radius": ONE_OF_TWO,
+        "ratio": ONE_OF_TWO,
+        "iterations": (3, "our choice: Karimireddy et al. 2021 use 1 to 5"),
+        "bucketing": NO_BUCKETS,
+    },
+    ("mean", "median"): {"bucketing": NO_BUCKETS},
+    ("mean", "trimmed"): {
+        "share": (0.2, "our choice: as many as the hostile clients of [attack] by default"),
+        "bucketing": NO_BUCKETS,
+    },
+    ("mean", "geometric-median"): {
+        "iterations": (8, "our choice: Pillutla et al. 2022 find that 3 to 5 suffice"),
+        "smoothing": (1e-6, "Pillutla et al. 2022, section V"),
+        "bucketing": NO_BUCKETS,
+    },
+    ("mean", "krum"): {"keep": (1, "Blanchard et al. 2017: Krum is one vector"), "bucketing": NO_BUCKETS},
+    ("mean", "bulyan"): {"bucketing": NO_BUCKETS},
+    ("attack", "sign-flip"): {"clients": A_FIFTH, "factor": (1.0, "our choice: the sign alone")},
+    ("attack", "scaled"): {"clients": A_FIFTH, "factor": (10.0, "our choice: large enough to be seen")},
+    ("attack", "noise"): {"clients": A_FIFTH, "factor": (10.0, "our choice: large enough to be seen")},
+    ("attack", "label-flip"): {"clients": A_FIFTH},
+    ("attack", "alie"): {"clients": A_FIFTH, "z": (None, "Baruch et al. 2019, algorithm 3: from the cohort")},
+    ("attack", "ipm"): {"clients": A_FIFTH, "epsilon": (0.5, "our choice among the 0.1 to 0.5 of small attacks")},
+    ("attack", "backdoor"): {
+        "clients": A_FIFTH,
+        "target": (0, "our choice: every dataset has this class"),
+        "size": (2, "our choice: visible in images of 8 by 8 pixels"),
+        "share": (0.5, "our choice: half of the images stay honest"),
+        "boost": (1.0, "our choice: no boost, which is harder to detect"),
+    },
 }
 
 
@@ -243,6 +282,8 @@ KINDS = {
         ("model", MODELS),
         ("schedule", SCHEDULES),
         ("optimizer", OPTIMIZERS),
+        ("mean", MEANS),
+        ("attack", ATTACKS),
     )
     for name, kind in kinds.items()
 }
@@ -268,8 +309,9 @@ def test_the_documentation_states_the_default(which: tuple[str, str]) -> None:
     """As `name` (default) in the row of its kind; SCAFFOLD's row names the default first."""
     what, name = which
     text = (DOCUMENTS / ("models.md" if what == "model" else "experiments.md")).read_text()
-    if what == "schedule":
-        text = text.split("## Schedules")[1].split("\n## ")[0]
+    chapters = {"schedule": "## Schedules", "mean": "## Means", "attack": "## `[attack]`"}
+    if what in chapters:
+        text = text.split(chapters[what])[1].split("\n## ")[0]
     row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
     for setting, (value, _) in PUBLISHED[which].items():
         if value in (None, ()):
@@ -302,6 +344,7 @@ def test_defaults_of_stragglers_are_documented() -> None:
 IN_WORDS = {
     "epochs": "1",
     "sites": "all connected sites",
+    "threshold": "more than two thirds of the run's sites",
     "classes": "the most that a site has",
     "mean": "from the sites' sums",
     "std": "from the sites' sums",
@@ -315,8 +358,11 @@ def test_the_documentation_states_the_defaults_of_a_section(section: str) -> Non
     documented = {name: row[1] for row in rows for name in re.findall(r"`(\w+)`", row[0])}
     for setting, field in SECTIONS[section].model_fields.items():
         default = field.get_default(call_default_factory=True)
+        if default == PLAIN_MEAN:
+            default = "plain"
         if default is None or default in ([], {}):
             assert documented[setting] in (IN_WORDS.get(setting, ""), "none"), setting
         else:
             written = f'"{default}"' if isinstance(default, str) else str(default)
+            written = written.lower() if isinstance(default, bool) else written
             assert documented[setting].strip("`") == written, setting

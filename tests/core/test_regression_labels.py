@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
-from scenes import Answer, load_summary, read_lines, run_to_end, small_experiment
+from scenes import Answer, forget_manifest, load_summary, read_lines, run_to_end, small_experiment
 
 from fedcm.api.progress import show_progress
 
@@ -123,7 +123,7 @@ def remove_test_losses(folder: Path) -> None:
     """Turn the summary into one of an older version, without test losses."""
     summary = load_summary(folder)
     del summary["test_losses"]
-    (folder / "summary.json").write_text(json.dumps(summary))
+    (forget_manifest(folder) / "summary.json").write_text(json.dumps(summary))
 
 
 def test_folders_of_older_versions_show_losses_too(

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from fedcm.core.participation import Everyone
+from fedcm.core.round_loop import TrainingPlan
+from fedcm.core.schedule import Schedule
 from fedcm.core.stopping import BestRound, StopRule, StopWatch, WatchedMetric
 
 ACCURACY = WatchedMetric("validation_accuracy", higher_is_better=True)
@@ -72,10 +75,11 @@ def test_an_evaluation_that_was_not_due_does_not_count() -> None:
 
 def test_a_rule_continues_where_it_stopped() -> None:
     rule = StopRule(TRAINING, 2, 0.0, None, 3)
+    plan = TrainingPlan(30, 1, Everyone(), Schedule(0.1), stop=rule)
     run = [{"round": k, "loss": 1 / (k + 1) if k < 9 else 0.5, "seconds": 1.0} for k in range(30)]
     whole = rule.find(run)
     for first in range(30):
-        watch = StopWatch(rule, rule.select(run[:first]))
+        watch = StopWatch(rule, plan.select_watched(run[:first]))
         for line in run[first:]:
             watch.add(line)
         assert watch.reason == whole

@@ -10,6 +10,8 @@ from schema_tables import Schema, Setting
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_section
 from fedcm.config.sections import RESERVED_MODEL_KEYS, SECTIONS, Experiment
+from fedcm.core.aggregation.robust import MEANS
+from fedcm.core.attacks import ATTACKS
 from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
@@ -70,6 +72,8 @@ def test_every_reserved_key_of_a_model_has_a_complete_row() -> None:
         ("schedule", SCHEDULES),
         ("optimizer", OPTIMIZERS),
         ("availability", AVAILABILITY),
+        ("attack", ATTACKS),
+        ("mean", MEANS),
     ],
 )
 def test_every_choice_and_its_settings_are_on_the_page(section: str, kinds: dict[str, type]) -> None:

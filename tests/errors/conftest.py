@@ -49,7 +49,8 @@ def stopped(run: Fedcm, experiment: Write, tmp_path: Path) -> Path:
     """The folder of a run of 12 rounds that stopped after 6."""
     assert run(experiment(rounds=6), "--name", "stopped").code == 0
     folder = tmp_path / "runs" / "stopped"
-    (folder / "summary.json").unlink()
+    for name in ("manifest.json", "summary.json"):
+        (folder / name).unlink()
     toml = folder / "experiment.toml"
     toml.write_text(toml.read_text().replace("rounds = 6", "rounds = 12"))
     return folder

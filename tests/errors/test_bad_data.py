@@ -96,7 +96,7 @@ def flip_byte(path: Path) -> None:
         ("truncated", truncate, "cannot be read as an .npz file"),
         ("a flipped byte", flip_byte, "cannot be read as an .npz file"),
         ("one array", lambda path: np.save(path.open("wb"), np.zeros(3)), "got a single array"),
-        ("a folder", lambda path: path.mkdir(), "there must be an .npz file"),
+        ("a folder", lambda path: path.mkdir(), "must be a file, and it is a folder; give an .npz file"),
         ("not arrays", make_zip_writer(x_train=b"hello", y_train=b"there"), "mine.npz"),
         (
             "a header with a wrong shape",

@@ -339,7 +339,7 @@ def test_the_command_line_of_the_engine(kit: Kit, tmp_path: Path, root: Root) ->
     site, server = make_engine_command(kit), make_engine_command(make_kit(tmp_path / "server", "server", root, 8002))
     options = ["--set", "secure_train=true", "uid=berlin", "org=charite", "config_folder="]
     assert site[3:] == ["fedcm.federation.site.engine", "-m", str(kit.path), "-s", "fed_client.json", *options]
-    assert server[3] == "nvflare.private.fed.app.server.server_train"
+    assert server[3] == "fedcm.federation.gate.engine"
     assert server[6:] == ["-s", "fed_server.json", *options[:2], *options[3:]]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from scenes import get_private_mount_command, load_summary, read_lines, run_to_end, small_experiment
+from scenes import forget_manifest, get_private_mount_command, load_summary, read_lines, run_to_end, small_experiment
 
 from fedcm.algorithms import PAPER_ALGORITHMS
 from fedcm.runs.folder import find_run_of_job
@@ -136,7 +136,7 @@ def test_a_job_finds_only_its_own_run(experiment: Write, tmp_path: Path) -> None
     assert find_run_of_job("mine", tmp_path / "runs") is None
     assert find_run_of_job("mine", tmp_path / "nowhere") is None
     known = json.loads((folder / "provenance.json").read_text())
-    (folder / "provenance.json").write_text(json.dumps(known | {"job": "mine"}))
+    (forget_manifest(folder) / "provenance.json").write_text(json.dumps(known | {"job": "mine"}))
     found = find_run_of_job("mine", tmp_path / "runs")
     assert found is not None
     assert found.path == folder

@@ -191,9 +191,7 @@ def test_a_finished_run_can_be_extended(
 ) -> None:
     reference = run_to_end(experiment(evaluation={"every": 4}), tmp_path / "runs")
     short = run_to_end(experiment(rounds=8, evaluation={"every": 4}), tmp_path / "runs", "short")
-    text = (short / "experiment.toml").read_text()
-    (short / "experiment.toml").write_text(text.replace("rounds = 8", "rounds = 12"))
-    assert fedcm("resume", "short", "--runs-dir", tmp_path / "runs").code == 0
+    assert fedcm("resume", "short", "--set", "rounds=12", "--runs-dir", tmp_path / "runs").code == 0
     assert read_lines(short) == read_lines(reference)
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.sections import RESERVED_MODEL_KEYS, SECTIONS, Experiment
+from fedcm.core.aggregation.robust import MEANS
+from fedcm.core.attacks import ATTACKS
 from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
@@ -29,6 +31,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "participation": dict(PARTICIPATION),
     "topology": dict(TOPOLOGIES),
     "availability": dict(AVAILABILITY),
+    "attack": dict(ATTACKS),
     "model": dict(MODELS),
     "algorithm": dict(ALGORITHMS),
 }
@@ -37,6 +40,7 @@ INNER_CHOICES: dict[str, dict[str, Any]] = {
     "client.step_schedule": dict(SCHEDULES),
     "server.schedule": dict(SCHEDULES),
     "client.optimizer": dict(OPTIMIZERS),
+    "server.mean": dict(MEANS),
 }
 CHOSEN_BY = dict.fromkeys(CHOICES, "kind") | {"model": "name", "algorithm": "name"}
 

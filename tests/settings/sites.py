@@ -13,6 +13,7 @@ import tomli_w
 import torch
 from bench import APART, Bench
 from safetensors.torch import load_file
+from secure_parties import write_identity
 from sites_here import SITES, InProcessChannel, Spoil, make_experiment, write_kits
 
 from fedcm.config.experiment import load_experiment_file, to_table
@@ -84,9 +85,10 @@ def run_federation(
     spoil: Spoil | None = None,
     rounds: int = 1,
     federation: Mapping[str, Any] = MappingProxyType({}),
+    certificates: bool = False,
     **more: Any,
 ) -> FederatedRun:
-    """Run a federation of three sites from its TOML text; None leaves the setting out."""
+    """Run a federation of three sites, with certificates if needed, from its TOML text; None leaves the setting out."""
     own = {"sites": SITES, **federation}
     own |= {} if value is None else {setting.removeprefix("federation."): value}
     path = bench.folder / "sites.toml"
@@ -95,6 +97,8 @@ def run_federation(
     folder = bench.folder / f"led-{len(list(bench.folder.glob('led-*')))}"
     folder.mkdir()
     channel = RecordingChannel(write_kits(load_experiment_file(path), folder), chosen, spoil)
+    for site in SITES if certificates else ():
+        write_identity(folder / site, site)
     request = RunRequest(folder / "server", "r", "run_federation@example.org", resume=False)
     run = FederatedRun(request.path, channel, [])
     for line in run_at_server(request, chosen, channel, lambda said: None, lambda: False, lambda: None):
@@ -165,6 +169,23 @@ def bounds_the_norm(bench: Bench, setting: str) -> None:
     assert (free.lines[0]["missed"], bounded.lines[0]["missed"]) == ([], [largest])
 
 
+def hides_single_reports(bench: Bench, setting: str) -> None:
+    """The server gets no vectors with the answers to a round, and has the same parameters afterwards."""
+    sizes = {False: 1, True: 0}
+    runs = {given: run_federation(bench, setting, given, certificates=True) for given in (None, False, True)}
+    for given, run in runs.items():
+        assert {len(own.arrays) for own in run.channel.rounds[0].answers} == {sizes[bool(given)]}
+        assert [task for task, _ in run.channel.asked].count("secure") == (5 if given else 0)
+        assert torch.equal(run.servers[0]["server.params"], runs[None].servers[0]["server.params"])
+
+
+def needs_this_many_sites_in_a_sum(bench: Bench, setting: str) -> None:
+    """By default all of three sites are needed; with 2, one may be silent."""
+    for given, counted in ((None, 0), (3, 0), (2, 2)):
+        more = {"federation": {"secure_aggregation": True}, "certificates": True}
+        assert run_federation(bench, setting, given, silence("b"), **more).cohorts == [counted]
+
+
 def rounds_the_broadcast(name: str) -> Callable[[Bench, str], None]:
     def row(bench: Bench, setting: str) -> None:
         """One of FedCM's two vectors alone, to half its bytes; sites start from the vectors that they received."""
@@ -227,3 +248,26 @@ def normalises_bytes(one: list[float], other: list[float]) -> Callable[[Bench, s
         assert (ends[0] - ends[1]).abs().max() > APART
 
     return row
+
+
+def bounds_the_norm_by_the_median(bench: Bench, setting: str) -> None:
+    """One site reports eight times its vector: above five times the median, below twelve times."""
+
+    def shout(site: str, fields: dict[str, Any], arrays: Arrays) -> tuple[Mapping[str, Any], Arrays]:
+        return fields, {name: 8 * array if site == "b" else array for name, array in arrays.items()}
+
+    for value, missed in ((None, [["b"]]), (12.0, [[]]), (0.0, [[]])):
+        run = run_federation(bench, setting, value, shout)
+        assert [line["missed"] for line in run.lines] == missed
+
+
+def bounds_the_weight_of_a_site(bench: Bench, setting: str) -> None:
+    """With a bound of one example all sites weigh the same."""
+    split = {"kind": "dirichlet-by-label", "clients": 3, "concentration": 0.6}
+    more: dict[str, Any] = {"algorithm": "fedavg", "split": split}
+    by_examples, bounded = (
+        run_federation(bench, setting, value, server={"weights": "examples"}, **more) for value in (None, 1)
+    )
+    equal = run_federation(bench, setting, None, server={"weights": "clients"}, **more)
+    assert torch.equal(bounded.servers[-1]["server.params"], equal.servers[-1]["server.params"])
+    assert float((by_examples.servers[-1]["server.params"] - equal.servers[-1]["server.params"]).abs().max()) >= APART

@@ -37,6 +37,14 @@ from fine_tuning import (
 )
 from local_training import make_optimizer_rows, make_schedule_rows
 from networks import ATTENTIVE, NARROW, RECURRENT, trains_the_architecture
+from privacy_rows import (
+    accounts_for_this_delta,
+    adds_this_noise,
+    clips_the_reports,
+    follows_the_quantile,
+    keeps_the_key_secret,
+    stays_within_the_budget,
+)
 from records import (
     counts_the_rounds,
     ends_by,
@@ -51,13 +59,18 @@ from records import (
     reports_when_targets_are_reached,
     saves_checkpoints_when_due,
 )
+from robustness import ATTACK_ROWS, MEAN_ROWS
 from schema import list_settings
 from sites import (
     bounds_the_norm,
+    bounds_the_norm_by_the_median,
+    bounds_the_weight_of_a_site,
     drops_sites_after_misses,
     gives_up_after_rounds,
     has_this_number_of_classes,
+    hides_single_reports,
     needs_a_quorum,
+    needs_this_many_sites_in_a_sum,
     normalises_bytes,
     retries_sites_after_rounds,
     rounds_the_broadcast,
@@ -151,6 +164,12 @@ ROWS: dict[str, Row] = {
     "stop.patience": ends_by(1, 5),
     "stop.min_delta": ends_by(None, 0.3, patience=4, metric="validation_loss"),
     "stop.target": ends_by(0.4, 0.99),
+    "privacy.epsilon": stays_within_the_budget,
+    "privacy.delta": accounts_for_this_delta,
+    "privacy.noise_multiplier": adds_this_noise,
+    "privacy.clip": clips_the_reports,
+    "privacy.clip_quantile": follows_the_quantile,
+    "privacy.secret": keeps_the_key_secret,
     "checkpoints.every": saves_checkpoints_when_due,
     "checkpoints.keep": keeps_the_newest_checkpoints,
     "engine.stack": stacks_clients,
@@ -307,9 +326,13 @@ ROWS: dict[str, Row] = {
     "federation.retry_after": retries_sites_after_rounds,
     "federation.give_up_after": gives_up_after_rounds,
     "federation.norm_bound": bounds_the_norm,
+    "federation.norm_ratio": bounds_the_norm_by_the_median,
+    "federation.max_examples": bounds_the_weight_of_a_site,
     "federation.downlink": rounds_the_broadcast("params"),
     "federation.momentum": rounds_the_broadcast("momentum"),
     "federation.uplink": rounds_the_reports,
+    "federation.secure_aggregation": hides_single_reports,
+    "federation.threshold": needs_this_many_sites_in_a_sum,
     "federation.classes": has_this_number_of_classes,
     "federation.mean": normalises_bytes([0.3], [0.7]),
     "federation.std": normalises_bytes([0.2], [0.5]),
@@ -317,6 +340,8 @@ ROWS: dict[str, Row] = {
     **make_schedule_rows("client.step_schedule"),
     **make_schedule_rows("server.schedule"),
     **make_optimizer_rows(),
+    **MEAN_ROWS,
+    **ATTACK_ROWS,
 }
 
 

@@ -116,6 +116,29 @@ def waits_for_available_clients(keyword: str) -> None:
     assert [line["available"] for line in history] == list(map(len, expected))
 
 
+def averages_robustly(keyword: str) -> None:
+    """A name, a table and an object mean the same, and not the plain mean."""
+    plain, by_name, by_table, by_object = (
+        train_model(mean=mean, participation=1.0, rounds=2)[0]
+        for mean in (None, "median", {"kind": "median"}, fedcm.Median())
+    )
+    assert torch.equal(by_name, by_object)
+    assert torch.equal(by_table, by_object)
+    assert float((plain - by_object).abs().max()) >= APART
+
+
+def has_hostile_clients(keyword: str) -> None:
+    """Two of six clients that flip their signs leave a third of the first step of six honest clones."""
+    honest, start = [CLIENTS[1]] * 6, flatten(model())
+    usual = USUAL | {"participation": 1.0, "rounds": 1, "epochs": None, "steps": 1, "batch_size": SIZES[1]}
+    given = {key: value for key, value in usual.items() if value is not None}
+    moved = [
+        start - flatten(fedcm.train(model(), honest, fedcm.FedCM(0.3), attack=attack, **given).model)
+        for attack in (None, fedcm.SignFlip(clients=(1, 4)))
+    ]
+    torch.testing.assert_close(moved[1], moved[0] / 3, atol=1e-6, rtol=1e-4)
+
+
 def drops_slow_clients(keyword: str) -> None:
     table = {"seed": USUAL["seed"], "stragglers": {"deadline": 4.0, "spread": 1.0}}
     table["client"] = {"epochs": 2, "batch_size": 4}
@@ -368,6 +391,8 @@ ROWS: dict[str, Callable[[str], None]] = {
     "topology": chooses_the_graph,
     "availability": waits_for_available_clients,
     "stragglers": drops_slow_clients,
+    "mean": averages_robustly,
+    "attack": has_hostile_clients,
     "epochs": takes_a_number_a_draw_or_a_function,
     "steps": takes_a_number_a_draw_or_a_function,
     "batch_size": changes_the_trajectory(None, 3),

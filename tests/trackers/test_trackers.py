@@ -186,9 +186,7 @@ def test_an_extended_run_continues_the_same_log(experiment: Write, fedcm: Fedcm,
     folder = tmp_path / "runs" / "short"
     path = experiment(rounds=8, evaluation={"every": 4})
     assert fedcm("run", path, "--runs-dir", folder.parent, "--name", "short", "--track", tracker).code == 0
-    text = (folder / "experiment.toml").read_text()
-    (folder / "experiment.toml").write_text(text.replace("rounds = 8", "rounds = 12"))
-    answer = fedcm("resume", folder, "--track", tracker)
+    answer = fedcm("resume", folder, "--set", "rounds=12", "--track", tracker)
     assert answer.code == 0
     assert "is disabled" not in answer.err
     assert read_series(tracker, folder) == rounded(read_expected_series(folder))

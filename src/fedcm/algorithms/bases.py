@@ -61,3 +61,6 @@ class ClientMomentumServer(Algorithm[ModelAndMomentum, ModelAndMomentum, Nothing
     def update(self, server: ModelAndMomentum, mean: MeanDirection, round: Round) -> ModelAndMomentum:
         step = round.server_lr * round.client_lr * round.steps
         return ModelAndMomentum(server.params - step * mean.direction, mean.direction)
+
+    def expected_report(self, sent: ModelAndMomentum) -> MeanDirection:
+        return MeanDirection(sent.momentum)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from fedcm.api.arguments import AnyPath, Overrides, format_overrides, to_path, to_python, to_words
 from fedcm.api.metric_arguments import read_metrics
 from fedcm.api.training_arguments import (
+    check_attack,
     check_availability,
     check_stragglers,
     check_topology,
@@ -20,6 +21,7 @@ from fedcm.api.training_arguments import (
     read_client_tests,
     read_loss,
     read_participation,
+    read_privacy,
     read_settings,
     read_stop,
     read_validation,
@@ -46,11 +48,14 @@ from fedcm.config.sections import (
     ServerSection,
     StopSection,
 )
+from fedcm.core.aggregation.robust import RobustRule
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.attacks import Attack
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss
 from fedcm.core.participation import Participation
+from fedcm.core.privacy.budget import Privacy
 from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
 from fedcm.core.scoring.whole import MetricFunction
 from fedcm.core.stopping import Stop
@@ -67,6 +72,7 @@ from fedcm.data.work.amounts import WorkAmount
 from fedcm.data.work.stragglers import Stragglers
 from fedcm.errors import UserError, suggest
 from fedcm.models.weights import load_weights
+from fedcm.privacy.settings import fill_noise, reject_unfit_privacy
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.data_split import make_federated_data
 from fedcm.runs.identity import FREE_SETTINGS, list_changed_settings
@@ -150,6 +156,8 @@ class TrainingSettings(TypedDict, total=False):
     weight_decay_at: Literal["loss", "step"]
     clip: float | None
     weights: Literal["clients", "examples"]
+    mean: RobustRule | Mapping[str, Any] | str
+    attack: Attack | None
     loss: Loss | str | None
     augment: Sequence[Any]
     collate: UserCollate | str | None
@@ -161,6 +169,7 @@ class TrainingSettings(TypedDict, total=False):
     evaluate_every: int
     metrics: Sequence[str | Mapping[str, Any] | Callable[..., Any]] | None
     stop: Stop | None
+    privacy: Privacy | None
     client_tests: float | Sequence[Any] | None
     personalise: int | None
     stack: int
@@ -170,12 +179,12 @@ class TrainingSettings(TypedDict, total=False):
 # settings that are not plain values
 _OBJECTS = ("test", "participation", "topology", "loss", "augment", "collate", "model_weights", "trainable", "personal")
 _OBJECTS += ("lr_schedule", "step_schedule", "server_lr_schedule", "optimizer", "availability", "stragglers")
-_OBJECTS += ("validation", "metrics", "stop", "client_tests")
+_OBJECTS += ("validation", "metrics", "stop", "client_tests", "mean", "attack", "privacy")
 _CLIENT_SETTINGS = ("epochs", "steps", "batch_size", "lr", "lr_decay", "clip", "weight_decay", "weight_decay_at")
 _CLIENT_SETTINGS += ("step_schedule", "optimizer")
 _ARGUMENTS = {"client.schedule": "lr_schedule", "client.step_schedule": "step_schedule"}  # of settings, for messages
 _ARGUMENTS |= {"client.optimizer": "optimizer"}
-_SERVER_ARGUMENTS = {"lr": "server_lr", "server.schedule": "server_lr_schedule"}
+_SERVER_ARGUMENTS = {"lr": "server_lr", "server.schedule": "server_lr_schedule", "server.mean": "mean"}
 
 
 def make_experiment(
@@ -223,7 +232,7 @@ def make_experiment(
     metrics, functions = read_metrics(given.get("metrics"))
     share, validation = read_validation(given.get("validation"))
     server = {key: given[name] for key, name in (("lr", "server_lr"), ("weights", "weights")) if name in given}
-    server["schedule"] = given.get("server_lr_schedule")
+    server |= {"schedule": given.get("server_lr_schedule"), "mean": given.get("mean", "plain")}
     experiment = read_section(
         PythonExperiment,
         {
@@ -237,6 +246,7 @@ def make_experiment(
             "model": _read_model(model, given),
             "availability": check_availability(given.get("availability")),
             "stragglers": check_stragglers(given.get("stragglers")),
+            "attack": check_attack(given.get("attack")),
             "algorithm": algorithm,
             "client": read_settings(ClientSection, local, _ARGUMENTS),
             "server": read_settings(ServerSection, server, _SERVER_ARGUMENTS),
@@ -251,9 +261,12 @@ def make_experiment(
                 {"every": "evaluate_every", "clients": "client_tests"},
             ),
             "stop": read_stop(given.get("stop")),
+            "privacy": read_privacy(given.get("privacy")),
             "engine": read_section(EngineSection, {"stack": given.get("stack", 1)}).without_autotune(),
         },
     )
+    reject_unfit_privacy(experiment)
+    experiment = fill_noise(experiment)  # now, so that a resume with the same arguments has the same settings
     experiment._model = _load_state_dict(model, given)
     experiment._data = _make_data(experiment, clients, given.get("test"), validation)
     if isinstance(tests, ClientTests) and isinstance(experiment._data, ArrayData):

@@ -15,6 +15,7 @@ from fedcm.api.experiments import TrainingSettings, make_experiment
 from fedcm.api.state import RunState
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.executor import Executor
+from fedcm.core.privacy.budget import Privacy
 from fedcm.core.round_loop import FinishedRound, run_rounds
 from fedcm.core.stopping import BestRound
 from fedcm.data.dataset import ClientsOnDemand
@@ -33,6 +34,17 @@ class BestModel(NamedTuple):
 
     round: int
     model: nn.Module
+
+
+def _reject_without_folder(privacy: Privacy, *, is_resumed: bool) -> None:
+    """Raise UserError if a private training needs a run's folder, which remembers its key and its noise."""
+    if privacy.secret:
+        raise UserError("a secret key must be stored in the folder of a run, so secret=True needs fedcm.run")
+    if is_resumed and privacy.noise_multiplier is None:
+        raise UserError(
+            "a training that continues another one must have its noise, so privacy must have noise_multiplier; "
+            "fedcm.run and fedcm.resume remember it"
+        )
 
 
 @final
@@ -67,6 +79,9 @@ class InMemoryTraining:
         if resume_from is not None:
             resume_from._check_next_round()
         self.next_round = int(resume_from.next_round) if resume_from is not None else 0
+        privacy = settings.get("privacy")
+        if isinstance(privacy, Privacy):
+            _reject_without_folder(privacy, is_resumed=resume_from is not None)
         experiment = make_experiment(model, clients, algorithm, rounds=rounds, name="train", **settings)
         self.setup = experiment.model_copy(update={"rounds": self.next_round + experiment.rounds}).build()
         self._workers = limit_workers(self._workers, self.setup.plan, self.setup.experiment.engine.device)
@@ -85,7 +100,12 @@ class InMemoryTraining:
         self._stack = ExitStack()
 
     def _reject_early_end(self) -> None:
-        """Raise UserError if the rule `stop` has ended the training that is to continue."""
+        """Raise UserError if the rule `stop` or the privacy budget has ended the training that is to continue."""
+        if self.setup.plan.last_round < self.next_round:
+            raise UserError(
+                f"the privacy budget pays for {self.setup.plan.last_round + 1} rounds, and the training of resume_from "
+                f"has done {self.next_round}; give a larger epsilon, or more noise from the start"
+            )
         rule = self.setup.plan.stop
         if rule is not None and (end := rule.find(self._watched)) is not None:
             raise UserError(
@@ -135,7 +155,7 @@ class InMemoryTraining:
     def _watch(self, finished: FinishedRound) -> None:
         """Keep what the end of the training and its best model depend on."""
         columns = {self.setup.best_by.column} if self.setup.best_by is not None else set()
-        columns |= {self.setup.plan.stop.metric.column} if self.setup.plan.stop is not None else set()
+        columns |= set(self.setup.plan.watched_columns)
         if columns:
             line = finished.metrics.to_dict()
             self._watched.append({key: line[key] for key in ("round", *sorted(columns)) if key in line})

@@ -111,6 +111,8 @@ class _RoundFormatter:
         parts = ["empty cohort" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}"]
         if self.score is not None:
             parts.append(self.score)
+        if "epsilon" in metrics:
+            parts.append(f"ε {metrics['epsilon']:.3g}")
         parts.append(f"{rate:.1f} rounds/s" if rate >= 1 else f"{1 / rate:.1f} s/round")
         return "  ".join(parts)
 

@@ -22,6 +22,7 @@ from fedcm.config.sections import Experiment
 from fedcm.errors import Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.runs.archive import make_archive_path
 from fedcm.runs.build import build
+from fedcm.runs.evidence.verification import reject_damage
 from fedcm.runs.folder import find_run_of_job
 from fedcm.runs.identity import make_default_name
 from fedcm.runs.session import Session, SessionOptions
@@ -167,7 +168,8 @@ def resume(
         The run. A run that has finished already is returned unchanged.
 
     Raises:
-        UserError: If the run cannot be resumed, because its settings, data or model have changed.
+        UserError: If the run cannot be resumed, because its settings, data or model have changed, or a file of a
+            finished run is damaged.
     """
     observers = _Observers.from_arguments(track, callbacks, diagnose_every, progress, notify)
     workers, data_folder = to_count("workers", workers), to_optional_path("data_dir", data_dir)
@@ -178,6 +180,7 @@ def resume(
         check_experiment(chosen)
         chosen = override_experiment(chosen, changes)
         check_experiment(chosen)
+    reject_damage(opened.folder)
     if _has_all_rounds(opened, changes, chosen):
         observers.notify(f"run {opened.path} has finished already{_describe_early_end(opened)}")
         track_finished(opened.folder, observers.trackers, observers.notify)

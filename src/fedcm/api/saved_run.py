@@ -4,6 +4,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, final
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -18,6 +19,7 @@ from fedcm.executors.client_runner import PERSONAL
 from fedcm.models.trainable import load_personal
 from fedcm.runs.build import build
 from fedcm.runs.checkpoint import read_newest_checkpoint
+from fedcm.runs.evidence.manifest import check_evidence
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import read_current_summary
 from fedcm.system.callbacks import ignore_message
@@ -26,6 +28,9 @@ from fedcm.system.callbacks import ignore_message
 @final
 class Run:
     """A run on disk: its experiment, its metrics, its summary and its model.
+
+    A finished run has a manifest of checksums. Every file that is read is compared with it first; if the file was
+    changed after the run ended, a `UserError` says so.
 
     Args:
         path: The run's folder.
@@ -52,7 +57,10 @@ class Run:
     @property
     def experiment(self) -> Experiment:
         """The experiment, with every default filled in and every automatic choice made."""
-        return self._experiment or read_experiment(read_table(self.folder.experiment))
+        if self._experiment is not None:
+            return self._experiment
+        check_evidence(self.folder.experiment)
+        return read_experiment(read_table(self.folder.experiment))
 
     @property
     def outcome(self) -> str:
@@ -88,7 +96,7 @@ class Run:
             data_dir: Folder of prepared datasets, which give the shape of the inputs.
 
         Raises:
-            UserError: If the run has not finished, or the model cannot be built.
+            UserError: If the run has not finished, its file of parameters is damaged, or the model cannot be built.
         """
         if isinstance(which, nn.Module):
             which, module = "last", which
@@ -101,6 +109,8 @@ class Run:
             raise UserError(f"module must be a torch.nn.Module, got {module!r}")
         try:
             module.load_state_dict(load_file(file))
+        except SafetensorError as error:
+            raise UserError(f"{str(file)!r} must be a file of parameters, and cannot be read ({error})") from None
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise UserError(f"the module does not have the parameters of the run's model: {reason}") from None
@@ -122,6 +132,7 @@ class Run:
             load_personal(module, names, getattr(states.get(client), PERSONAL))
 
     def _find_model_file(self, which: str) -> Path:
+        check_evidence(self.folder.best if which == "best" else self.folder.model)
         if which == "best":
             if not self.folder.best.is_file():
                 raise UserError(
@@ -143,4 +154,7 @@ class Run:
         return build(experiment.without_autotune().model_copy(update={"model": unloaded}), data_dir).problem.model
 
     def __repr__(self) -> str:
-        return f"<Run {self.name!r}: {self.outcome}, {len(self.metrics)} rounds>"
+        try:
+            return f"<Run {self.name!r}: {self.outcome}, {len(self.metrics)} rounds>"
+        except UserError:  # a damaged run has a representation too
+            return f"<Run {self.name!r}: damaged>"

@@ -12,12 +12,15 @@ from fedcm.api.experiments import TrainingSettings, Work
 from fedcm.api.in_memory import InMemoryTraining
 from fedcm.api.progress import say, show_progress
 from fedcm.api.state import RunState
+from fedcm.core.aggregation.robust import RobustRule
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.attacks import Attack
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.local.optimizers import LocalOptimizer
 from fedcm.core.losses import Loss
 from fedcm.core.metrics import Metrics, describe_score
 from fedcm.core.participation import Participation
+from fedcm.core.privacy.budget import Privacy
 from fedcm.core.round_loop import FinishedRound
 from fedcm.core.schedule_kinds import FactorFunction, RateSchedule
 from fedcm.core.stopping import Stop
@@ -42,7 +45,7 @@ class TrainingResult:
         history: One dict per round: loss, cohort, steps, norms, bytes; test_accuracy in evaluated rounds.
         state: The state after the last round; `resume_from` continues from it.
         stopped: Whether Ctrl-C ended the training early.
-        stopped_early: Whether the rule `stop` ended the training.
+        stopped_early: Whether the rule `stop` or the privacy budget ended the training.
         client_results: The results of each client in the last evaluation, if `client_tests` is given.
         best_round: The round with the best result on the validation data; None without such data.
     """
@@ -158,6 +161,8 @@ def train(
     weight_decay_at: Literal["loss", "step"] = "loss",
     clip: float | None = None,
     weights: Literal["clients", "examples"] = "clients",
+    mean: RobustRule | Mapping[str, Any] | str = "plain",
+    attack: Attack | None = None,
     loss: Loss | str | None = None,
     augment: Sequence[Any] = (),
     collate: UserCollate | str | None = None,
@@ -169,6 +174,7 @@ def train(
     evaluate_every: int = 10,
     metrics: Sequence[str | Mapping[str, Any] | Callable[..., Any]] | None = None,
     stop: Stop | None = None,
+    privacy: Privacy | None = None,
     client_tests: float | Sequence[Any] | None = None,
     personalise: int | None = None,
     stack: int = 1,
@@ -214,6 +220,9 @@ def train(
         weight_decay_at: "loss" adds it to the client's gradient, "step" to the algorithm's direction.
         clip: The greatest norm of a client's own gradient.
         weights: "clients": every client has weight 1 in the mean; "examples": its number of examples.
+        mean: How the reports of a round are averaged: "plain", or a robust mean such as `fedcm.Trimmed(0.2)` or
+            "median", which some hostile clients cannot move far.
+        attack: What hostile clients do, such as `fedcm.SignFlip(clients=0.2)`, to see what a mean survives.
         loss: `(outputs, labels) → scalar`, or the name of a loss such as "binary_cross_entropy"; by default
             cross-entropy for integer labels, squared error for floats, and the model's own `.loss` if it takes labels
             by name.
@@ -233,6 +242,8 @@ def train(
             and options, or functions of all outputs and labels that return a number. The first is the headline. By
             default the accuracy, if the labels are classes.
         stop: When the training ends early, such as `fedcm.Stop(patience=5)`, by its validation data.
+        privacy: Differential privacy of each client, such as `fedcm.Privacy(epsilon=8.0, clip=0.5)`; needs `steps`, and
+            participation of many clients with a small probability. The history then has `epsilon`.
         client_tests: Test data of the clients themselves: a share of each client's examples, such as 0.2, or a list
             with examples for each client (None for a client without). The history then has mean, standard deviation,
             worst tenth and worst of the first metric over clients.
@@ -283,6 +294,8 @@ def train(
         weight_decay_at=weight_decay_at,
         clip=clip,
         weights=weights,
+        mean=mean,
+        attack=attack,
         loss=loss,
         augment=augment,
         collate=collate,
@@ -294,6 +307,7 @@ def train(
         evaluate_every=evaluate_every,
         metrics=metrics,
         stop=stop,
+        privacy=privacy,
         client_tests=client_tests,
         personalise=personalise,
         stack=stack,

@@ -13,11 +13,13 @@ from fedcm.config.choices import IN_MEMORY
 from fedcm.config.conditions import make_path_absolute
 from fedcm.config.experiment import reject_topology_with_server
 from fedcm.config.schema import Section, read_section
-from fedcm.config.sections import StopSection
+from fedcm.config.sections import PrivacySection, StopSection
 from fedcm.core.algorithm import Algorithm
+from fedcm.core.attacks import Attack
 from fedcm.core.conditions.availability import Availability
 from fedcm.core.losses import Loss, find_loss
 from fedcm.core.participation import Everyone, FixedSize, Independent, Participation
+from fedcm.core.privacy.budget import Privacy
 from fedcm.core.stopping import Stop
 from fedcm.core.topology import Topology
 from fedcm.data.client_tests import ClientTests
@@ -107,6 +109,23 @@ def read_stop(stop: Any) -> StopSection:
     return section
 
 
+def read_privacy(privacy: Any) -> PrivacySection:
+    if privacy is None:
+        return PrivacySection()
+    if not isinstance(privacy, Privacy):
+        raise UserError(
+            "privacy must be a fedcm.Privacy, such as fedcm.Privacy(epsilon=8.0, clip=0.5), got "
+            f"{describe_value(privacy)}"
+        )
+    given = {field.name: getattr(privacy, field.name) for field in dataclasses.fields(privacy)}
+    section = read_settings(PrivacySection, {key: to_python(value) for key, value in given.items()})
+    if not section.is_on:
+        raise UserError(
+            "privacy must have epsilon, noise_multiplier or both, such as fedcm.Privacy(epsilon=8.0, clip=0.5)"
+        )
+    return section
+
+
 def read_validation(value: Any) -> tuple[float | None, Any | None]:
     """Return the share of the training data to hold back, and given validation examples."""
     plain = to_python(value)
@@ -133,6 +152,12 @@ def check_availability(availability: Availability | None) -> Availability | None
             f"{describe_value(availability)}"
         )
     return make_path_absolute(availability)
+
+
+def check_attack(attack: Attack | None) -> Attack | None:
+    if attack is not None and not isinstance(attack, Attack):
+        raise UserError(f"attack must be an attack such as fedcm.SignFlip(clients=0.2), got {describe_value(attack)}")
+    return attack
 
 
 def check_stragglers(stragglers: Stragglers | None) -> Stragglers | None:

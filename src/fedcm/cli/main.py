@@ -17,10 +17,12 @@ from fedcm.cli.catalogue.experiments import experiments
 from fedcm.cli.catalogue.models import models
 from fedcm.cli.data import data_app
 from fedcm.cli.federation.app import federation_app
+from fedcm.cli.privacy import privacy
 from fedcm.cli.report import report
 from fedcm.cli.runs.resume import resume
 from fedcm.cli.runs.run import run
 from fedcm.cli.runs.runs import runs
+from fedcm.cli.runs.verify import verify
 from fedcm.cli.runs.worker import worker
 from fedcm.cli.sweeps.compare import compare
 from fedcm.cli.sweeps.reproduce import reproduce
@@ -28,7 +30,14 @@ from fedcm.cli.sweeps.sweep import sweep
 from fedcm.cli.sweeps.tune import tune
 from fedcm.cli.theory import theory_app
 from fedcm.errors import UserError
-from fedcm.system.error_messages import DEBUG, describe_error, find_user_code, format_traceback, is_disk_error
+from fedcm.system.error_messages import (
+    DEBUG,
+    describe_error,
+    describe_os_error,
+    find_user_code,
+    format_traceback,
+    is_disk_error,
+)
 from fedcm.system.user_warnings import print_short_warnings
 
 app = typer.Typer(
@@ -59,7 +68,7 @@ def _options(
     pass
 
 
-for command in (run, resume, compare, sweep, tune, reproduce, report, runs, experiments, advise):
+for command in (run, resume, compare, sweep, tune, reproduce, report, runs, verify, experiments, advise, privacy):
     app.command()(command)
 for command in (algorithms, models, check):
     app.command()(command)
@@ -106,7 +115,9 @@ def _print_error(error: Exception) -> int:
     if not isinstance(error, UserError):
         if find_user_code(error) is not None and not is_disk_error(error):
             code, sentence = 1, f"your own code failed: {describe_error(error)}"
-        elif not isinstance(error, OSError):
+        elif isinstance(error, OSError):
+            sentence = describe_os_error(error)
+        else:
             code, sentence = 1, f"an error inside fedcm: {describe_error(error)}; please report it with `--debug`"
     if trace := format_traceback(error):
         print(trace, file=sys.stderr)

@@ -2,6 +2,7 @@
 
 sections      the tables of an experiment and their keys
 experiment    read, check and write an experiment
+robustness    reject robust means and attacks that do not fit the other settings
 overrides     change an experiment's table: another algorithm, other settings
 bundled       the experiments that come with fedcm
 schema        read a TOML table as a typed record

@@ -8,6 +8,8 @@ from typing import Annotated, Any, cast
 from pydantic import BeforeValidator, PlainSerializer
 
 from fedcm.config.schema import read_choice
+from fedcm.core.aggregation import PLAIN_MEAN, PlainMean
+from fedcm.core.aggregation.robust import MEANS, RobustRule
 from fedcm.core.local.optimizers import OPTIMIZERS, LocalOptimizer
 from fedcm.core.schedule_kinds import SCHEDULES, FactorFunction, FunctionSchedule, RateSchedule
 from fedcm.errors import UserError
@@ -88,6 +90,32 @@ def describe_optimizer(optimizer: LocalOptimizer | None) -> dict[str, Any] | Non
     return None if optimizer is None else describe_choice(optimizer, OPTIMIZERS, "name")
 
 
+def read_mean(value: Any) -> RobustRule | PlainMean:
+    """Return the mean that a name, a table or a mean describes.
+
+    Raises:
+        UserError: If it describes none.
+    """
+    if value is None or value == "plain":
+        return PLAIN_MEAN
+    if isinstance(value, RobustRule | PlainMean):
+        return value
+    if isinstance(value, str):
+        value = {"kind": value}
+    if not isinstance(value, Mapping):
+        raise UserError(
+            'server.mean must be a name such as "median", a table such as {kind = "trimmed", share = 0.2}, or in '
+            f"Python a mean such as fedcm.Trimmed(0.2), got {value!r}"
+        )
+    return read_choice(MEANS, value, "kind", "server.mean")
+
+
+def describe_mean(mean: RobustRule | PlainMean) -> Any:
+    """Return the name of the plain mean, or the table of a robust one."""
+    return "plain" if isinstance(mean, PlainMean) else describe_choice(mean, MEANS)
+
+
+ServerMean = Annotated[Any, BeforeValidator(read_mean), PlainSerializer(describe_mean)]
 ClientOptimizer = Annotated[Any, BeforeValidator(read_optimizer), PlainSerializer(describe_optimizer)]
 ClientSchedule = Annotated[
     Any, BeforeValidator(partial(read_schedule, where="client.schedule")), PlainSerializer(describe_schedule)

@@ -17,6 +17,7 @@ from fedcm.config.conditions import (
     reject_conditions,
 )
 from fedcm.config.overrides import Table, apply_overrides, read_table, select_algorithm
+from fedcm.config.robustness import read_attack, reject_robustness
 from fedcm.config.schema import read_choice, read_dataclass, read_section
 from fedcm.config.sections import (
     RESERVED_MODEL_KEYS,
@@ -28,6 +29,7 @@ from fedcm.config.sections import (
     ServerSection,
 )
 from fedcm.core.algorithm import Algorithm, has_client_state, is_decentralised
+from fedcm.core.attacks import ATTACKS
 from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.contract import find_violations
 from fedcm.core.contract.costs import measure_costs
@@ -44,7 +46,7 @@ from fedcm.system.user_warnings import LongWarmupWarning, warn_user
 
 _LEAST_RATE = 1e-12  # below it a float32 step changes nothing, and a direction divided by it means nothing
 _GREATEST_RATE = 1e6
-_CHOICES = ("split", "participation", "topology", "availability", "stragglers", "model", "algorithm")
+_CHOICES = ("split", "participation", "topology", "availability", "stragglers", "attack", "model", "algorithm")
 _KEYS = ("name", "rounds", "seed", *SECTIONS, *_CHOICES, "for")
 
 
@@ -108,10 +110,12 @@ def read_experiment(table: Mapping[str, Any]) -> Experiment:
     fields["topology"] = _read_topology(table.get("topology"), fields["algorithm"])
     fields["availability"] = read_availability(table.get("availability"))
     fields["stragglers"] = read_stragglers(table.get("stragglers"))
+    fields["attack"] = read_attack(table.get("attack"))
     experiment = read_section(Experiment, fields)
     _reject_vanishing_rate(experiment)
     reject_unusable_rates(experiment)
     reject_unequal_weights(experiment.algorithm, experiment.server)
+    reject_robustness(experiment)
     reject_server_lr(experiment.algorithm, experiment.server)
     reject_step_schedule(experiment.algorithm, experiment.client)
     reject_optimizer(experiment.algorithm, experiment.client)
@@ -132,6 +136,8 @@ def to_table(experiment: Experiment) -> Table:
     for key, kinds in (("topology", TOPOLOGIES), ("availability", AVAILABILITY)):
         if getattr(experiment, key) is not None:
             table[key] = describe_choice(getattr(experiment, key), kinds)
+    if experiment.attack is not None:
+        table["attack"] = describe_choice(experiment.attack, ATTACKS)
     if experiment.stragglers is not None:
         table["stragglers"] = describe_fields(experiment.stragglers)
     table["model"] = experiment.model.to_table()

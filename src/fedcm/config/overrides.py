@@ -9,6 +9,8 @@ from typing import Any
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import read_toml
 from fedcm.config.toml_values import read_value, read_values, write_value
+from fedcm.core.aggregation.robust import MEANS
+from fedcm.core.attacks import ATTACKS
 from fedcm.core.conditions.availability import AVAILABILITY
 from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.participation import PARTICIPATION
@@ -141,6 +143,9 @@ def _drop_replaced_settings(table: Table, keys: list[str], value: Any) -> None:
                 section.pop("lr_decay", None)
             if isinstance(section.get(inner), dict):
                 section[inner] = _keep_known_fields(SCHEDULES, section[inner], "kind", value)
+        case ["server", "mean", "kind"]:
+            if isinstance(section.get("mean"), dict):
+                section["mean"] = _keep_known_fields(MEANS, section["mean"], "kind", value)
         case [where, "kind"] if where in _KINDS:
             table[where] = _keep_known_fields(_KINDS[where], section, "kind", value)
         case ["model", "name"]:
@@ -156,6 +161,7 @@ _KINDS: dict[str, Mapping[str, type]] = {
     "participation": PARTICIPATION,
     "topology": TOPOLOGIES,
     "availability": AVAILABILITY,
+    "attack": ATTACKS,
 }
 
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from fedcm.errors import UserError, suggest
-from fedcm.system.error_messages import describe_error, format_location
+from fedcm.system.error_messages import describe_error, describe_os_error, format_location
+from fedcm.system.files import find_wrong_kind
 from fedcm.system.formatting import format_count
 
 Record = TypeVar("Record")
@@ -31,10 +32,12 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"there is no {what} {str(path)!r}") from None
+        raise UserError(find_wrong_kind(path) or f"there is no {what} {str(path)!r}") from None
     except IsADirectoryError:
         raise UserError(f"{str(path)!r} is a folder; give the .toml file of the {what}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"the {what} cannot be read: {describe_os_error(error)}") from None
+    except UnicodeDecodeError as error:
         raise UserError(f"{str(path)!r} cannot be read: {error}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is not valid TOML: {error}") from None

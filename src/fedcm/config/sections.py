@@ -4,9 +4,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, WrapValidator, field_serializer, model_validator
 
-from fedcm.config.choices import ClientOptimizer, ClientSchedule, ServerSchedule, StepSchedule
+from fedcm.config.choices import ClientOptimizer, ClientSchedule, ServerMean, ServerSchedule, StepSchedule
 from fedcm.config.conditions import describe_work, read_work
 from fedcm.config.schema import Section
+from fedcm.core.aggregation import PLAIN_MEAN
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -69,6 +70,7 @@ class ServerSection(Section):
     lr: Rate = 1.0  # 1.0 = plain averaging
     schedule: ServerSchedule = None  # factors of lr over the rounds
     weights: Literal["clients", "examples"] = "clients"  # what has equal weight in the mean
+    mean: ServerMean = PLAIN_MEAN  # how the reports of a round are averaged: a name, or a table with a kind
 
 
 def _check_metrics(metrics: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
@@ -111,6 +113,32 @@ class StopSection(Section):
         return self
 
 
+class PrivacySection(Section):
+    """Differential privacy of each client. Without epsilon and noise_multiplier there is none."""
+
+    epsilon: Annotated[float, Field(gt=0, le=1000)] | None = None  # budget; the run ends before it is exceeded
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None  # 1e-5 by default; must be below 1 / clients
+    # standard deviation of the noise over the greatest norm of a report; by default what epsilon and rounds need
+    noise_multiplier: Annotated[float, Field(gt=0, le=1000)] | None = None
+    clip: Rate | dict[str, Rate] | None = None  # greatest norm of a report's private part, or one number per field
+    clip_quantile: Annotated[float, Field(gt=0, lt=1)] | None = None  # thresholds follow this quantile of the norms
+    secret: bool | None = None  # whether the key of the noise is a secret in the run's folder; else it is the seed's
+
+    @model_validator(mode="after")
+    def _check_noise_and_clip(self) -> Self:
+        if self.is_on and self.clip is None:
+            raise ValueError("clip must be given: the greatest norm of the private part of a report, such as 0.5")
+        others = (self.delta, self.clip, self.clip_quantile, self.secret)
+        if not self.is_on and any(value is not None for value in others):
+            raise ValueError("epsilon, noise_multiplier or both must be given, and neither is")
+        return self
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the training is private."""
+        return self.epsilon is not None or self.noise_multiplier is not None
+
+
 class CheckpointSection(Section):
     """When to write checkpoints."""
 
@@ -151,9 +179,14 @@ class FederationSection(Section):
     retry_after: Count = 10  # rounds, after which such a site is asked again
     give_up_after: Count = 5  # rounds in a row without a quorum, after which the run stops
     norm_bound: Rate | None = None  # largest norm of a vector that a site reports
+    # largest norm of a report, in units of the median norm of the round's reports; 0: no such bound
+    norm_ratio: Annotated[float, Field(ge=0, le=1e6)] = 5.0
+    max_examples: Count | None = None  # a site with more counts as this many, with weights by examples
     downlink: Link = "exact"  # format of the parameters that the server sends
     momentum: Link = "exact"  # format of all other vectors that the server sends
     uplink: Link = "exact"  # format of the reports that sites send
+    secure_aggregation: bool = False  # whether the server gets only the sum of the reports
+    threshold: Annotated[int, Field(ge=2, le=10**6)] | None = None  # fewest sites of a sum; more than 2/3 by default
     classes: Count | None = None  # number of classes; by default from the largest label at any site
     mean: list[float] | None = None  # per channel, to normalise images of bytes; by default from the sites' sums
     std: list[Rate] | None = None
@@ -164,6 +197,10 @@ class FederationSection(Section):
             raise ValueError("mean and std must be given together, each with one number per channel")
         if len(set(self.sites)) < len(self.sites):
             raise ValueError(f"every site must be named once, got {self.sites}")
+        if self.secure_aggregation and self.uplink != "exact":
+            raise ValueError(f'secure aggregation adds integers, so uplink must be "exact", got {self.uplink!r}')
+        if self.threshold is not None and not self.secure_aggregation:
+            raise ValueError("threshold is a setting of secure aggregation; set secure_aggregation = true as well")
         return self
 
 
@@ -205,12 +242,14 @@ class Experiment(Section):
     topology: Any = None  # the graph of a decentralised algorithm
     availability: Any = None  # when clients can take part; None: always
     stragglers: Any = None  # how fast clients are, and the deadline; None: the server waits for every client
+    attack: Any = None  # what hostile clients do; None: there are none
     model: ModelSection
     algorithm: Any
     client: ClientSection = ClientSection()
     server: ServerSection = ServerSection()
     evaluation: EvaluationSection = EvaluationSection()
     stop: StopSection = StopSection()
+    privacy: PrivacySection = PrivacySection()
     checkpoints: CheckpointSection = CheckpointSection()
     engine: EngineSection = EngineSection()
     federation: FederationSection = FederationSection()
@@ -227,6 +266,7 @@ SECTIONS: dict[str, type[Section]] = {
     "server": ServerSection,
     "evaluation": EvaluationSection,
     "stop": StopSection,
+    "privacy": PrivacySection,
     "checkpoints": CheckpointSection,
     "engine": EngineSection,
     "federation": FederationSection,

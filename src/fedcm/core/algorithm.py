@@ -8,6 +8,8 @@ Optional functions have defaults, so that a simple algorithm does not mention th
     start, init_local, step     where the local steps begin, and a state that they carry from one step to the next
     survey, merge               a first exchange: surveys of the cohort, their mean, and a new broadcast
     mix                         gossip with neighbours in place of a server
+    expected_report             the server's guess of a report, for a robust mean that is centred at it
+    public_part                 what every report of a round has in common, for private means
 
 Every vector points uphill, like a gradient: subtract to descend. Arithmetic broadcasts, and reductions run over the
 last dimension and keep it. So one client (P,), a stack of clients (C, P) and the server share the same code. A scalar
@@ -32,9 +34,10 @@ class Round:
     index: int
     client_lr: float  # of a step with factor 1, see `client.step_schedule`
     server_lr: float  # 1.0 = plain averaging
-    cohort_size: int  # S, the number of clients in the mean
+    cohort_size: float  # S, the number of clients in the mean; its expectation if the mean is private
     population: int  # N, the number of all clients
     steps: float  # mean of `LocalRun.steps` over the clients in the mean; nan until they have reported
+    clip_factor: float = 1.0  # of the clipping thresholds of a private mean, if they move
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,13 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
             round: The rates and sizes of the round.
         """
 
+    def expected_report(self, sent: Broadcast) -> Report | None:
+        """Return the server's guess of a client's report before it arrives. Default: none.
+
+        Centred clipping (`server.mean`) is centred at it.
+        """
+        return None
+
     def start(self, sent: Broadcast, kept: ClientState) -> Vector:
         """Return the parameters before the first local step. Default: the parameters that were sent."""
         return sent.params  # pyright: ignore[reportAttributeAccessIssue] - every broadcast has this field
@@ -167,6 +177,18 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
     ) -> tuple[Vector, Any]:
         """Return the direction of one local step and the new local state. Default: `direction`, and no state."""
         return self.direction(gradient, params, sent, kept), local
+
+    def public_part(self, sent: Broadcast, round: Round) -> Report | None:
+        """Return the part of every report that the server knows before the clients report. Default: None, which is 0.
+
+        A private mean clips and adds noise to the rest alone. A client whose gradients are all 0, with a client state
+        of 0, reports exactly this part.
+
+        Args:
+            sent: The broadcast of this round.
+            round: The round; `steps` is the same for every client.
+        """
+        return None
 
     def survey(self, full_gradient: Gradient, params: Vector, kept: ClientState) -> Any:
         """Return what a client reports before the local steps: a NamedTuple. Default: nothing, in one exchange.

@@ -69,6 +69,11 @@ class ExactMean(Generic[Report]):
         return [limb for total in self._sums for limb in total.lower]
 
     @property
+    def units(self) -> list[Tensor]:
+        """The int64 limb of units of each field: the whole sum, if no entry needed a higher limb or has a remainder."""
+        return [total.lower[0] for total in self._sums]
+
+    @property
     def high_limbs(self) -> int:
         """The number of higher limbs that the largest entry so far needed; usually 0."""
         return max((len(total.higher) for total in self._sums), default=0)
@@ -94,7 +99,7 @@ class ExactMean(Generic[Report]):
         """
         names: Sequence[str] = getattr(report, "_fields", ())
         rows = [field.reshape(len(clients), -1) for field in report]
-        largest = [_find_largest(clients, name, field) for name, field in zip(names, rows, strict=True)]
+        largest = [find_largest(clients, name, field) for name, field in zip(names, rows, strict=True)]
         for field, maximum, total in zip(rows, largest, self._sums, strict=True):
             scales = torch.tensor(weights, dtype=torch.float64, device=field.device)[:, None] * self._scale
             total.add(field, scales, 0 if maximum < self._one_limb_limit else self._count_high_limbs(maximum))
@@ -172,7 +177,7 @@ def _sum_columns(whole: Tensor) -> Tensor:
     return whole.to(torch.int64).sum(0)  # as integers, because a sum of floats may round
 
 
-def _find_largest(clients: Sequence[int], name: str, rows: Tensor) -> float:
+def find_largest(clients: Sequence[int], name: str, rows: Tensor) -> float:
     """Return the largest magnitude; raise an error that names the first client with an entry out of range."""
     low, high = rows.aminmax()
     largest = max(-low.item(), high.item())

@@ -14,13 +14,19 @@ from fedcm.core.scoring.over_clients import ClientScores
 class RoundResult(NamedTuple):
     """What the cohort of a round reported."""
 
-    mean: Any  # the algorithm's Report, averaged over the clients that reported; None if none did
+    mean: Any  # the algorithm's Report, averaged over the clients that reported; None if none did, unless it is private
     cohort_size: int  # the number of clients that reported
     steps: float  # mean local steps of these clients
     loss: float  # mean local loss of these clients
     clients: np.ndarray  # the clients that reported, sorted
     extra_metrics: Mapping[str, Any] = MappingProxyType({})  # they override the loop's own
     effective_steps: float | None = None  # mean Σ f_k of these clients; None if all factors are 1
+    expected_size: float | None = None  # what the sum was divided by, if not the number of reports
+
+    @property
+    def update_size(self) -> float:
+        """The number of clients that the mean is over, for `Round.cohort_size`."""
+        return self.cohort_size if self.expected_size is None else self.expected_size
 
     @property
     def update_steps(self) -> float:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
-EVALUATED = ("test", "validation", "clients", "personal")  # the keys of evaluations in a line begin with these words
+# the keys of evaluations in a line begin with these words
+EVALUATED = ("test", "validation", "clients", "personal", "backdoor")
 Metrics = dict[str, Any]  # a `RoundMetrics` as a dict: one line of metrics.jsonl
 
 
@@ -34,7 +35,7 @@ class RoundMetrics:
     bytes_up: int
     clients: list[int] | None = None  # the clients that reported; None for a large cohort, which the seed determines
     extra: Mapping[str, Any] = field(default_factory=dict)  # what else the executor reports
-    # by set ("test", "validation"): the loss and the metrics by name; a set is absent in rounds without an evaluation
+    # by set, such as "test": the loss and the metrics by name; a set is absent in rounds without an evaluation
     evaluations: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     client_scores: Any = field(default=None, compare=False)  # `ClientScores` of an evaluation; not written in a line
     seconds: float | None = None

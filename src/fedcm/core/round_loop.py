@@ -20,6 +20,8 @@ from fedcm.core.conditions.deadline import SimulatedDeadline
 from fedcm.core.executor import ClientTestExecutor, Executor, GossipExecutor, RoundResult, SurveyExecutor
 from fedcm.core.metrics import RoundMetrics
 from fedcm.core.participation import Participation
+from fedcm.core.privacy.budget import EPSILON, PrivacyBudget
+from fedcm.core.privacy.quantile import FACTOR, SHARE
 from fedcm.core.schedule import Schedule
 from fedcm.core.stopping import Line, StopReason, StopRule, StopWatch
 from fedcm.core.topology import Topology, compute_mixing_matrix
@@ -54,6 +56,7 @@ class TrainingPlan:
     deadline: SimulatedDeadline | None = None  # None: the server waits for every client
     stop: StopRule | None = None  # when the run ends early
     evaluates_clients: bool = False  # on the test data of each client, whenever the model is evaluated
+    budget: PrivacyBudget | None = None  # what the rounds of a private training cost
 
     @cached_property
     def mixing(self) -> np.ndarray:
@@ -65,6 +68,37 @@ class TrainingPlan:
         for name in ("rounds", "population", "evaluate_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    @property
+    def last_round(self) -> int:
+        """The index of the last round: that of the plan, or the last one that the privacy budget pays for."""
+        paid = self.budget.rounds if self.budget is not None else None
+        return min(self.rounds, self.rounds if paid is None else paid) - 1
+
+    @property
+    def watched_columns(self) -> tuple[str, ...]:
+        """The columns of earlier rounds that later ones depend on, besides the number of the round."""
+        columns = (self.stop.metric.column,) if self.stop is not None else ()
+        return columns + ((SHARE, FACTOR) if self.budget is not None and self.budget.quantile is not None else ())
+
+    def select_watched(self, lines: Iterable[Line]) -> list[dict[str, Any]]:
+        """Return lines of metrics with only what later rounds depend on; none if they depend on nothing."""
+        keys = ("round", *self.watched_columns)
+        return [{key: line[key] for key in keys if key in line} for line in lines] if len(keys) > 1 else []
+
+    def find_stop(self, done: int, lines: Iterable[Line]) -> StopReason | None:
+        """Return when and why a run ended before its last round; None if it did not.
+
+        Args:
+            done: The number of finished rounds.
+            lines: Their metrics, as far as `watched_columns` names them.
+        """
+        if done >= self.rounds:
+            return None
+        reason = self.stop.find(lines) if self.stop is not None else None
+        if reason is not None or self.budget is None or not done:
+            return reason
+        return self.budget.explain_end(done - 1)
 
     def draw_cohort(self, round: int) -> RoundCohort:
         """Draw the cohort of a round; a pure function of (seed, round)."""
@@ -114,29 +148,51 @@ def run_rounds(
     Yields:
         Each round when it is finished.
     """
-    watch = StopWatch(plan.stop, before) if plan.stop is not None else None
-    for index in range(first, plan.rounds):
+    lines = list(before)
+    watch = StopWatch(plan.stop, lines) if plan.stop is not None else None
+    last = lines[-1] if lines else None
+    for index in range(first, plan.last_round + 1):
         if watch is not None and watch.reason is not None:
             return
         started = time.perf_counter()
         try:
             with use_one_thread():
-                server, metrics = run_round(algorithm, executor, plan, server, index)
+                server, metrics = run_round(algorithm, executor, plan, server, index, last)
         except Exception as error:
             add_note(error, f"round {index} failed")
             raise
         metrics = replace(metrics, seconds=_measure_seconds(started))
-        yield FinishedRound(index, server, metrics, watch.add(metrics.to_dict()) if watch is not None else None)
+        last = metrics.to_dict()
+        stop = watch.add(last) if watch is not None else None
+        if stop is None and plan.budget is not None and index + 1 < plan.rounds:
+            stop = plan.budget.explain_end(index)
+        yield FinishedRound(index, server, metrics, stop)
 
 
 def run_round(
-    algorithm: Algorithm[Any, Any, Any, Any], executor: Executor, plan: TrainingPlan, server: Any, index: int
+    algorithm: Algorithm[Any, Any, Any, Any],
+    executor: Executor,
+    plan: TrainingPlan,
+    server: Any,
+    index: int,
+    last: Line | None = None,
 ) -> tuple[Any, RoundMetrics]:
-    """Run one round and return the new server state and the metrics."""
+    """Run one round and return the new server state and the metrics.
+
+    Args:
+        algorithm: The algorithm.
+        executor: Runs the clients.
+        plan: The plan.
+        server: The server state before the round.
+        index: The round.
+        last: The metrics of the round before, if there was one.
+    """
     asked, cohort, conditions = plan.draw_cohort(index)
     client_lr = plan.schedule.client_lr_at(index)
     server_lr = plan.schedule.server_lr_at(index)
-    round = Round(index, client_lr, server_lr, len(cohort), plan.population, math.nan)
+    quantile = plan.budget.quantile if plan.budget is not None else None
+    factor = quantile.compute_factor(last) if quantile is not None else 1.0
+    round = Round(index, client_lr, server_lr, len(cohort), plan.population, math.nan, factor)
     before = server
     survey: tuple = ()
     if has_survey(algorithm) and len(cohort):
@@ -149,17 +205,19 @@ def run_round(
         result = executor.run_gossip(sent, cohort, round, plan.mixing)
     else:
         result = executor.run_round(sent, cohort, round)
-    if result.cohort_size:  # a round without reports changes nothing
-        known = replace(round, cohort_size=result.cohort_size, steps=result.update_steps)
+    if result.mean is not None:  # a round without reports changes nothing, unless its mean is private
+        known = replace(round, cohort_size=result.update_size, steps=result.update_steps)
         server = algorithm.update(server, result.mean, known)
     metrics = collect_metrics(round, sent, result, before, server)
+    if plan.budget is not None:
+        metrics = metrics.override({EPSILON: plan.budget.epsilon_after(index + 1)})
     if plan.schedule.server is not None:
         metrics = replace(metrics, server_lr=server_lr)
     if conditions:  # the broadcast goes down to everyone who was asked
         metrics = replace(metrics, bytes_down=len(asked) * count_bytes(sent)).override(conditions)
     if survey:  # the parameters go down in the first exchange, the rest of the broadcast in the second
         metrics = replace(metrics, bytes_up=metrics.bytes_up + len(cohort) * count_bytes(survey))
-    if (index + 1) % plan.evaluate_every == 0 or index + 1 == plan.rounds:
+    if (index + 1) % plan.evaluate_every == 0 or index == plan.last_round:
         metrics = add_evaluation(metrics, executor, server.params)
         if plan.evaluates_clients:
             assert isinstance(executor, ClientTestExecutor), "this executor cannot evaluate clients"
@@ -191,7 +249,7 @@ def collect_metrics(round: Round, sent: Any, result: RoundResult, before: Any, a
         client_lr=round.client_lr,
         loss=result.loss if result.cohort_size else None,
         norms=norms,
-        bytes_down=round.cohort_size * count_bytes(sent),
+        bytes_down=int(round.cohort_size) * count_bytes(sent),
         bytes_up=result.cohort_size * count_bytes(result.mean or ()),
     )
     return metrics.override(result.extra_metrics)

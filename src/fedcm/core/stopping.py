@@ -101,11 +101,6 @@ class StopRule:
         watch = StopWatch(self)
         return next((reason for line in lines if (reason := watch.add(line))), None)
 
-    def select(self, lines: Iterable[Line]) -> list[dict[str, Any]]:
-        """Return the lines with only what the rule depends on."""
-        keys = ("round", self.metric.column)
-        return [{key: line[key] for key in keys if key in line} for line in lines]
-
 
 @final
 class StopWatch:

@@ -6,6 +6,7 @@ process_group       that group: sums, broadcasts and errors across processes
 client_runner       runs the local steps of any client
 client_states       client states in memory, and the interface of their storage
 client_state_file   client states in one file that the workers of a machine share
+backdoor            the success of a simulated backdoor
 diagnosis           gradient statistics of a run: drift, noise, dissimilarity
 estimates           unbiased estimates of such statistics from a sample of clients
 

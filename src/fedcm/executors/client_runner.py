@@ -12,6 +12,7 @@ import torch
 
 from fedcm.core.aggregation import PLAIN_MEAN, Aggregation, ReportSum
 from fedcm.core.algorithm import Algorithm, Round, Vector
+from fedcm.core.attacks.poison import Poison
 from fedcm.core.contract.templates import MessageTemplates, make_templates
 from fedcm.core.exact_mean import ExactMean, OutOfRange
 from fedcm.core.local.optimizers import LocalOptimizer
@@ -52,6 +53,7 @@ class ClientRunner:
     optimizer: LocalOptimizer | None = None  # maps the gradients of the minibatches; none by default
     metrics: MetricSet = DEFAULT_METRICS  # of evaluations
     aggregation: Aggregation = PLAIN_MEAN  # how reports are averaged
+    poison: Poison | None = None  # changes the data of hostile clients; none by default
     client_evaluation: ClientEvaluation | None = None  # how clients are evaluated on test data of their own
 
     def __post_init__(self) -> None:
@@ -131,12 +133,15 @@ class ClientRunner:
 
     def _run_stacked(self, clients: Sequence[int], sent: Any, before: Sequence[Any], round: Round) -> StackResult:
         sizes = self.data.sizes(np.asarray(clients))
+        pick = self.data.stack_clients(clients)
+        if self.poison is not None:
+            pick = self.poison.select(list(clients), pick, sizes.tolist())
         return run_stacked_steps(
             self.algorithm,
             self._stacked,
             sent,
             type(before[0])(*[torch.stack(fields) for fields in zip(*before, strict=True)]),
-            pick=self.data.stack_clients(clients),
+            pick=pick,
             batches=self.local_work.draw_stacked_indices(sizes, self.seed, round.index, clients),
             sizes=torch.from_numpy(sizes),
             client_lr=round.client_lr,
@@ -150,7 +155,7 @@ class ClientRunner:
         state = kept
         kept, personal = self.split_state(state)
         self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
-        data = self.data.client(client)
+        data = self.read_client(client)
         done = run_local_steps(
             self.algorithm,
             self.problem,
@@ -185,7 +190,13 @@ class ClientRunner:
 
     def _read_pass(self, round: int, client: int, number: int) -> Examples:
         seed = make_torch_seed(self.seed, Purpose.FRESH_ITEMS, round, client, number)
-        return self.data.reread_client(client, seed)
+        data = self.data.reread_client(client, seed)
+        return data if self.poison is None else self.poison.apply(client, data)
+
+    def read_client(self, client: int) -> Examples:
+        """Return the examples that a client trains on; those of a hostile client may be poisoned."""
+        data = self.data.client(client)
+        return data if self.poison is None else self.poison.apply(client, data)
 
     def survey_client(
         self, client: int, params: Vector, states: ClientStates, round: Round, mean: ExactMean[Any], weight: float
@@ -196,7 +207,7 @@ class ClientRunner:
             Diverged: If the survey is not finite, or too large.
         """
         self.problem.reseed(make_torch_seed(self.seed, Purpose.MODEL, round.index, client))
-        full_gradient = self.problem.full_gradient(self.data.client(client))
+        full_gradient = self.problem.full_gradient(self.read_client(client))
         with torch.no_grad():
             survey = self.algorithm.survey(full_gradient, params, self.split_state(states.get(client))[0])
         try:
@@ -216,15 +227,19 @@ class ClientRunner:
         """Return an empty mean of this algorithm's surveys."""
         return ExactMean(self.templates.survey, cohort_size)
 
-    def compute_weights(self, cohort: np.ndarray) -> np.ndarray:
+    def compute_weights(self, cohort: np.ndarray, sizes: np.ndarray | None = None) -> np.ndarray:
         """Return the weight of each client in the mean.
 
         By default every weight is 1. If clients are weighed by their examples, it is the number of examples over a
         power of two that is not below the largest number: exact in a float, and at most 1.
+
+        Args:
+            cohort: The clients.
+            sizes: The numbers of examples that they count for; by default those of the data.
         """
         if not self.weigh_by_examples or not len(cohort):
             return np.ones(len(cohort))
-        sizes = self.data.sizes(cohort)
+        sizes = self.data.sizes(cohort) if sizes is None else sizes
         return sizes / 2.0 ** math.ceil(math.log2(max(int(sizes.max()), 2)))
 
     def count_steps(self, cohort: np.ndarray, round: int) -> np.ndarray:

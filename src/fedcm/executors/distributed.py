@@ -31,6 +31,7 @@ from fedcm.core.executor import RoundResult
 from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.core.scoring.summed import Fraction
 from fedcm.errors import Diverged, Stopped, TrainingFailed
+from fedcm.executors.backdoor import list_triggered_pieces, score_backdoor, tally_triggered
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates
 from fedcm.executors.client_tests import evaluate_client, list_tested_clients
@@ -79,7 +80,7 @@ class DistributedExecutor:
 
         client_stats = self._share(cohort, round, self.runner.split_into_stacks(cohort), reports.sum, run, reports.rows)
         if not len(cohort):
-            return make_empty_result(cohort)
+            return make_empty_result(cohort, self.runner, reports)
         self.states.commit(cohort, client_stats[:, 2].tolist())
         return summarise_round(self.runner, reports, weights, client_stats, cohort)
 
@@ -181,7 +182,11 @@ class DistributedExecutor:
         data = self.runner.data
         if self.runner.problem.personal_size:
             return {}  # see `evaluate_model`
-        return {which: self._evaluate_set(params, which) for which in EVALUATED_SETS if list_pieces(data, which)}
+        scores = {which: self._evaluate_set(params, which) for which in EVALUATED_SETS if list_pieces(data, which)}
+        if starts := list_triggered_pieces(self.runner):
+            tallies, _ = self._share_pieces(starts, 1, lambda start: tally_triggered(self.runner, params, start))
+            scores |= score_backdoor(tallies)
+        return scores
 
     def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
         """Evaluate parameters on the test data of each client; every process evaluates some and gets all results."""
@@ -207,12 +212,34 @@ class DistributedExecutor:
 
     def _evaluate_set(self, params: Vector, which: EvaluatedSet) -> Score:
         problem, data, metrics = self.runner.problem, self.runner.data, self.runner.metrics
-        starts, own = list_pieces(data, which), {}
-        table = torch.zeros((len(starts), 2 + 2 * len(metrics.summed)), dtype=torch.float64)
+        tallies, own = self._share_pieces(
+            list_pieces(data, which),
+            len(metrics.summed),
+            lambda start: tally_piece(problem, params, data, start, which, metrics),
+        )
+        loss = math.fsum(one.loss for one in tallies) / sum(one.weight for one in tallies)
+        whole = self._compute_whole_metrics(which, own) if metrics.whole else {}
+        return Score(loss, metrics.combine([one.fractions for one in tallies], whole))
+
+    def _share_pieces(
+        self, starts: Sequence[int], metrics: int, tally_start: Callable[[int], Tally]
+    ) -> tuple[list[Tally], dict[int, Any]]:
+        """Evaluate this process's share of the pieces.
+
+        Args:
+            starts: The first examples of all pieces.
+            metrics: The number of summed metrics.
+            tally_start: Evaluates one piece.
+
+        Returns:
+            The tallies of all pieces, without their outputs; and the outputs of this process's pieces.
+        """
+        own: dict[int, Any] = {}
+        table = torch.zeros((len(starts), 2 + 2 * metrics), dtype=torch.float64)
         status, message = WorkerStatus.OK, ""
         try:
             for position in range(self.group.rank, len(starts), self.group.size):
-                tally = tally_piece(problem, params, data, starts[position], which, metrics)
+                tally = tally_start(starts[position])
                 row = [tally.weight, tally.loss, *(number for one in tally.fractions for number in one)]
                 table[position] = torch.tensor(row, dtype=torch.float64)
                 own[starts[position]] = tally.outputs
@@ -225,9 +252,7 @@ class DistributedExecutor:
             Tally(int(weight), loss, tuple(map(Fraction, numbers[::2], numbers[1::2])))
             for weight, loss, *numbers in table.tolist()
         ]
-        loss = math.fsum(one.loss for one in tallies) / sum(one.weight for one in tallies)
-        whole = self._compute_whole_metrics(which, own) if metrics.whole else {}
-        return Score(loss, metrics.combine([one.fractions for one in tallies], whole))
+        return tallies, own
 
     def _compute_whole_metrics(self, which: EvaluatedSet, own: dict[int, Any]) -> dict[str, float | None]:
         """Gather the outputs of all pieces; rank 0 computes the metrics, and every process gets them."""

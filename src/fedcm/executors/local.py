@@ -14,6 +14,7 @@ from fedcm.core.evaluation import EVALUATED_SETS, EvaluatedSet, Score, combine_t
 from fedcm.core.executor import RoundResult
 from fedcm.core.scoring.over_clients import ClientScores
 from fedcm.errors import Stopped
+from fedcm.executors.backdoor import evaluate_backdoor
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.client_states import ClientStates, ClientStatesInMemory
 from fedcm.executors.client_tests import evaluate_client, list_tested_clients
@@ -48,9 +49,9 @@ class LocalExecutor:
         """Run the local steps of the cohort; see `Executor`."""
         if self.stop_requested():
             raise Stopped
-        if not len(cohort):
-            return make_empty_result(cohort)
         reports, weights = self.runner.start_reports(sent, cohort, round), self.runner.compute_weights(cohort)
+        if not len(cohort):
+            return make_empty_result(cohort, self.runner, reports)
         self.states.prepare(cohort, round.index)
         client_stats = self._run_stacks(sent, cohort, round, self.states, reports, weights)
         self.states.commit(cohort, client_stats[:, 2].tolist())
@@ -109,7 +110,7 @@ class LocalExecutor:
 
     def evaluate(self, params: Vector) -> dict[str, Score]:
         """Evaluate parameters on the test data and the validation data; see `Executor`."""
-        return evaluate_model(self.runner, params)
+        return evaluate_model(self.runner, params) | evaluate_backdoor(self.runner, params)
 
     def evaluate_clients(self, params: Vector, round: Round) -> ClientScores:
         """Evaluate parameters on the test data of each client; see `ClientTestExecutor`."""
@@ -149,9 +150,22 @@ def evaluate_model(
     return scores
 
 
-def make_empty_result(cohort: np.ndarray) -> RoundResult:
-    """Return the result of a round in which no client reported."""
-    return RoundResult(None, 0, 0.0, math.nan, cohort)
+def make_empty_result(
+    cohort: np.ndarray, runner: ClientRunner | None = None, reports: ReportSum | None = None
+) -> RoundResult:
+    """Return the result of a round in which no client reported.
+
+    Args:
+        cohort: The clients that reported: none.
+        runner: Knows the number of steps of a private round.
+        reports: The empty sum of the round. If its mean is private, it has noise like any other.
+    """
+    if runner is None or reports is None or reports.expected_size is None:
+        return RoundResult(None, 0, 0.0, math.nan, cohort)
+    steps, mean = runner.local_work.steps, reports.compute(cohort, np.ones(0))
+    assert isinstance(steps, int), "a private training has the same number of steps everywhere"
+    effective = float(runner.sum_step_factors(np.array([steps]))[0])
+    return RoundResult(mean, 0, 0.0, math.nan, cohort, reports.describe(), effective, reports.expected_size)
 
 
 def summarise_round(
@@ -176,7 +190,7 @@ def summarise_round(
     unequal = unequal if least < most else {}
     mean = reports.compute(cohort, weights)
     metrics = unequal | dict(reports.describe())
-    return RoundResult(mean, len(cohort), steps, loss, cohort, metrics, effective_steps=effective_steps)
+    return RoundResult(mean, len(cohort), steps, loss, cohort, metrics, effective_steps, reports.expected_size)
 
 
 def count_clients_by_steps(counts: np.ndarray) -> list[list[int]]:

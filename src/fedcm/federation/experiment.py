@@ -3,8 +3,9 @@
 from math import ceil
 
 from fedcm.algorithms.registry import get_algorithm_name
-from fedcm.config.sections import CheckpointSection, Experiment
+from fedcm.config.sections import CheckpointSection, Experiment, FederationSection
 from fedcm.core.algorithm import has_survey, is_decentralised
+from fedcm.core.participation import FixedSize
 from fedcm.data.work.amounts import UniformWork
 from fedcm.errors import UserError
 
@@ -29,8 +30,15 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
             f"{name!r} needs two exchanges in every round, but a federation has one; simulate it with `fedcm run`"
         )
     reject_simulated_conditions(experiment)
+    if experiment.privacy.is_on:
+        raise UserError(
+            "[privacy] must be left out of a federation, whose sites can miss rounds in ways that the accountant does "
+            "not know; simulate it with `fedcm run`"
+        )
     if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
+    if experiment.federation.secure_aggregation:
+        _reject_small_sums(experiment)
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})
     return experiment.model_copy(
         update={
@@ -48,6 +56,10 @@ def reject_simulated_conditions(experiment: Experiment) -> None:
             "a federation waits for real sites until federation.deadline, so [stragglers] must be left out; simulate "
             "it with `fedcm run`"
         )
+    if experiment.attack is not None:
+        raise UserError(
+            "a federation has real sites, so [attack] must be left out; simulate hostile clients with `fedcm run`"
+        )
     if experiment.availability is not None:
         raise UserError(
             "real sites come and go by themselves, so [availability] must be left out of a federation; simulate it "
@@ -60,6 +72,34 @@ def reject_simulated_conditions(experiment: Experiment) -> None:
                 f"client.{unit} must be a number or kind = 'uniform' in a federation, because sites do not have the "
                 "files of an admin"
             )
+
+
+def _reject_small_sums(experiment: Experiment) -> None:
+    """Raise UserError if no round can have as many sites as secure aggregation needs."""
+    sites, least = len(experiment.federation.sites), compute_least_sites(experiment.federation)
+    chosen = experiment.participation
+    if sites and least > sites:
+        raise UserError(
+            f"secure aggregation needs at least {least} sites in every sum (federation.threshold), but the run has "
+            f"{sites}; add sites, or lower the threshold, which must be at least 2"
+        )
+    if sites and isinstance(chosen, FixedSize) and chosen.clients < least:
+        raise UserError(
+            f"secure aggregation needs at least {least} sites in every sum, but a round has {chosen.clients} "
+            "(participation.clients); set federation.threshold, or let more sites take part"
+        )
+
+
+def compute_least_sites(settings: FederationSection) -> int:
+    """Return the smallest number of sites whose reports may be summed by secure aggregation.
+
+    By default more than two thirds of the run's sites, so that a server needs a third of them as accomplices to get two
+    sums of one round.
+
+    >>> compute_least_sites(FederationSection(sites=list("abcdef")))
+    5
+    """
+    return settings.threshold or max(2 * len(settings.sites) // 3 + 1, 2)
 
 
 def compute_quorum(sites: int, share: float) -> int:

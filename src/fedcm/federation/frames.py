@@ -15,6 +15,14 @@ _LENGTHS = struct.Struct("<QQ")
 _NO_ARRAYS: Arrays = {}
 
 
+def select_own_fields(fields: Mapping[str, Any], site: str) -> dict[str, Any]:
+    """Return a request's fields as one site needs them: of `counted` and `own`, which are by site, its own part."""
+    own = {key: value for key, value in fields.items() if key != "own"}
+    if "counted" in own:
+        own["counted"] = own["counted"][site]
+    return own | dict(fields.get("own", {}).get(site, {}))
+
+
 def send(stream: BinaryIO, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray] = _NO_ARRAYS) -> None:
     """Write one message, JSON fields and arrays, and flush the stream."""
     head = json.dumps(fields).encode()

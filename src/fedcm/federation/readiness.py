@@ -12,6 +12,7 @@ from pathlib import Path
 from fedcm.errors import UserError
 from fedcm.federation.engine import reject_outdated_kit, require_engine
 from fedcm.federation.kit import Kit, read_kit
+from fedcm.federation.trust.members import MEMBERS_FILE, read_members
 from fedcm.system.files import is_locked
 
 LOCK = ".lock"
@@ -93,6 +94,19 @@ def reject_taken_ports(kit: Kit) -> None:
             f"a server's ports must be free, but another process listens at {' and '.join(map(str, taken))}; "
             "`ss -ltnp` shows which"
         )
+
+
+def reject_bad_members(kit: Kit) -> None:
+    """Raise UserError if a server's kit has no valid list of members, without which nobody could connect."""
+    if kit.kind != "server":
+        return
+    try:
+        read_members(kit.path / MEMBERS_FILE, kit.root)
+    except UserError as error:
+        raise UserError(
+            f"{error}: the organiser writes it with `fedcm federation renew DIR` or `fedcm federation remove`, as "
+            f"authority/{MEMBERS_FILE}; copy it into the kit"
+        ) from None
 
 
 def _is_taken(port: int) -> bool:

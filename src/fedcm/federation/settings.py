@@ -14,10 +14,11 @@ from pydantic import Field
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import Record, Section, read_section, read_toml
-from fedcm.config.sections import Count
+from fedcm.config.sections import Count, FederationSection
 from fedcm.data import load_dataset
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.errors import UserError
+from fedcm.federation.experiment import compute_least_sites
 from fedcm.federation.kit import SERVER_FILE, SITE_FILE
 from fedcm.models import MODELS
 from fedcm.system.imports import names_python_object
@@ -37,6 +38,7 @@ class SiteLimits(Section):
     experiments: list[str] = Field(default=["*"])  # patterns of the names of allowed experiments
     code: list[str] = Field(default=[])  # allowed code that is not bundled, as "package.module:name"
     scores: bool = True  # whether the server gets scores of models on this site's data
+    secure_sites: Count | None = None  # take part only with secure aggregation over at least this many sites
 
 
 class SiteTrainingSection(Section):
@@ -172,6 +174,17 @@ def reject_forbidden(experiment: Mapping[str, Any], limits: SiteLimits) -> None:
             f"can add it to limits.experiments in {SITE_FILE}"
         )
     reject_foreign_code(experiment, limits.code, "this site", SITE_FILE)
+
+
+def reject_open_reports(federation: FederationSection, limits: SiteLimits) -> None:
+    """Raise UserError if a site sends only masked reports, and an experiment would reveal more than it allows."""
+    least = compute_least_sites(federation) if federation.secure_aggregation else 1
+    if limits.secure_sites is not None and least < max(limits.secure_sites, 2):
+        raise UserError(
+            f"this site takes part only with secure aggregation over at least {limits.secure_sites} sites "
+            f"(limits.secure_sites in {SITE_FILE}), got {f'at least {least}' if least > 1 else 'none'}; set "
+            "federation.secure_aggregation and federation.threshold"
+        )
 
 
 def reject_foreign_code(experiment: Mapping[str, Any], allowed: list[str], owner: str, file: str) -> None:

@@ -211,6 +211,7 @@ class FederationRecord(Section):
     by: str  # the admin who began the run and owns it
     sites: list[str]  # by client
     terms: Terms
+    examples: dict[str, int] = Field(default={})  # by site, the first number that it described
 
 
 def write_record(run: Path, record: FederationRecord) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from fedcm.errors import UserError
+from fedcm.system.files import find_wrong_kind
 
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 _SHOWN = 3  # names in a message
@@ -82,6 +83,8 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
             f"it: python -c \"import torch, safetensors.torch as s; s.save_file(torch.load('{path.name}', "
             f"weights_only=True), '{new}')\""
         )
+    if wrong := find_wrong_kind(path):
+        raise UserError(f"{wrong}; give a safetensors file of weights")
     try:
         return load_file(path)
     except FileNotFoundError:

@@ -14,9 +14,10 @@ from typing import Any, final
 from fedcm.errors import UserError
 from fedcm.reports.digest import Digest, read_digest
 from fedcm.runs.archive import is_archive
+from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST
 
 _EXPERIMENT = "experiment.toml"  # marks a run's folder
-_WATCHED = (_EXPERIMENT, "metrics.jsonl", "summary.json", "cells.json", "client_results.json")
+_WATCHED = (*EVIDENCE, MANIFEST, "cells.json")
 
 
 def has_runs(paths: Iterable[Path]) -> bool:
@@ -92,7 +93,7 @@ def _walk(path: Path) -> Iterator[Path]:
         yield path
         return
     for folder, inner, files in os.walk(path):
-        if _EXPERIMENT in files:
+        if _EXPERIMENT in (*inner, *files):  # a folder of this name is an error of that run
             yield Path(folder)
             inner.clear()
             continue

@@ -28,12 +28,14 @@ from fedcm.reports.metric import (
     read_validation_scores,
 )
 from fedcm.runs.summary import bring_up_to_date, is_up_to_date
+from fedcm.system.error_messages import describe_os_error
 from fedcm.system.files import write_text
 
 Count = Annotated[int, Field(ge=0)]
 
 # columns of a curve that only some runs have; they are empty, and not in the file, for all others
 SYSTEM_COLUMNS = ("simulated_seconds", "available", "missed", "steps", "steps_least", "steps_most")
+SYSTEM_COLUMNS += ("hostile", "backdoor_success", "largest_influence", "epsilon")
 _OPTIONAL_COLUMNS = ("consensus_distance", *SYSTEM_COLUMNS, "scores")
 
 
@@ -54,6 +56,10 @@ class Curve(Section):
     steps: list[float | None] = Field(default=[])  # mean local steps of a client, mean as above
     steps_least: list[float | None] = Field(default=[])  # fewest steps of a client since the previous entry
     steps_most: list[float | None] = Field(default=[])  # most steps
+    hostile: list[float | None] = Field(default=[])  # hostile clients per round, mean since the previous entry
+    backdoor_success: list[float | None] = Field(default=[])  # share of triggered test examples with the target label
+    largest_influence: list[float | None] = Field(default=[])  # of a site since the previous entry; federations only
+    epsilon: list[float | None] = Field(default=[])  # ε so far, of a private run
     scores: dict[str, list[float | None]] = Field(default={})  # other columns of evaluations, such as test_f1
 
     @model_validator(mode="after")
@@ -325,4 +331,4 @@ def read_digest(path: Path) -> Digest:
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"{str(path)!r} is not a run's digest ({where}{': ' if where else ''}{first['msg']})") from None
     except OSError as error:
-        raise UserError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+        raise UserError(f"the digest cannot be read: {describe_os_error(error)}") from None

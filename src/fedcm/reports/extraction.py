@@ -20,6 +20,8 @@ from fedcm.reports.digest import (
     OtherCell,
     ParticipationCounts,
 )
+from fedcm.runs.evidence.manifest import DamagedRunError
+from fedcm.runs.evidence.verification import reject_damage
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import read_current_summary, read_traits, summarise
 from fedcm.sweeps.cells import read_cells
@@ -38,8 +40,10 @@ def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, 
         find_label_mix: Returns the label mix of the run's split, such as a `LabelMixFinder`.
 
     Raises:
-        UserError: If a file of the run cannot be read.
+        UserError: If a file of the run cannot be read, or is not what the run wrote when it ended.
     """
+    folder.reject_wrong_kinds()
+    reject_damage(folder)
     try:
         table = tomllib.loads(folder.experiment.read_text(encoding="utf-8"))
         lines, provenance = folder.read_metrics(), folder.try_read_provenance()
@@ -62,6 +66,8 @@ def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, 
             step_counts=count_steps(lines),
             other_cells=[OtherCell.model_validate(cell) for cell in read_cells(folder.path)],
         )
+    except DamagedRunError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__} {str(error).splitlines()[0]}"
         raise UserError(f"the run {str(folder.path)!r} is damaged: {reason}") from None
@@ -114,17 +120,22 @@ def extract_curve(lines: Lines) -> Curve:
 
 
 def _describe_system(between: Lines, simulated: float) -> dict[str, float | None]:
-    """Return the columns about availability, deadlines and unequal work of some rounds; None where a run has none."""
+    """Return the columns about conditions, unequal work and privacy of some rounds; None where a run has none."""
     trained = [line for line in between if line["cohort"]]
     unequal = [line for line in trained if "steps_least" in line]
     timed = any("simulated_seconds" in line for line in between)
+    influences = [own["share"] for line in between for own in line.get("influence", {}).values()]
     return {
         "simulated_seconds": round(simulated, 3) if timed else None,
         "available": _average([line["available"] for line in between if "available" in line]),
         "missed": _average([line["missed"] for line in between]) if timed else None,
         "steps": _average([line["steps"] for line in trained]) if unequal else None,
         "steps_least": min(line.get("steps_least", line["steps"]) for line in trained) if unequal else None,
+        "hostile": _average([line["hostile"] for line in between if "hostile" in line]),
+        "backdoor_success": _keep_finite(between[-1].get("backdoor_success")),
+        "largest_influence": max(influences, default=None),
         "steps_most": max(line.get("steps_most", line["steps"]) for line in trained) if unequal else None,
+        "epsilon": _round_to_six_digits(between[-1].get("epsilon")),
     }
 
 

@@ -12,5 +12,6 @@ checkpoint    the files of a checkpoint
 summary       the scores of a run
 overview      what `fedcm runs` lists
 archive       where `--fresh` moves runs
+evidence/     the manifest of a finished run and its verification
 workers/      the processes that share a run
 """

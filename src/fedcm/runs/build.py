@@ -20,7 +20,9 @@ from fedcm.config.experiment import (
     reject_unequal_weights,
     reject_unusable_rates,
 )
+from fedcm.config.robustness import reject_robustness
 from fedcm.config.sections import Experiment
+from fedcm.core.aggregation import Aggregation, PrivateMean
 from fedcm.core.algorithm import Algorithm
 from fedcm.core.local.stacked import reject_batch_dependent_model
 from fedcm.core.local.step_factors import StepFactors
@@ -46,6 +48,8 @@ from fedcm.executors.client_state_file import ClientStatesInFile
 from fedcm.models import build_model
 from fedcm.models.trainable import select_trainable
 from fedcm.models.weights import load_weights_file, reject_unusable_parameters
+from fedcm.privacy.key_file import read_noise_key
+from fedcm.privacy.settings import fill_noise, make_budget, make_private_mean, reject_unfit_privacy
 from fedcm.rng import Purpose, make_torch_seed
 from fedcm.runs.autotune import compile_model, tune_engine
 from fedcm.runs.choices import choose_validation_metric
@@ -55,6 +59,7 @@ from fedcm.runs.parts.client_evaluation import make_client_evaluation
 from fedcm.runs.parts.engine import restrict_engine
 from fedcm.runs.parts.plan import build_plan
 from fedcm.runs.parts.problem import build_problem, reject_with_personal
+from fedcm.runs.parts.robustness import build_defence
 from fedcm.runs.parts.tokens import reject_unknown_tokens
 from fedcm.runs.parts.user_code import check_user_code
 from fedcm.runs.smoke_test import (
@@ -82,6 +87,7 @@ class TrainingSetup:
         tuned_settings: The settings of the engine that autotune chose.
         best_by: The metric on validation data by which the best model is chosen; None without validation data.
         functions_sha256: By its use, the checksum of each function that is a Python object of this program.
+        notices: What the user should know before the run, a sentence each.
     """
 
     experiment: Experiment
@@ -93,6 +99,7 @@ class TrainingSetup:
     tuned_settings: tuple[str, ...]
     best_by: WatchedMetric | None = None
     functions_sha256: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
     @cached_property
     def checksums(self) -> dict[str, str]:
@@ -109,6 +116,18 @@ class TrainingSetup:
     def init_server(self) -> Any:
         """Return the algorithm's server state before round 0."""
         return self.algorithm.init_server(self.problem.initial_params)
+
+    def with_noise_key(self, folder: Path) -> "TrainingSetup":
+        """Return the setup of a run with this folder: with its secret key, if the experiment wants one.
+
+        Raises:
+            UserError: If the key cannot be read.
+        """
+        if not self.experiment.privacy.secret:
+            return self
+        mean = self.runner.aggregation
+        assert isinstance(mean, PrivateMean)
+        return replace(self, runner=replace(self.runner, aggregation=replace(mean, key=read_noise_key(folder))))
 
     def open_client_states(self, path: Path) -> ClientStatesInFile:
         """Open the file of client states of a run, which all its workers share."""
@@ -164,12 +183,15 @@ def build(
     if experiment.model.personal:
         reject_with_personal(experiment, data)
     reject_unequal_weights(experiment.algorithm, experiment.server)
+    reject_robustness(experiment)
     reject_server_lr(experiment.algorithm, experiment.server)
     reject_step_schedule(experiment.algorithm, experiment.client)
     reject_unusable_rates(experiment)
     reject_long_warmups(experiment)
     reject_absent_clients(experiment.algorithm, experiment.participation, data.population)
     reject_conditions(experiment.algorithm, experiment.availability, experiment.stragglers)
+    reject_unfit_privacy(experiment)
+    experiment = fill_noise(experiment)
     if augment is None and experiment.data.augment:
         augment = make_augment(experiment.data.augment)
     if collate is None and experiment.data.collate is not None:
@@ -184,6 +206,11 @@ def build(
     ready = data.prepare_for(problem.dtype, problem.device)
     metrics = build_metrics(experiment.evaluation.metrics, metric_functions, problem, ready)
     plan = build_plan(experiment, data, local_work, metrics)
+    private: Aggregation | None = None
+    if experiment.privacy.is_on:
+        budget = make_budget(experiment, data.population)
+        plan = replace(plan, budget=budget)
+        private = make_private_mean(experiment, data.population, budget)
     given = restrict_engine(experiment, data, augment, collate)
     engine, tuned_settings, timings = tune_engine(given, problem, data, local_work, plan)
     data = data.prepare_for(problem.dtype, problem.device, engine.layout)
@@ -193,6 +220,7 @@ def build(
         reject_batch_dependent_model(problem, first)
     if engine.compile == "on":
         compile_model(problem, client.batch_size, data.client(0))
+    defence = build_defence(experiment, problem, data)
     runner = ClientRunner(
         experiment.algorithm,
         problem,
@@ -207,6 +235,8 @@ def build(
         step_factors=StepFactors(client.step_schedule) if client.step_schedule is not None else None,
         optimizer=None if client.optimizer is None or client.optimizer.is_identity else client.optimizer,
         metrics=metrics,
+        aggregation=private or defence.aggregation,
+        poison=defence.poison,
         client_evaluation=make_client_evaluation(experiment, data, metrics),
     )
     reject_unusable_step_factors(runner, client.lr)
@@ -214,7 +244,9 @@ def build(
         timings |= time_reading(runner)
     tuned = experiment.model_copy(update={"engine": engine})
     best_by = choose_validation_metric(metrics, data)
-    return TrainingSetup(tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings, best_by)
+    return TrainingSetup(
+        tuned, experiment.algorithm, problem, runner, plan, timings, tuned_settings, best_by, notices=defence.notices
+    )
 
 
 def count_outputs(data: FederatedData, loss: Loss | None = None) -> int:

@@ -3,7 +3,6 @@
 The JSON file is written last, so a checkpoint exists only when both files are complete. Nothing is unpickled.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from fedcm.data.checksum import compute_file_sha256
 from fedcm.system.callbacks import Notify
 from fedcm.system.files import atomic_write, write_text
 from fedcm.system.formatting import format_count
@@ -42,7 +42,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
     target = folder / f"round-{checkpoint.next_round:06d}.safetensors"
     with atomic_write(target) as temporary:
         save_tensors(tensors, temporary, {"next_round": str(checkpoint.next_round)})
-        digest = hash_file(temporary)
+        digest = compute_file_sha256(temporary)
     note = {"format": FORMAT, "sha256": digest}
     write_text(target.with_suffix(".json"), json.dumps(note) + "\n")
     for old in _list_notes(folder)[keep:]:
@@ -105,12 +105,6 @@ def rebuild_state(fields: Mapping[str, Tensor], template: Any) -> Any | None:
     return type(template)(**{name: fields[name].to(getattr(template, name)) for name in template._fields})
 
 
-def hash_file(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _read_checkpoint(note: Path, template: Any) -> Checkpoint:
     tensors_path = note.with_suffix(".safetensors")
     try:
@@ -121,7 +115,7 @@ def _read_checkpoint(note: Path, template: Any) -> Checkpoint:
     if version != FORMAT:
         raise DamagedCheckpointError(f"its format is {version!r}, this version reads {FORMAT}")
     try:
-        if hash_file(tensors_path) != digest:
+        if compute_file_sha256(tensors_path) != digest:
             raise DamagedCheckpointError("its checksum does not match")
         with safe_open(tensors_path, "pt") as file:
             next_round = int(file.metadata()["next_round"])

@@ -9,6 +9,7 @@ summary.json       written when the run ends
 model.safetensors  the trained model, by parameter name
 client_results.json  the results of each client in the last evaluation, if clients have test data of their own
 best.safetensors   the model of the best round on validation data, if there are any
+manifest.json      the size and sha256 of each of these files, written last; a changed file is not read
 """
 
 import errno
@@ -26,7 +27,16 @@ from typing import Any, Literal, final
 from fedcm.config.overrides import read_table
 from fedcm.errors import UserError, suggest
 from fedcm.runs.archive import move_to_archive, remove_if_empty
-from fedcm.system.files import atomic_write, fsync_file, fsync_folder, is_locked, write_text
+from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST, DamagedRunError, read_evidence
+from fedcm.system.files import (
+    atomic_write,
+    find_wrong_kind,
+    fsync_file,
+    fsync_folder,
+    is_locked,
+    read_umask,
+    write_text,
+)
 from fedcm.system.tensor_files import save_tensors
 
 
@@ -85,7 +95,7 @@ class RunFolder:
         try:
             write_text(folder.experiment, experiment)
             write_text(folder.provenance, json.dumps(provenance, indent=2) + "\n")
-            temporary.chmod(0o755)
+            temporary.chmod(0o777 & ~read_umask())
             folder.lock()
             if archive is not None and RunFolder(path).experiment.is_file():
                 with RunFolder(path).hold_lock():
@@ -113,10 +123,27 @@ class RunFolder:
     def open(cls, path: Path) -> "RunFolder":
         """Open an existing run; raise a UserError that suggests similar names if there is none."""
         folder = cls(path)
+        folder.reject_wrong_kinds()
         if not (folder_exists(path) and folder.experiment.is_file()):
             others = list_runs(path) if folder_exists(path) else list_runs(path.parent)
             raise UserError(f"there is no run {str(path)!r}; {suggest(str(path), [str(run.path) for run in others])}")
         return folder
+
+    def reject_wrong_kinds(self) -> None:
+        """Raise a UserError if there is a folder or a broken link in place of one of the run's files, or the reverse.
+
+        Nothing else is read. A resume would fail on it after it has begun to change the run.
+        """
+        folders = [self.checkpoints, self.client_states.parent]
+        files = [self.path / name for name in (*EVIDENCE, MANIFEST, ".lock")]
+        try:
+            files += [self.client_states, *self.checkpoints.glob("round-*")]
+            wrong = [found for folder in folders if (found := find_wrong_kind(folder, "folder"))]
+            wrong += [found for file in files if (found := find_wrong_kind(file))]
+        except OSError:  # a name that is too long, for example
+            return
+        if wrong:
+            raise UserError(f"{wrong[0]}; move it away, or restore the run from a copy")
 
     def lock(self) -> None:
         """Lock the run for this process. The lock ends with the process, however that ends."""
@@ -156,9 +183,8 @@ class RunFolder:
 
     def read_metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
         """Return the metrics of the first `rounds` rounds, or of all. An incomplete last line is skipped."""
-        if not self.metrics.is_file():
-            return []
-        lines = self.metrics.read_bytes().split(b"\n")[:-1]
+        data = read_evidence(self.metrics)
+        lines = data.split(b"\n")[:-1] if data is not None else []
         try:
             read = [json.loads(line) for line in lines[:rounds]]
             if not all(isinstance(line, dict) and "round" in line for line in read):
@@ -190,7 +216,8 @@ class RunFolder:
 
     def clear_leftovers(self) -> None:
         """Remove the temporary files of a process that was killed."""
-        for kind in (".metrics.*", ".summary.*", ".model.*", ".best.*", ".client_results.*", ".worker-*"):
+        names = ("metrics", "summary", "model", "best", "client_results", "manifest")
+        for kind in (*(f".{name}.*" for name in names), ".worker-*"):
             for leftover in self.path.glob(kind):
                 leftover.unlink()
 
@@ -212,10 +239,18 @@ class RunFolder:
         write_text(self.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def read_summary(self) -> dict[str, Any] | None:
-        """Return the summary; None if there is none or it is damaged. A resume writes it again."""
+        """Return the summary; None if there is none.
+
+        Without a manifest, None also stands for a damaged summary; a resume writes it again.
+
+        Raises:
+            UserError: If the summary was changed after the run ended, or is a folder or a broken link.
+        """
         try:
-            summary = json.loads(self.summary.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            summary = json.loads(read_evidence(self.summary) or b"")
+        except UserError:
+            raise
+        except ValueError:
             return None
         complete = isinstance(summary, dict) and {"name", "outcome", "params_sha256"} <= set(summary)
         return summary if complete else None
@@ -235,10 +270,16 @@ class RunFolder:
         write_text(self.client_results, json.dumps(results, allow_nan=False) + "\n")
 
     def read_client_results(self) -> dict[str, Any] | None:
-        """Return the contents of client_results.json; None if there is none, or it cannot be read."""
+        """Return the contents of client_results.json; None if there is none, or it cannot be read.
+
+        Raises:
+            UserError: If the file was changed after the run ended, or is a folder or a broken link.
+        """
         try:
-            results = json.loads(self.client_results.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            results = json.loads(read_evidence(self.client_results) or b"")
+        except UserError:
+            raise
+        except ValueError:
             return None
         return results if isinstance(results, dict) and isinstance(results.get("round"), int) else None
 
@@ -260,23 +301,34 @@ class RunFolder:
 
     def was_started_by(self, job: str) -> bool:
         """Return whether this torchrun job started the run, perhaps before a restart."""
-        return self.try_read_provenance().get("job") == job
+        try:
+            return self.try_read_provenance().get("job") == job
+        except DamagedRunError:
+            return False
 
     def read_provenance(self) -> dict[str, Any]:
         """Return the contents of provenance.json."""
         try:
-            provenance = json.loads(self.provenance.read_text(encoding="utf-8"))
+            provenance = json.loads(read_evidence(self.provenance) or b"")
             if not (isinstance(provenance, dict) and isinstance(provenance.get("data_sha256"), dict)):
                 raise ValueError("it has no checksums of the data")
             return provenance
-        except (OSError, ValueError) as error:
+        except UserError:
+            raise
+        except ValueError as error:
             raise UserError(f"{str(self.provenance)!r} cannot be read ({error}); {self._advice}") from None
 
     def try_read_provenance(self) -> dict[str, Any]:
-        """Return the contents of provenance.json; empty if it cannot be read."""
+        """Return the contents of provenance.json; empty if it cannot be read.
+
+        Raises:
+            DamagedRunError: If the file was changed after the run ended.
+        """
         try:
-            provenance = json.loads(self.provenance.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            provenance = json.loads(read_evidence(self.provenance) or b"")
+        except DamagedRunError:
+            raise
+        except ValueError:
             return {}
         return provenance if isinstance(provenance, dict) else {}
 

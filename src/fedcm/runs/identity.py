@@ -88,9 +88,13 @@ def _select_hashed_settings(table: dict[str, Any]) -> dict[str, Any]:
     for path in _UNHASHED_SETTINGS:
         section, _, key = path.rpartition(".")
         (table[section] if section else table).pop(key, None)
+    if not table["privacy"]:  # as in earlier versions
+        table.pop("privacy")
     reading = {key: value for key, value in table.pop("data").items() if key != "source" and value}
     if reading:  # a run that reads its data as earlier versions did keeps its hash
         table["data"] = reading
+    if table["server"].get("mean") == "plain":  # a run of an earlier version keeps its hash
+        del table["server"]["mean"]
     links = table.pop("federation")  # only the rounding of vectors changes numbers
     return table | {
         f"federation.{key}": links[key] for key in ("downlink", "momentum", "uplink") if links[key] != "exact"

@@ -6,9 +6,11 @@ from typing import Any
 
 from fedcm.errors import UserError
 from fedcm.runs.autotune import list_tuned_settings
+from fedcm.runs.evidence.verification import verify_run
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.identity import read_settings
 from fedcm.runs.summary import Traits, read_traits
+from fedcm.system.error_messages import describe_error
 from fedcm.system.formatting import flatten_table
 
 _OWN_COLUMNS = ("name", "seed", "data.source", "algorithm.name", "rounds")  # settings that have a column of their own
@@ -21,7 +23,8 @@ def make_overview(folders: Sequence[RunFolder], runs_dir: Path) -> list[dict[str
     Returns:
         One dict per run: name, started, data, seed, algorithm, its settings, state, rounds, the last and best scores,
         the headline metric, and the settings that differ between runs of the same experiment. Settings that autotune
-        chose are left out. A damaged run has only name, path and state.
+        chose are left out. `evidence` is what the comparison with the run's manifest found: "intact", "damaged", "no
+        manifest" or "not finished". A damaged run has only name, path, state, evidence and `damage`, which says why.
     """
     tables: dict[Path, dict[str, Any]] = {}
     described = [_describe_run(folder, runs_dir, tables) for folder in folders]
@@ -51,15 +54,22 @@ def _describe_run(folder: RunFolder, runs_dir: Path, tables: dict[Path, dict[str
         *scores,
         "headline",
         "stopped_early",
+        "evidence",
+        "damage",
     )
     run: dict[str, Any] = dict.fromkeys(keys)
     run |= {"name": str(folder.path.relative_to(runs_dir)), "state": "damaged", "path": str(folder.path)}
+    verified = verify_run(folder)
+    run["evidence"] = verified.state
+    if verified.state == "damaged":
+        return run | {"damage": "; ".join(verified.damage)}
     try:
         table = read_settings(folder)
         chosen = _list_chosen_settings(folder, table)
         run |= _read_values(folder, table)
-    except (UserError, OSError, KeyError, TypeError, AttributeError):  # the last three: tables and values are mixed up
-        return run
+    except (UserError, OSError, KeyError, TypeError, AttributeError) as error:  # the last three: values are mixed up
+        known = isinstance(error, UserError)
+        return run | {"damage": str(error) if known else f"its files cannot be read ({describe_error(error)})"}
     tables[folder.path] = chosen
     return run
 

@@ -1,14 +1,19 @@
-"""Write the results of a run to its folder: checkpoints, the summary, the trained model."""
+"""Write the results of a run to its folder: checkpoints, the summary, the trained model, the manifest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 from torch import Tensor
 
 from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.core.metrics import Metrics
+from fedcm.core.privacy.budget import EPSILON
 from fedcm.core.stopping import BestRound
 from fedcm.errors import UserError
 from fedcm.executors.client_state_file import ClientStatesInFile
+from fedcm.privacy.accountant import Sampling
+from fedcm.privacy.settings import get_delta
 from fedcm.runs.build import TrainingSetup
 from fedcm.runs.checkpoint import (
     Checkpoint,
@@ -17,6 +22,7 @@ from fedcm.runs.checkpoint import (
     read_newest_checkpoint,
     write_checkpoint,
 )
+from fedcm.runs.evidence.manifest import remove_manifest, write_manifest
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import hash_params, summarise
 from fedcm.system.callbacks import Notify
@@ -65,6 +71,7 @@ class RunRecorder:
 
     def clear_leftovers(self, next_round: int) -> None:
         """Remove what an earlier, interrupted session wrote after the checkpoint before `next_round`."""
+        remove_manifest(self.folder.path)  # first: it vouches for the files that change now
         self.folder.summary.unlink(missing_ok=True)
         self.folder.clear_leftovers()
         clear_checkpoints_after(self.folder.checkpoints, next_round)
@@ -83,9 +90,9 @@ class RunRecorder:
         write_checkpoint(self.folder.checkpoints, state, self.setup.experiment.checkpoints.keep)
 
     def finish(self, server: Any) -> None:
-        """Write the model and the summary of a finished run."""
+        """Write the model, the summary and the manifest of a finished run."""
         self.folder.write_model(self._collect_tensors(server))
-        self.folder.write_summary(self._summarise("finished", server))
+        self._end("finished", server)
 
     def save_best_model(self, round: int, server: Any) -> None:
         """Write the model of the best round so far."""
@@ -98,13 +105,19 @@ class RunRecorder:
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def record_divergence(self, server: Any, reason: str) -> None:
-        """Write the summary of a run that diverged."""
-        self.folder.write_summary(self._summarise("diverged", server) | {"reason": reason})
+        """Write the summary and the manifest of a run that diverged."""
+        self._end("diverged", server, {"reason": reason})
+
+    def _end(self, outcome: str, server: Any, more: dict[str, str] | None = None) -> None:
+        self.folder.write_summary(self._summarise(outcome, server) | (more or {}))
+        if self.folder.metrics.is_file():
+            self.folder.flush_metrics()
+        write_manifest(self.folder.path)
 
     def _summarise(self, outcome: str, server: Any) -> dict[str, Any]:
         experiment = self.setup.experiment
-        lines, rule = self.folder.read_metrics(), self.setup.plan.stop
-        stop = rule.find(lines) if rule is not None and len(lines) < self.setup.plan.rounds else None
+        lines, plan = self.folder.read_metrics(), self.setup.plan
+        stop = plan.find_stop(len(lines), lines)
         best = BestRound(self.setup.best_by, lines) if self.setup.best_by is not None else None
         traits = {name: own._asdict() for name, own in self.setup.runner.metrics.traits.items()}
         return {
@@ -114,7 +127,19 @@ class RunRecorder:
             "seed": experiment.seed,
             "parameters": self.setup.problem.size,
             **summarise(lines, experiment.evaluation.targets, traits),
+            **({"privacy": self._describe_privacy(lines)} if plan.budget is not None else {}),
             **({"best_round": best.round} if best is not None else {}),
             **({"stopped_early": stop._asdict()} if stop is not None and outcome == "finished" else {}),
             "params_sha256": hash_params(server.params),
+        }
+
+    def _describe_privacy(self, lines: Sequence[Metrics]) -> dict[str, Any]:
+        """Return ε that the rounds spent, and what it is for."""
+        privacy = self.setup.experiment.privacy
+        return {
+            EPSILON: lines[-1][EPSILON] if lines else 0.0,
+            "delta": get_delta(privacy),
+            "adjacency": Sampling.of(self.setup.experiment.participation).adjacency,
+            "noise_multiplier": privacy.noise_multiplier,
+            "budget": privacy.epsilon,
         }

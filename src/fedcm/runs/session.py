@@ -23,8 +23,11 @@ from fedcm.core.stopping import BestRound, StopReason
 from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.process_group import to_training_failure
+from fedcm.privacy.key_file import create_noise_key
 from fedcm.runs.build import BuildSetup, TrainingSetup, build
 from fedcm.runs.checkpoint import Checkpoint
+from fedcm.runs.evidence.manifest import remove_manifest
+from fedcm.runs.evidence.verification import reject_damage
 from fedcm.runs.folder import RunExistsError, RunFolder, reject_file_as_folder
 from fedcm.runs.identity import (
     make_default_name,
@@ -39,7 +42,7 @@ from fedcm.runs.workers import handshake
 from fedcm.runs.workers.connection import Workers, check_workers, limit_workers
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested, ignore_message
-from fedcm.system.error_messages import add_note, find_user_code
+from fedcm.system.error_messages import add_note, describe_os_error, find_user_code
 from fedcm.system.files import find_free_path
 
 
@@ -134,13 +137,19 @@ class Session:
         reject_file_as_folder(runs_dir)
         options.check(experiment)
         setup = options.build(experiment)
+        for notice in setup.notices:
+            options.notify(notice)
         if options.launch is not None:
             handshake.propose_run(options.launch.group, setup, runs_dir)
         provenance = make_provenance(setup, options.launch.job if options.launch is not None else None)
         with ExitStack() as stack:
             folder = _create_folder(runs_dir, name, setup.experiment, provenance, archive)
             stack.callback(folder.unlock)
+            if setup.experiment.privacy.secret:
+                create_noise_key(folder.path)
+            setup = setup.with_noise_key(folder.path)
             states = stack.enter_context(closing(setup.open_client_states(folder.client_states)))
+            _announce_end(setup, options.notify)
             session = cls(RunRecorder(folder, setup, states), None, options)
             stack.pop_all()  # the session closes them
             return session
@@ -163,12 +172,14 @@ class Session:
             options: How the session works.
 
         Raises:
-            UserError: If there is no such run, or its experiment, data or model have changed.
+            UserError: If there is no such run, its experiment, data or model have changed, or a file of a finished
+                run is damaged.
         """
         folder = RunFolder.open(path)
         with ExitStack() as stack:
             folder.lock()
             stack.callback(folder.unlock)
+            reject_damage(folder)
             changed = experiment is not None or bool(overrides)
             if experiment is None:
                 experiment = read_experiment(apply_overrides(read_table(folder.experiment), overrides))
@@ -177,10 +188,13 @@ class Session:
             report_changed_versions(folder, options.notify)
             setup = options.build(experiment)
             reject_changed_data(folder, setup)
+            setup = setup.with_noise_key(folder.path)
+            _announce_end(setup, options.notify)
             states = stack.enter_context(closing(setup.open_client_states(folder.client_states)))
             recorder = RunRecorder(folder, setup, states)
             saved = recorder.load_checkpoint(options.notify)
             if changed:
+                remove_manifest(folder.path)
                 folder.rewrite_experiment(to_toml(experiment))
             if options.launch is not None:
                 handshake.propose_run(options.launch.group, setup, path.parent)
@@ -243,7 +257,7 @@ class Session:
         try:
             self._recorder.clear_leftovers(self.next_round)
             before = self.folder.read_metrics(self.next_round) if self._depends_on_metrics else []
-            self.stop_reason = self.setup.plan.stop.find(before) if self.setup.plan.stop is not None else None
+            self.stop_reason = self.setup.plan.find_stop(self.next_round, before)
             executor = executor or self._workers.make_executor(
                 self.folder.path, self.setup, self.states, self.server, self.next_round, self._stop_requested, before
             )
@@ -253,7 +267,7 @@ class Session:
         except OSError as error:
             if find_user_code(error) is not None:
                 raise to_training_failure(error, "the run failed") from error
-            raise WriteFailed(str(error)) from error
+            raise WriteFailed(describe_os_error(error)) from error
         except (Diverged, UserError, Stopped, TrainingFailed):
             raise
         except Exception as error:
@@ -261,8 +275,8 @@ class Session:
 
     @property
     def _depends_on_metrics(self) -> bool:
-        """Whether the remaining rounds need the metrics of those before: to end early, or to find the best model."""
-        return self.setup.plan.stop is not None or self.setup.best_by is not None
+        """Whether the remaining rounds need the metrics of those before: for themselves, or to find the best model."""
+        return bool(self.setup.plan.watched_columns) or self.setup.best_by is not None
 
     def _write_rounds(
         self, executor: Executor, before: Sequence[Metrics], diagnose_every: int | None
@@ -304,6 +318,15 @@ class Session:
         except Exception as error:
             add_note(error, f"the diagnosis after round {finished.index} failed")
             raise
+
+
+def _announce_end(setup: TrainingSetup, notify: Notify) -> None:
+    """Tell the user before the run if its privacy budget ends it early."""
+    rounds, budget = setup.plan.last_round + 1, setup.plan.budget
+    if budget is not None and rounds < setup.plan.rounds:
+        notify(
+            f"the privacy budget of {budget.limit:g} pays for {rounds} of {setup.plan.rounds} rounds; then the run ends"
+        )
 
 
 def reject_diagnosis(setup: TrainingSetup) -> None:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from fedcm.system.files import find_wrong_kind
+
 DEBUG = "FEDCM_DEBUG"  # an environment variable, so that workers and the runs of a sweep inherit it
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -67,6 +69,33 @@ def describe_error(error: BaseException) -> str:
     """
     message = " ".join(str(error).split())
     return f"{type(error).__name__}{': ' if message else ''}{message}{format_location(error)}"
+
+
+def describe_os_error(error: OSError) -> str:
+    """Describe an error of the operating system in a clause without its number.
+
+    >>> describe_os_error(IsADirectoryError(errno.EISDIR, "Is a directory", "/"))
+    "'/' must be a file, and it is a folder"
+    >>> describe_os_error(FileNotFoundError(errno.ENOENT, "No such file or directory", "/no/a.txt"))
+    "there is no file '/no/a.txt'"
+    """
+    if error.errno is None or error.filename is None or not isinstance(error.filename, str | bytes | os.PathLike):
+        return " ".join((error.strerror or str(error)).split())
+    path = Path(os.fsdecode(error.filename))
+    try:
+        if error.errno in (errno.EISDIR, errno.ENOENT, errno.ELOOP) and (wrong := find_wrong_kind(path)):
+            return wrong
+        if error.errno in (errno.EEXIST, errno.ENOTDIR, errno.ENOENT):
+            for folder in (path, *path.parents):
+                if wrong := find_wrong_kind(folder, "folder"):
+                    return wrong
+    except OSError:  # a name that is too long, for example
+        return f"{error.strerror}: {str(path)!r}"
+    if error.errno == errno.ENOENT:
+        return f"there is no file {str(path)!r}"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"this user must have access to {str(path)!r}, and has not"
+    return f"{error.strerror}: {str(path)!r}"
 
 
 def format_location(error: BaseException) -> str:

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from fedcm.system.formatting import number_names
 
@@ -24,7 +25,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}{path.suffix}")
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_read_umask())  # some writers make their files private
+        temporary.chmod(0o666 & ~read_umask())  # some writers make their files private
         fsync_file(temporary)
         temporary.replace(path)
         fsync_folder(path.parent)
@@ -45,6 +46,21 @@ def find_free_path(path: Path) -> Path:
     """Return `path`, or the first of `path-2`, `path-3`, … that does not exist; a dangling link exists."""
     candidates = (path.with_name(name) for name in number_names(path.name))
     return next(candidate for candidate in candidates if not os.path.lexists(candidate))
+
+
+def find_wrong_kind(path: Path, kind: Literal["file", "folder"] = "file") -> str:
+    """Say why something that exists is not a file, or not a folder; empty if it is one, or nothing is there.
+
+    >>> find_wrong_kind(Path("/"))
+    "'/' must be a file, and it is a folder"
+    """
+    if (path.is_file() if kind == "file" else path.is_dir()) or not os.path.lexists(path):
+        return ""
+    if not path.exists():
+        found = f"a link to {str(path.readlink())!r}, which does not exist"
+    else:
+        found = "a folder" if path.is_dir() else "a file" if path.is_file() else "neither a file nor a folder"
+    return f"{str(path)!r} must be a {kind}, and it is {found}"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -79,7 +95,16 @@ def is_locked(lock: Path) -> bool:
     return False
 
 
-def _read_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def read_umask() -> int:
+    """Return the umask of this process.
+
+    On Linux the kernel is asked. Elsewhere the only way is to change it for a moment, in which another thread could
+    make a file with other rights.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(next(line for line in status.splitlines() if line.startswith("Umask:")).split()[1], 8)
+    except (OSError, StopIteration, ValueError, IndexError):
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask

@@ -29,7 +29,7 @@ PATIENCE = 240.0  # seconds to wait for anything; the machine may be busy
 CONNECTED = "Successfully registered client"  # in the output of a site
 READY = f"Server started|{CONNECTED}"
 PARTS = {  # parts of the command lines of a party's processes
-    "engine": ("fedcm.federation.site.engine", "fed.app.server.server_train"),
+    "engine": ("fedcm.federation.site.engine", "fedcm.federation.gate.engine"),
     "job": ("fed.app.client.worker_process", "fed.app.server.runner_process"),
     "training": ("fedcm.federation.site.trainer",),
 }

@@ -72,6 +72,12 @@ def spoil_engine():
                 case "failure": return make_reply(ReturnCode.EXECUTION_EXCEPTION)
                 case "engine raises": raise RuntimeError("of the engine's own process")
                 case "nothing": return None
+                case "many arrays":
+                    import numpy as np
+                    from nvflare.apis.dxo import DXO, DataKind
+                    arrays = {str(number): np.zeros(1, np.float32) for number in range(5000)}
+                    return DXO(DataKind.WEIGHT_DIFF, data=arrays, meta={}).to_shareable()
+                case "crash": os._exit(1)
         return good(self, task_name, asked, *rest)
 
     SiteExecutor.execute = execute
@@ -177,6 +183,16 @@ def test_the_wait_for_a_silent_site_is_federation_wait(spoiled: Spoiled) -> None
     assert all(f"round {round}: {BAD} does not count: it did not answer in time" in log for round in range(2))
 
 
+def test_a_reply_of_very_many_arrays_is_not_decoded(spoiled: Spoiled) -> None:
+    run = spoiled.run("many", "many arrays", "many arrays", wait=3)
+    assert bits(run) == spoiled.without(2)
+    log = spoiled.fleet.call("logs", "many").out
+    assert f"round 0: {BAD} does not count: it did not answer in time" in log
+    assert "a message may contain at most 2000 objects" in (spoiled.fleet.server / "log.txt").read_text() + "".join(
+        file.read_text() for file in spoiled.fleet.server.glob("*/log.txt")
+    )
+
+
 def test_a_report_beyond_the_norm_bound_does_not_count(spoiled: Spoiled) -> None:
     run = spoiled.run("bound", "large", "large", norm_bound=1e4)
     assert bits(run) == spoiled.without(2)
@@ -193,3 +209,11 @@ def test_a_site_that_is_good_again_counts_again(spoiled: Spoiled) -> None:
     run = spoiled.run("good", "good", "good")
     assert [line["missed"] for line in lines(run)] == [[], []]
     assert bits(run) != spoiled.without(2)
+
+
+def test_a_site_that_crashes_its_job_again_and_again_is_left_out(spoiled: Spoiled) -> None:
+    run = spoiled.run("crash", "crash", "crash", wait=2)
+    assert bits(run) == spoiled.without(2)
+    audit = (spoiled.fleet.server / "audit.jsonl").read_text()
+    assert audit.count('\\"event\\": \\"crashed\\"') >= 3
+    assert f"{BAD} crashes again and again; jobs go on without it" in audit

@@ -37,15 +37,28 @@ def deal_out(experiment: Path, folder: Path, fleet: Fleet, sites: Sequence[str],
 
 
 def test_three_sites_end_with_the_bits_of_the_simulation(tmp_path: Path, fedcm: Call) -> None:
+    """The files of all kits stay private, also data that were copied into them with usual modes."""
     sites, experiment = ("a", "b", "c"), experiment_file(tmp_path / "trial.toml")
     with fleet_of(provision(tmp_path / "made", sites), tmp_path / "federation") as fleet:
         settings = deal_out(experiment, tmp_path / "dealt", fleet, sites, fedcm)
+        for data in (fleet.folder / "sites").glob("*/data.npz"):
+            data.chmod(0o644)
         fleet.start(*sites)
         done = fleet.run(experiment, "real", *settings)
         assert done.code == 0, done.err + fleet.collect_output()
+        kits = [fleet.server, fleet.admin, *map(fleet.site, sites)]
+        assert {path.relative_to(fleet.folder): mode for kit in kits for path, mode in list_readable(kit)} == {}
+        assert all((kit / "log.txt").is_file() for kit in kits if kit != fleet.admin)  # the engine has written there
+    assert fedcm("verify", fleet.folder / "runs" / "real", fleet.at_server("real")).out.count(": intact (") == 2
     real, made = fleet.folder / "runs" / "real", simulate(experiment, tmp_path, fedcm)
     assert bits(real) == bits(made)
     assert (real / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
+
+
+def list_readable(folder: Path) -> list[tuple[Path, str]]:
+    """Return the files and folders that group or others may use, with their modes."""
+    found = [(path, path.lstat().st_mode) for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
+    return [(path, oct(mode)) for path, mode in found if mode & 0o077]
 
 
 @pytest.fixture(scope="module")

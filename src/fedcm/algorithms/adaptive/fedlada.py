@@ -81,6 +81,13 @@ class FedLADA(Algorithm[ServerState, ServerState, Nothing, Report]):
     def report(self, run: LocalRun, sent: ServerState, kept: Nothing) -> tuple[Report, Nothing]:
         return Report(run.mean_direction, run.local.largest), kept
 
+    def public_part(self, sent: ServerState, round: Round) -> Report:
+        """Return (1 − α)·Δ and the second moment, which clients only increase."""
+        return Report((1 - self.alpha) * sent.momentum, sent.second_moment.clamp(min=self.epsilon**2))
+
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         step = round.server_lr * round.client_lr * round.steps
         return ServerState(server.params - step * mean.direction, mean.direction, mean.second_moment)
+
+    def expected_report(self, sent: ServerState) -> Report:
+        return Report(sent.momentum, sent.second_moment)

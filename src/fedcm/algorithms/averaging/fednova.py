@@ -74,5 +74,10 @@ class FedNova(Algorithm[Model, Model, Nothing, Report]):
         rho = self.momentum
         return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
 
+    def public_part(self, sent: Model, round: Round) -> Report:
+        """Return the effective steps, which are the same for every client."""
+        effective = self._count_effective_steps(torch.full_like(sent.params[..., :1], round.steps))
+        return Report(torch.zeros_like(sent.params), effective)
+
     def update(self, server: Model, mean: Report, round: Round) -> Model:
         return Model(server.params - round.server_lr * mean.effective_steps * mean.normalised)

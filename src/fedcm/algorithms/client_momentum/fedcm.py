@@ -60,6 +60,13 @@ class FedCM(Algorithm[ServerState, Broadcast, Nothing, Report]):
     def report(self, run: LocalRun, sent: Broadcast, kept: Nothing) -> tuple[Report, Nothing]:
         return Report(run.mean_direction), kept
 
+    def public_part(self, sent: Broadcast, round: Round) -> Report:
+        """Return (1 − α)·Δ; what is private is α times the mean gradient."""
+        return Report((1 - self.alpha) * sent.momentum)
+
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         step = round.server_lr * round.client_lr * round.steps
         return ServerState(server.params - step * mean.direction, mean.direction)
+
+    def expected_report(self, sent: Broadcast) -> Report:
+        return Report(sent.momentum)

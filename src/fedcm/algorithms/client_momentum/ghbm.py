@@ -59,6 +59,10 @@ class GHBM(Algorithm[ServerState, ModelAndMomentum, Nothing, Moved]):
     def report(self, run: LocalRun, sent: ModelAndMomentum, kept: Nothing) -> tuple[Moved, Nothing]:
         return Moved(run.moved), kept
 
+    def public_part(self, sent: ModelAndMomentum, round: Round) -> Moved:
+        """Return the movement by the momentum alone."""
+        return Moved(self.beta * sent.momentum)
+
     def update(self, server: ServerState, mean: Moved, round: Round) -> ServerState:
         history = torch.cat([server.history[..., 1:, :], server.params.unsqueeze(-2)], dim=-2)
         return ServerState(server.params - round.server_lr * mean.moved, history, server.rounds + 1)

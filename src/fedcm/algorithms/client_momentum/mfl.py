@@ -62,5 +62,11 @@ class MFL(Algorithm[ModelAndMomentum, ModelAndMomentum, Nothing, Report]):
     def report(self, run: LocalRun, sent: ModelAndMomentum, kept: Nothing) -> tuple[Report, Nothing]:
         return Report(run.moved, run.local.momentum), kept
 
+    def public_part(self, sent: ModelAndMomentum, round: Round) -> Report:
+        """Return the movement by the momentum alone, and what is left of it."""
+        left = self.gamma**round.steps
+        total = self.gamma * (1 - left) / (1 - self.gamma)  # γ + γ² + … + γ^K
+        return Report(round.client_lr * total * sent.momentum, left * sent.momentum)
+
     def update(self, server: ModelAndMomentum, mean: Report, round: Round) -> ModelAndMomentum:
         return ModelAndMomentum(server.params - round.server_lr * mean.moved, mean.momentum)

@@ -52,6 +52,11 @@ class MimeLite(Algorithm[ModelAndMomentum, ModelAndMomentum, Nothing, Report]):
     def report(self, run: LocalRun, sent: ModelAndMomentum, kept: Nothing) -> tuple[Report, Nothing]:
         return Report(run.moved, run.full_gradient(run.start)), kept
 
+    def public_part(self, sent: ModelAndMomentum, round: Round) -> Report:
+        """Return the movement by the momentum alone."""
+        moved = round.client_lr * round.steps * self.beta * sent.momentum
+        return Report(moved, torch.zeros_like(moved))
+
     def update(self, server: ModelAndMomentum, mean: Report, round: Round) -> ModelAndMomentum:
         momentum = torch.lerp(mean.gradient, server.momentum, self.beta)
         return ModelAndMomentum(server.params - round.server_lr * mean.moved, momentum)

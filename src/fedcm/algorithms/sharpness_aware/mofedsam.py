@@ -15,9 +15,9 @@ from typing import final
 import torch
 
 from fedcm.algorithms.bases import ClientMomentumServer
-from fedcm.algorithms.messages import ModelAndMomentum
+from fedcm.algorithms.messages import MeanDirection, ModelAndMomentum
 from fedcm.algorithms.vectors import normalise
-from fedcm.core.algorithm import Gradient, Nothing, Vector
+from fedcm.core.algorithm import Gradient, Nothing, Round, Vector
 
 
 @final
@@ -37,3 +37,7 @@ class MoFedSAM(ClientMomentumServer):
     def direction(self, gradient: Gradient, params: Vector, sent: ModelAndMomentum, kept: Nothing) -> Vector:
         perturbed = params + self.rho * normalise(gradient(params))
         return torch.lerp(sent.momentum, gradient(perturbed), self.alpha)
+
+    def public_part(self, sent: ModelAndMomentum, round: Round) -> MeanDirection:
+        """Return (1 − α)·Δ."""
+        return MeanDirection((1 - self.alpha) * sent.momentum)

@@ -75,6 +75,11 @@ class FedMoSWA(Algorithm[ServerState, ServerState, ClientState, Report]):
         control = kept.control - sent.control + run.direction_sum / factors
         return Report(run.moved, control - sent.control), ClientState(control)
 
+    def public_part(self, sent: ServerState, round: Round) -> Report:
+        """Return the movement by m alone, and −m."""
+        factors = round.steps - (1 - self.rho) * (round.steps - 1) / 2  # Σ_k η_k / η_l
+        return Report(round.client_lr * factors * sent.control, -sent.control)
+
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         params = server.params - round.server_lr * self.alpha * mean.moved
         return ServerState(params, server.control + self.gamma * mean.control_change)

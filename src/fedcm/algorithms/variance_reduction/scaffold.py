@@ -69,6 +69,10 @@ class Scaffold(Algorithm[ServerState, Broadcast, ClientState, Report]):
         control = run.mean_direction + kept.control - sent.control if from_steps else run.full_gradient(run.start)
         return Report(run.moved, control - kept.control), ClientState(control)
 
+    def public_part(self, sent: Broadcast, round: Round) -> Report:
+        """Return the movement by c alone."""
+        return Report(round.client_lr * round.steps * sent.control, torch.zeros_like(sent.control))
+
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         share = round.cohort_size / round.population
         control = server.control + share * mean.control_change

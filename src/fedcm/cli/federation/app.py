@@ -2,6 +2,7 @@
 
 import typer
 
+from fedcm.cli.federation.kits.audit import audit
 from fedcm.cli.federation.kits.check import check
 from fedcm.cli.federation.kits.server import server
 from fedcm.cli.federation.kits.site import site
@@ -9,6 +10,7 @@ from fedcm.cli.federation.kits.unit import unit
 from fedcm.cli.federation.membership.approve import approve
 from fedcm.cli.federation.membership.init import init
 from fedcm.cli.federation.membership.join import join
+from fedcm.cli.federation.membership.remove import remove
 from fedcm.cli.federation.membership.renew import renew
 from fedcm.cli.federation.membership.request import request
 from fedcm.cli.federation.runs.deal import deal
@@ -26,8 +28,8 @@ federation_app = typer.Typer(
 An organiser creates it (`init`), each party starts its part (`server`, `site`), an admin runs experiments (`run`).""",
 )
 for command in (
-    *(init, request, approve, join, renew),
-    *(check, server, site, unit),
+    *(init, request, approve, join, renew, remove),
+    *(check, server, site, unit, audit),
     *(run, status, stop, resume, logs, fetch, deal),
 ):
     federation_app.command()(command)

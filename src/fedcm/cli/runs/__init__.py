@@ -1,1 +1,1 @@
-"""Commands of one run: `fedcm run`, `resume`, `runs`, and `worker`, the hidden command of a worker process."""
+"""Commands of runs: `fedcm run`, `resume`, `runs`, `verify`, and `worker`, the hidden command of a worker process."""

@@ -37,6 +37,18 @@ def print_expiry_dates(issued: Iterable[Any]) -> None:
         print(f"{certificate.ends.date()}  {certificate.party.kind:6}  {certificate.party.name}")
 
 
+def print_audit(report: Any) -> None:
+    """Print what `fedcm.federation.trust.audit_check.verify_audit` found."""
+    for event, count in sorted(report.events.items()):
+        print(f"{count:7}  {event}")
+    for alarm in report.alarms:
+        print(f"alarm: {alarm}")
+    if report.torn:
+        print("the last line is incomplete: the server ended while it wrote it")
+    print(f"broken: {report.problem}" if report.problem else "every line is signed and follows from the one before")
+    print(f"last good line: {report.head.number}, {report.head.hash}")
+
+
 def print_service_line(line: str) -> None:
     """Print a line of a server or site, with the time unless the systemd journal adds it."""
     say(line if "JOURNAL_STREAM" in os.environ else f"{datetime.now():%Y-%m-%d %H:%M:%S} {line}")

@@ -11,13 +11,14 @@ from rich.table import Table
 
 from fedcm.cli.terminal.tables import format_toml_setting, print_table
 from fedcm.reports.metric import ACCURACY, LOSS, describe_divergence, find_divergence_round, make_metric
+from fedcm.system.formatting import format_count
 
 _COLOURS = {"finished": "green", "running": "blue", "stopped": "yellow", "diverged": "red", "damaged": "red"}
 _HEADINGS = ("run", "started", "data", "algorithm", "seed", "settings", "state", "rounds", "last", "best")
 
 
 def print_runs(runs: Sequence[dict[str, Any]]) -> None:
-    """Print one row per run, then how to resume the stopped ones.
+    """Print one row per run, then how to resume the stopped ones and what is wrong with the damaged ones.
 
     Args:
         runs: The result of `fedcm.runs.overview.make_overview`.
@@ -45,6 +46,10 @@ def print_runs(runs: Sequence[dict[str, Any]]) -> None:
     for run in runs:
         if run["state"] == "stopped":
             print(f"resume: fedcm resume {shlex.quote(run['path'])}")
+        elif run["damage"]:
+            print(f"damaged: {run['name']}: {' '.join(run['damage'].split())}")
+    if unverified := sum(run["evidence"] == "no manifest" for run in runs):
+        print(f"no manifest: {format_count(unverified, 'finished run')} of an older version cannot be verified")
 
 
 def _format_state(run: Mapping[str, Any]) -> str:

@@ -47,7 +47,20 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
     unit, validated = metric.unit, ["validation"] if has_validation(scores.values()) else []
     over_clients = list_client_headings(scores.values())
     targets_shown = [f"to {float(t):.0%}" for t in targets]
-    for heading in ("last", mean, *n, "best", *validated, *over_clients, *targets_shown, "down", "up", "time"):
+    private = ["ε"] if any("privacy" in summary for summary in summaries.values()) else []
+    for heading in (
+        "last",
+        mean,
+        *n,
+        "best",
+        *validated,
+        *over_clients,
+        *targets_shown,
+        *private,
+        "down",
+        "up",
+        "time",
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     best = list_best(scores)
     for name, summary in summaries.items():
@@ -60,6 +73,7 @@ def print_comparison(summaries: Mapping[str, dict[str, Any]]) -> None:
             *[one.format_validation(unit) for _ in validated],
             *(one.format_clients(unit) if over_clients else []),
             *[str(summary["rounds_to_accuracy"].get(t) or "–") for t in targets],
+            *[_format_epsilon(summary) for _ in private],
             _format_bytes_down(summary),
             format_bytes(summary.get("bytes_up", 0)),
             format_duration(summary.get("seconds", 0)),
@@ -134,6 +148,10 @@ def _format_bytes_down(summary: Mapping[str, Any]) -> str:
     """Format the bytes from the server; nodes without a server only have bytes to their neighbours."""
     down = summary.get("bytes_down", 0)
     return "–" if not down and summary.get("bytes_up") else format_bytes(down)
+
+
+def _format_epsilon(summary: Mapping[str, Any]) -> str:
+    return f"{summary['privacy']['epsilon']:.3g}" if "privacy" in summary else "∞"
 
 
 def _is_number(text: str) -> bool:

@@ -22,6 +22,8 @@ class ReportSum(ABC):
     def sum(self) -> ExactMean[Any]:
         """The exact sum, whose integers the workers add."""
 
+    expected_size: float | None = None  # what the sum is divided by, if not the number of reports
+
     @property
     def rows(self) -> list[Tensor]:
         """Further integers that the workers add: every row is 0 in all workers but one. Default: none."""

@@ -51,6 +51,13 @@ class ReportTable(ReportSum):
         """Return the weighted mean of all reports."""
         return self._sum.compute(math.fsum(weights))
 
+    def select(self, clients: np.ndarray) -> list[Tensor]:
+        """Return the rows of these clients, in this order, for each field."""
+        positions = [self._positions[client] for client in clients.tolist()]
+        if positions == list(range(len(self._positions))):
+            return self.fields
+        return [field[positions] for field in self.fields]
+
     def mix(self, weights: np.ndarray) -> Any:
         """Return the mean of the reports with these weights, one for each row."""
         chosen = np.flatnonzero(weights)

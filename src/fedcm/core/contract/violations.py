@@ -80,6 +80,10 @@ def _check_pure_and_typed(algorithm: Algorithm[Any, Any, Any, Any]) -> list[str]
             ("update", lambda e=example, r=report: algorithm.update(e.server, r, _ROUND), (types.server,)),
             ("mix", lambda e=example, r=report: algorithm.mix(e.kept[0], r, _ROUND), (types.client_state,)),
         ]
+        if algorithm.expected_report(example.sent) is not None:
+            calls.append(
+                ("expected_report", lambda e=example: algorithm.expected_report(e.sent), (types.report,)),
+            )
         for name, call, kinds in calls:
             before = [tensor.clone() for tensor in example.list_tensors()]
             first, second = call(), call()

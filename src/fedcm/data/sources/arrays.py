@@ -18,6 +18,7 @@ from fedcm.data.array_conversion import check_compatible, make_dataset, make_exa
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.structures.tree import concatenate_rows
 from fedcm.errors import UserError
+from fedcm.system.files import find_wrong_kind
 
 _TEST = "test.npz"
 
@@ -89,6 +90,8 @@ def _take_examples(arrays: dict[str, np.ndarray], keys: tuple[str, str], path: P
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    if wrong := find_wrong_kind(path.absolute()):
+        raise UserError(f"{wrong}; give an .npz file, or the folder of one .npz file per client")
     if not path.is_file():
         raise UserError(f"there must be an .npz file at {str(path.absolute())!r}, but there is none")
     try:

@@ -3,11 +3,15 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fedcm.errors import UserError
 from fedcm.federation.admin.session import AdminSession
 from fedcm.federation.outcome import LOG, RESULT
+from fedcm.federation.trust.manifest import verify_manifest
 from fedcm.runs.archive import make_archive_path, move_to_archive
+from fedcm.runs.evidence.verification import reject_damage
+from fedcm.runs.folder import RunFolder
 
 
 def fetch_run(session: AdminSession, run: str, runs_dir: Path, notify: Callable[[str], None], *, replace: bool) -> Path:
@@ -30,12 +34,23 @@ def fetch_run(session: AdminSession, run: str, runs_dir: Path, notify: Callable[
                 f"{str(run_folder)!r} exists already; give another --runs-dir, or --fresh to move it to the "
                 "archive there"
             )
+        _reject_other_run(verify_manifest(results[0], session.kit.root.read_bytes()), run)
         install_run(results[0], run_folder, notify)
     return run_folder
 
 
+def _reject_other_run(signed: dict[str, Any], run: str) -> None:
+    if signed.get("run") != run:
+        raise UserError(f"the server must send the run {run!r}, but signed these files as {signed.get('run')!r}")
+
+
 def install_run(downloaded: Path, run_folder: Path, notify: Callable[[str], None]) -> None:
-    """Copy a downloaded run to its folder, and move a run that is there to the archive."""
+    """Copy a downloaded run to its folder, and move a run that is there to the archive.
+
+    Raises:
+        UserError: If a downloaded file is not what the server wrote.
+    """
+    reject_damage(RunFolder(downloaded))
     run_folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = run_folder.with_name(f".{run_folder.name}.fetched")
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -15,7 +15,17 @@ from fedcm.system.callbacks import Notify
 
 CHANGEABLE = tuple(
     f"federation.{key}"
-    for key in ("deadline", "quorum", "wait", "drop_after", "retry_after", "give_up_after", "norm_bound")
+    for key in (
+        "deadline",
+        "quorum",
+        "wait",
+        "drop_after",
+        "retry_after",
+        "give_up_after",
+        "norm_bound",
+        "norm_ratio",
+        "max_examples",
+    )
 )
 _FINAL_STATES = {
     "FINISHED:COMPLETED": "over",

@@ -17,6 +17,7 @@ from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
 from fedcm.federation.admin.job import get_experiment_text, write_job
 from fedcm.federation.engine import RUN_TOPIC, require_engine
+from fedcm.federation.file_modes import private_files
 from fedcm.federation.kit import Kit
 from fedcm.federation.outcome import RESULT, Outcome
 
@@ -200,7 +201,11 @@ def open_session(kit: Kit, seconds: float = 10.0) -> Iterator[AdminSession]:
     # by default the engine searches the current folder and those below it for settings, and runs code that they name
     ConfigService.initialize(section_files={}, config_path=[str(kit.path.absolute())])
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+            private_files(),  # the engine makes folders in the kit
+        ):
             session = new_secure_session(
                 kit.name,
                 str(kit.path.absolute()),

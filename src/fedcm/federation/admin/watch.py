@@ -5,6 +5,7 @@ saved in the server's kit after every round. So the watching command submits it 
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple, final
 
@@ -21,6 +22,7 @@ _SILENCE_TIMEOUT = 30.0  # seconds between two answers of a job
 _END_TIMEOUT = 120.0  # seconds in which the engine ends a job whose run is over
 _RETURN_DELAY = 5.0  # seconds that a site must be connected again before the run is resubmitted for it
 _GATHER_TIMEOUT = 20.0  # seconds to wait for sites before a run is submitted again
+_RETURNS = 4  # how often the run is resubmitted for the same site
 _PROGRESS = 5  # rounds after which a lost job is forgiven
 _ABORTED = "FINISHED:ABORTED"
 _RUNNING = ("DISPATCHED", "RUNNING")  # beginnings of the engine's states of running jobs
@@ -83,6 +85,7 @@ class _Watch:
         self.returned = _Timer()  # since an absent site is connected again
         self.pausing = False  # whether the present job was asked to pause
         self.pauses = 0
+        self.returns = Counter[str]()  # how often the run was resubmitted for a site
         self.lost_at = 0  # round in which a job was last lost
         self.round = 0  # last known round
         self.seen_lines: set[str] = set()
@@ -125,10 +128,15 @@ class _Watch:
     def _include_returned_sites(self, session: AdminSession, absent: list[str]) -> None:
         """Pause the job if an absent site is connected again: the engine includes it only in a new job."""
         back = sorted(set(absent) & set(session.list_sites())) if absent else []
+        back = [site for site in back if self.returns[site] < _RETURNS]
         if not back:
             self.returned.reset()
         elif self.returned.exceeds(_RETURN_DELAY * 2**self.pauses):  # wait longer for a site that comes and goes
             self.notify(f"{', '.join(back)} is connected again; {self.run} resumes with it in a new job")
+            self.returns.update(back)
+            for site in back:
+                if self.returns[site] == _RETURNS:
+                    self.notify(f"{site} was lost {_RETURNS} times; if it is lost again, {self.run} goes on without it")
             session.query_run(self.job, "pause")
             self.pausing = True
             self.pauses += 1

@@ -5,12 +5,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from fedcm.data.federated import get_input_shape
 from fedcm.errors import UserError
+from fedcm.federation.check.clock import find_invalid_certificate, read_clock
 from fedcm.federation.check.connection import Handshake, do_handshake, matches_hostname, reach_port, resolve_host
 from fedcm.federation.check.credentials import check_certificate, check_key, check_signature
 from fedcm.federation.check.result import CheckResult, make_failure, make_success, make_warning, run_check
@@ -126,9 +126,11 @@ def _check_free_ports(kit: Kit) -> CheckResult:
 
 def _check_handshake(kit: Kit, handshake: Handshake) -> CheckResult:
     if handshake.failure:
-        return make_failure(
-            "mutual TLS", f"{handshake.failure}; are both kits of the same federation, and both certificates valid now?"
+        wrong = (
+            find_invalid_certificate(kit, ask_server=handshake.untrusted)
+            or "are both kits of the same federation, and is the server's clock right?"
         )
+        return make_failure("mutual TLS", f"{handshake.failure}; {wrong}")
     if not matches_hostname(kit.host, handshake.names):
         names = ", ".join(handshake.names)
         return make_failure(
@@ -139,7 +141,7 @@ def _check_handshake(kit: Kit, handshake: Handshake) -> CheckResult:
 
 
 def _check_clock(kit: Kit) -> Iterator[CheckResult]:
-    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    now = f"{read_clock():%Y-%m-%d %H:%M:%S} UTC"
     match _is_clock_synchronised():
         case True:
             yield make_success("clock", f"{now}, and the system synchronises it")

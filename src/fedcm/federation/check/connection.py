@@ -4,12 +4,10 @@ import ipaddress
 import socket
 import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
+from fedcm.federation.certificate import Certificate, parse_certificate
 from fedcm.federation.kit import Kit
-
-if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
 
 _TIMEOUT = 5.0  # seconds for each answer
 _REJECTED = "the server does not accept this kit's certificate, or is not a federation's server"
@@ -22,6 +20,7 @@ class Handshake:
 
     failure: str  # empty if both sides accepted each other
     names: tuple[str, ...]  # host names in the server's certificate
+    untrusted: bool = False  # whether this side did not accept the server's certificate
 
 
 def resolve_host(host: str, port: int) -> list[str]:
@@ -50,13 +49,35 @@ def do_handshake(kit: Kit) -> Handshake:
         ):
             return Handshake("", _read_names(secure.getpeercert(binary_form=True)))
     except ssl.SSLCertVerificationError as error:
-        return Handshake(f"the server's certificate is not accepted here: {error.verify_message}", ())
+        message = f"the server's certificate is not accepted here: {error.verify_message}"
+        return Handshake(message, (), untrusted=True)
     except ssl.SSLEOFError:
         return Handshake(f"{_REJECTED}: it closed the connection", ())
     except ssl.SSLError as error:
         return Handshake(_describe_tls_error(error), ())
     except OSError as error:
         return Handshake(f"{_REJECTED}: {error}", ())
+
+
+def read_server_certificate(kit: Kit) -> Certificate | None:
+    """Return the server's certificate without checking it; None if the server does not show one.
+
+    A failed handshake hides it. In TLS 1.3 the certificate is known before the server has judged this kit's own.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.load_cert_chain(kit.certificate, kit.key)
+        with (
+            socket.create_connection((kit.host, kit.port), _TIMEOUT) as connection,
+            context.wrap_socket(connection, server_hostname=kit.host) as secure,
+        ):
+            der = secure.getpeercert(binary_form=True)
+        return None if der is None else parse_certificate(ssl.DER_cert_to_PEM_cert(der).encode())
+    except (OSError, ValueError):
+        return None
 
 
 def matches_hostname(host: str, names: tuple[str, ...]) -> bool:
@@ -84,7 +105,7 @@ def _read_names(der: bytes | None) -> tuple[str, ...]:
     from cryptography.x509.oid import NameOID
 
     assert der is not None
-    certificate: Certificate = x509.load_der_x509_certificate(der)
+    certificate: x509.Certificate = x509.load_der_x509_certificate(der)
     try:
         others = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return tuple(str(name.value) for name in others)

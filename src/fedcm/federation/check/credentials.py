@@ -1,45 +1,47 @@
 """Check a kit's key and certificates: the key is private, the certificate is valid, and the federation signed it."""
 
-import stat
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from fedcm.errors import UserError
 from fedcm.federation.certificate import read_certificate
+from fedcm.federation.check.clock import describe_validity
 from fedcm.federation.check.result import CheckResult, make_failure, make_success, make_warning
+from fedcm.federation.file_modes import describe_exposed_key, list_exposed
 from fedcm.federation.kit import Kit
+from fedcm.system.formatting import format_count
 
 _SOON = 30  # days
 _RENEW = "renew the kit with `fedcm federation renew`"
 
 
 def check_key(kit: Kit) -> Iterator[CheckResult]:
-    """Check that only its owner can read the private key."""
-    mode = kit.key.stat().st_mode
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        yield make_failure(
-            "private key",
-            f"only its owner may read it, but its mode is {stat.S_IMODE(mode):o}; run `chmod 600 {kit.key}`, and if "
-            "others use this machine, renew the kit with `fedcm federation renew`",
-        )
+    """Check that only their owner can read the private key and the other files."""
+    exposed = list_exposed(kit.path)
+    keys = [path for path in exposed if path.suffix == ".key" and path.is_file()]
+    if keys:
+        yield make_failure("private key", describe_exposed_key(keys[0]))
     else:
         yield make_success("private key", "only its owner can read it")
+    if others := [path for path in exposed if path not in keys]:
+        names = ", ".join(path.name for path in others[:3]) + (", …" if len(others) > 3 else "")
+        yield make_warning(
+            "file modes",
+            f"{format_count(len(others), 'file or folder', 'files and folders')} can be read by other users of this "
+            f"machine ({names}); `fedcm federation {kit.kind}` makes them private when it starts"
+            if kit.kind != "admin"
+            else f"other users of this machine can read files of the kit ({names}); run `chmod -R go= {kit.path}`",
+        )
 
 
 def check_certificate(kit: Kit) -> Iterator[CheckResult]:
     """Check that the certificate is the kit's own and valid now."""
-    certificate, now = read_certificate(kit.certificate), datetime.now(UTC)
+    certificate = read_certificate(kit.certificate)
     until = f"until {certificate.ends:%Y-%m-%d}"
     valid = f"of {certificate.name}, valid {until}, {certificate.days_left} days left"
     if certificate.name != kit.name:
         yield make_failure("certificate", f"it must be of {kit.name!r}, but is of {certificate.name!r}; {_RENEW}")
-    elif now < certificate.starts:
-        starts = f"{certificate.starts:%Y-%m-%d %H:%M} UTC"
-        yield make_failure(
-            "certificate", f"it is valid from {starts}, but here it is {now:%Y-%m-%d %H:%M} UTC; is this clock right?"
-        )
-    elif now > certificate.ends:
-        yield make_failure("certificate", f"it was valid {until}; {_RENEW}")
+    elif wrong := describe_validity("it", certificate):
+        yield make_failure("certificate", wrong)
     elif certificate.days_left < _SOON:
         yield make_warning("certificate", f"{valid}; {_RENEW}")
     else:
@@ -62,18 +64,13 @@ def check_signature(kit: Kit) -> Iterator[CheckResult]:
         yield make_failure("key and certificate", f"the certificate must be for this key, but is for another; {_RENEW}")
     else:
         yield make_success("key and certificate", "belong together")
-    now = datetime.now(UTC)
     try:
         certificate.verify_directly_issued_by(root)
     except (InvalidSignature, ValueError, TypeError):
         yield make_failure("root certificate", f"it did not sign this kit's certificate; {_RENEW}")
         return
-    if not root.not_valid_before_utc <= now <= root.not_valid_after_utc:
-        yield make_failure(
-            "root certificate",
-            f"it must be valid now, but is valid from {root.not_valid_before_utc:%Y-%m-%d} until "
-            f"{root.not_valid_after_utc:%Y-%m-%d}; ask the organiser",
-        )
+    if wrong := describe_validity("it", read_certificate(kit.root)):
+        yield make_failure("root certificate", f"{wrong}, or ask the organiser")
     else:
         yield make_success(
             "root certificate", f"signed the kit's certificate; valid until {root.not_valid_after_utc:%Y-%m-%d}"

@@ -4,6 +4,7 @@ plan.toml       who may have a certificate; add a site here to let it join later
 rootCA.pem      the root certificate
 rootCA.key      its key: its holder can make a certificate for anybody
 issued.jsonl    one line per certificate
+members.json    who may connect to the server, signed with the root key; the server's kit has a copy
 profile.yml     ca.json  .nvflare/     files of the engine's tool
 """
 
@@ -16,12 +17,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
-from fedcm.errors import UserError
+from fedcm.errors import UserError, suggest
 from fedcm.federation.certificate import Certificate, parse_certificate, read_certificate
 from fedcm.federation.plan import FederationPlan, Party, plan_to_toml, read_plan
 from fedcm.federation.provision.certificate_tool import run_tool
 from fedcm.federation.provision.invitation import Invitation
-from fedcm.federation.provision.request import CertificateRequest, find_planned_party, read_member
+from fedcm.federation.provision.request import (
+    CertificateRequest,
+    add_member,
+    find_planned_party,
+    read_member,
+)
+from fedcm.federation.trust.members import (
+    MEMBERS_FILE,
+    MemberList,
+    RemovedCertificate,
+    make_member_list,
+    read_members,
+    sign_members,
+)
 from fedcm.system.files import write_text
 
 AUTHORITY_FOLDER = "authority"
@@ -49,6 +63,7 @@ class Authority:
         self._plan = folder / "plan.toml"
         self._issued = folder / "issued.jsonl"
         self._profile = folder / "profile.yml"
+        self.members_file = folder / MEMBERS_FILE
 
     @classmethod
     def create(cls, folder: Path, plan: FederationPlan) -> "Authority":
@@ -60,6 +75,7 @@ class Authority:
         # no organisation: the tool signs as if the root had none, so chains to a root that has one are not valid
         days = ("--valid-days", str(ROOT_DAYS))
         run_tool("cert", "init", "--profile", authority._profile, "-o", folder, *days, home=folder)
+        authority.update_members()
         return authority
 
     @classmethod
@@ -98,6 +114,7 @@ class Authority:
         if signed.exists() and not _is_answer_to(signed, party):
             raise UserError(f"{str(signed)!r} exists already; give another file with -o")
         write_text(self._profile, _make_profile(plan))
+        self.update_members()
         copy = self.folder / f".{secrets.token_hex(6)}.request.zip"
         unfinished = signed.absolute().with_name(f".{secrets.token_hex(6)}.signed.zip")
         try:
@@ -106,6 +123,8 @@ class Authority:
             run_tool(
                 "cert", "approve", copy, "--ca-dir", self.folder, "--profile", self._profile, *options, home=self.folder
             )
+            if party.kind == "server":
+                add_member(unfinished, MEMBERS_FILE, self.members_file.read_bytes())
             unfinished.replace(signed)
         finally:
             copy.unlink(missing_ok=True)
@@ -114,6 +133,56 @@ class Authority:
         issued = IssuedCertificate(party, certificate.ends, certificate.serial)
         self._record(issued, request.fingerprint)
         return issued
+
+    def update_members(self) -> bool:
+        """Write the list of members again if the plan has changed, and return whether it has."""
+        before = self._read_members()
+        return self._write_members(before, [] if before is None else before.removed)
+
+    def take_out_of_plan(self, name: str) -> None:
+        """Write the plan without a site, admin or viewer; nothing if the plan does not name it."""
+        plan = self.plan
+        left = {key: [one for one in getattr(plan, key) if one != name] for key in ("sites", "admins", "viewers")}
+        for key in ("sites", "admins"):
+            if not left[key]:
+                raise UserError(
+                    f"a federation must have at least one of its {key}, and {name!r} is the last one; add another to "
+                    f"{str(self._plan)!r} first, or give --keep-place"
+                )
+        write_text(self._plan, plan_to_toml(plan.model_copy(update=left)))
+
+    def remove_certificates(self, name: str) -> list[str]:
+        """Add all certificates that were signed for a party to the removed ones, and return their serial numbers.
+
+        Raises:
+            UserError: If the authority has signed no certificate for this name.
+        """
+        issued = {line["serial"]: line["name"] for line in self._read_lines() if line["kind"] != "server"}
+        serials = [serial for serial, owner in issued.items() if owner == name]
+        if not serials:
+            raise UserError(f"no certificate was signed for {name!r}; {suggest(name, set(issued.values()))}")
+        before = self._read_members()
+        known = [] if before is None else before.removed
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        new = [serial for serial in serials if serial not in {removed.serial for removed in known}]
+        self._write_members(
+            before, [*known, *(RemovedCertificate(name=name, serial=serial, removed=now) for serial in new)]
+        )
+        return new
+
+    def _read_members(self) -> MemberList | None:
+        """Return the present list; None if this authority was made by a version of fedcm without one."""
+        if not self.members_file.exists():
+            return None
+        return read_members(self.members_file, self.folder / "rootCA.pem")
+
+    def _write_members(self, before: MemberList | None, removed: list[RemovedCertificate]) -> bool:
+        members = make_member_list(self.plan, removed, before)
+        if members == before:
+            return False
+        write_text(self.members_file, sign_members(members, self.folder / "rootCA.key"))
+        self.members_file.chmod(0o600)
+        return True
 
     def list_issued(self) -> list[IssuedCertificate]:
         """Return the last certificate of each party, in the order in which they expire."""

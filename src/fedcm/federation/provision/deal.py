@@ -16,6 +16,7 @@ from fedcm.data import load_dataset
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.federated import ArrayData, prepare_features
 from fedcm.errors import UserError
+from fedcm.federation.file_modes import private_files
 from fedcm.runs.data_split import make_federated_data
 from fedcm.system.files import atomic_write
 
@@ -27,6 +28,7 @@ class SiteFiles(NamedTuple):
     settings: list[str]  # for `--set` of `fedcm federation run`, to end with the bits of the simulation
 
 
+@private_files()
 def deal(experiment: Experiment, sites: Sequence[str], folder: Path, data_dir: Path | None = None) -> SiteFiles:
     """Write one file per client of the experiment's split, and `test.npz` and `validation.npz` if there are such sets.
 

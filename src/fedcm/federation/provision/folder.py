@@ -8,11 +8,12 @@ from pathlib import Path
 
 from fedcm.errors import UserError, suggest
 from fedcm.federation.engine import require_engine
+from fedcm.federation.file_modes import private_files
 from fedcm.federation.kit import REQUEST, read_kit
 from fedcm.federation.plan import FederationPlan, Party
 from fedcm.federation.provision.authority import AUTHORITY_FOLDER, Authority, IssuedCertificate
 from fedcm.federation.provision.invitation import INVITATION_FILE
-from fedcm.federation.provision.membership import join, request_certificate
+from fedcm.federation.provision.membership import install_members, join, request_certificate
 from fedcm.federation.provision.request import read_request
 from fedcm.system.files import write_text
 
@@ -20,6 +21,7 @@ DAYS = 360
 _PARALLEL_CALLS = 4  # of the engine's tool; each is a process that uses one core
 
 
+@private_files()
 def create_federation(
     plan: FederationPlan, folder: Path, days: int = DAYS, *, only_authority: bool = False
 ) -> list[IssuedCertificate]:
@@ -49,6 +51,7 @@ def create_federation(
         write_text(unfinished / INVITATION_FILE, authority.invitation.to_toml())
         parties = [] if only_authority else plan.parties
         issued = _map_parties(parties, lambda party: _make_kit(unfinished, authority, party, days))
+        _deliver_members(unfinished, authority)
         _restrict_access(unfinished)
         unfinished.replace(folder)
     except BaseException:
@@ -57,6 +60,7 @@ def create_federation(
     return issued
 
 
+@private_files()
 def renew_kits(
     folder: Path,
     days: int = DAYS,
@@ -72,6 +76,7 @@ def renew_kits(
         notify: Called with a message about files in a kit's `local/` that were kept or replaced.
     """
     authority = Authority.open(folder)
+    authority.update_members()
     plan, names = authority.plan, list(only)
     write_text(folder / INVITATION_FILE, authority.invitation.to_toml())
     known = {party.name: party for party in plan.parties}
@@ -83,7 +88,36 @@ def renew_kits(
     for party in chosen:
         if (folder / party.kit_folder / "startup").exists():
             read_kit(folder / party.kit_folder)
-    return _map_parties(chosen, lambda party: _make_kit(folder, authority, party, days, notify))
+    issued = _map_parties(chosen, lambda party: _make_kit(folder, authority, party, days, notify))
+    _deliver_members(folder, authority)
+    return issued
+
+
+def remove_party(authority: Authority, name: str, *, keep_place: bool = False) -> list[str]:
+    """End the validity of all certificates that were signed for a site or an admin.
+
+    Args:
+        authority: The federation's authority.
+        name: The site's name or the admin's address.
+        keep_place: Whether the party stays in the plan, so that it may request a new certificate.
+
+    Returns:
+        The serial numbers of the certificates that were valid until now.
+    """
+    folder = authority.folder.parent
+    if not keep_place:
+        authority.take_out_of_plan(name)
+        if (folder / INVITATION_FILE).exists():
+            write_text(folder / INVITATION_FILE, authority.invitation.to_toml())
+    removed = authority.remove_certificates(name)
+    _deliver_members(folder, authority)
+    return removed
+
+
+def _deliver_members(folder: Path, authority: Authority) -> None:
+    """Copy the list of members into the server's kit, if it is in the organiser's folder."""
+    if (folder / "server" / "startup").is_dir():
+        install_members(authority.members_file.read_bytes(), read_kit(folder / "server"))
 
 
 def is_federation(folder: Path) -> bool:

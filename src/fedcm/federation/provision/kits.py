@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from fedcm.federation.certificate import read_certificate
+from fedcm.federation.file_modes import make_private
 from fedcm.federation.kit import START_FILES, Kit, read_kit
 from fedcm.federation.plan import Party
 from fedcm.federation.provision import policy
@@ -54,7 +55,7 @@ def install_kit(
         if (source / "startup" / name).is_file():
             shutil.copyfile(source / "startup" / name, startup / name)
             (startup / name).chmod(0o600)
-    tables = policy.make_local_files(party, invitation.plan)
+    tables = policy.make_local_files(party)
     texts = {name: json.dumps(table, indent=2) + "\n" for name, table in tables.items()}
     kept, replaced = find_operator_files(kit, texts)
     write_local_files(local, kit, texts, kept)
@@ -83,6 +84,7 @@ def install_kit(
     installed = read_kit(kit)
     expiry = _format_day(read_certificate(installed.certificate).ends)
     _write_private(kit / "README.md", make_readme(party, invitation, expiry))
+    make_private(kit)  # copies of the operator's files have their old modes
     return installed
 
 

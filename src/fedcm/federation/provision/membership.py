@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fedcm.errors import UserError
+from fedcm.federation.file_modes import private_files
 from fedcm.federation.kit import REQUEST, Kit, read_kit
 from fedcm.federation.plan import FederationPlan, Party
 from fedcm.federation.provision.certificate_tool import run_tool
 from fedcm.federation.provision.invitation import INVITATION_FILE, Invitation, read_invitation
 from fedcm.federation.provision.kits import install_kit
-from fedcm.federation.provision.request import KINDS, read_answer
-from fedcm.system.files import write_text
+from fedcm.federation.provision.request import KINDS, copy_without, read_answer
+from fedcm.federation.trust.members import MEMBERS_FILE, read_members
+from fedcm.system.files import write_bytes, write_text
 
 
 def choose_party(invitation: Invitation, *, site: str | None, server: bool, admin: str | None) -> Party:
@@ -36,6 +38,7 @@ def request_first_certificate(kit: Path, party: Party, invitation: Invitation) -
     return request_certificate(kit, party, invitation)
 
 
+@private_files()
 def request_certificate(kit: Path, party: Party, invitation: Invitation) -> Path:
     """Make a key in a new or existing kit and write the request for its certificate.
 
@@ -86,6 +89,7 @@ def request_renewal(kit: Path, newer: Path | None = None) -> tuple[Path, Invitat
     return request_certificate(kit, invitation.plan.get_party(current.kind, current.name), invitation), invitation
 
 
+@private_files()
 def join(signed: Path, kit: Path, notify: Callable[[str], None] = lambda message: None) -> Kit:
     """Install the organiser's answer to a kit's request; the kit is then ready, or renewed.
 
@@ -116,13 +120,34 @@ def join(signed: Path, kit: Path, notify: Callable[[str], None] = lambda message
     made = folder / "made"
     shutil.rmtree(made, ignore_errors=True)
     copy = folder / "copied.signed.zip"  # the tool requires this ending
-    shutil.copyfile(signed, copy)
+    members = copy_without(signed, copy, MEMBERS_FILE)
     fingerprint = ("--fingerprint", invitation.root)
     run_tool("package", copy, "--request-dir", folder, "--workspace", made, *fingerprint, home=folder)
     installed = install_kit(next(made.glob(f"*/prod_*/{party.name}")), kit, party, invitation, notify)
+    if members is not None and party.kind == "server":
+        install_members(members, installed)
     shutil.rmtree(folder)
     (kit / f"{party.name}.request.zip").unlink(missing_ok=True)
     return installed
+
+
+def install_members(content: bytes, kit: Kit) -> None:
+    """Write the list of members into the server's kit, unless the kit has a newer one.
+
+    A running server reads it within about a second. It is replaced in one step, so the server never reads a part of it.
+
+    Raises:
+        UserError: If the federation's root key has not signed it.
+    """
+    file, new = kit.path / MEMBERS_FILE, kit.path / f".new.{MEMBERS_FILE}"
+    write_bytes(new, content)
+    new.chmod(0o600)
+    try:
+        number = read_members(new, kit.root).number
+        if not file.exists() or read_members(file, kit.root).number < number:
+            new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _read_own_request(folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ the engine's defaults stays, and the default policy allows nothing.
 from typing import Any
 
 from fedcm.federation.engine import CONTROLLER, EXECUTOR, JOB_VALIDATOR, STORAGE
-from fedcm.federation.plan import FederationPlan, Party
+from fedcm.federation.plan import Party
 
 # the engine searches the whole kit for a file of this name, the top folder first, and runs code that it names
 TOP_FILES = {"comm_config.json": {"allow_adhoc_conns": False}}
@@ -29,24 +29,25 @@ _GRANTED = {
     "lead": {"submit_job": "any", "view": "any", "abort_job": _OWN, "download_job": _OWN, "app_command": _OWN},
     "member": {"view": "any"},
 }
+_MANY = 100_000
 _RESOURCES = "nvflare.app_common.resource"
 
 Table = dict[str, Any]
 
 
-def make_local_files(party: Party, plan: FederationPlan) -> dict[str, Table]:
+def make_local_files(party: Party) -> dict[str, Table]:
     """Return the JSON files of a kit's `local/`, by name."""
     if party.kind == "admin":
         return {"resources.json": _make_admin_resources()}
     return {
-        "resources.json": _make_server_resources(plan) if party.kind == "server" else _make_site_resources(),
+        "resources.json": _make_server_resources() if party.kind == "server" else _make_site_resources(),
         "authorization.json": _make_authorization(_GRANTED),
         "authorization.json.default": _make_authorization({}),
         "log_config.json": _make_log_config(),
     }
 
 
-def _make_server_resources(plan: FederationPlan) -> Table:
+def _make_server_resources() -> Table:
     return {
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
@@ -55,7 +56,7 @@ def _make_server_resources(plan: FederationPlan) -> Table:
         "servers": [
             {
                 "admin_storage": "transfer",
-                "max_num_clients": len(plan.sites),
+                "max_num_clients": _MANY,  # the list of members decides
                 "heart_beat_timeout": 60,  # seconds; sites send one every 10
                 "admin_timeout": 10.0,
                 "check_engine_frequency": 0.5,  # seconds until the end of a job is noticed

@@ -16,6 +16,7 @@ min_examples = 1         # do not take part with fewer examples
 experiments = ["*"]      # patterns of the names of allowed experiments
 code = []                # allowed models and algorithms that are not bundled: "package.module:name"
 scores = true            # whether the server gets scores of models on this site's data
+# secure_sites = 3       # take part only with secure aggregation over at least this many sites
 
 [training]
 threads = 1              # more are faster and may change the last bits

@@ -120,6 +120,25 @@ def read_member(path: Path, name: str) -> bytes:
         return _read_archived(archive, name)
 
 
+def add_member(path: Path, name: str, content: bytes) -> None:
+    """Add a file to an archive."""
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(name, content)
+
+
+def copy_without(source: Path, target: Path, name: str) -> bytes | None:
+    """Copy an archive without one of its files, and return that file; None if it has no such file."""
+    taken = None
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w") as copy:
+        for member in archive.namelist():
+            content = _read_archived(archive, member)
+            if member == name:
+                taken = content
+            else:
+                copy.writestr(member, content)
+    return taken
+
+
 def _read_archived(archive: zipfile.ZipFile, name: str) -> bytes:
     """Read at most the allowed size, whatever size the archive declares."""
     with archive.open(name) as file:

@@ -6,13 +6,14 @@ Lines are shown in the engine's own words: our messages, errors, and when a site
 import re
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import final
 
 from fedcm.federation.kit import Kit
 
 # as the engine prints it: time - logger - level - [context] - message
 _RECORD = re.compile(r"^\S+ \S+ - (?P<logger>\S+) - (?P<level>[A-Z]+) - (?:\[\w+=.*?\] (?:- )?)?(?P<message>.*)$")
-_OWN_LOGGERS = ("FederatedTraining", "SiteExecutor")
+_OWN_LOGGERS = ("FederatedTraining", "SiteExecutor", "Gatekeeper", "SiteLogin")
 _SHOWN = (  # parts of the engine's messages at INFO
     "Server started",
     "Client: New client",
@@ -35,9 +36,15 @@ _MAX_LENGTH = 300  # characters of a line
 class EngineLog:
     """Reads the engine's output line by line."""
 
-    def __init__(self, kit: Kit) -> None:
-        """Read the output of the engine that serves `kit`."""
+    def __init__(self, kit: Kit, explain: Callable[[], str] = str) -> None:
+        """Read the output of the engine that serves `kit`.
+
+        Args:
+            kit: The kit.
+            explain: Called when a site does not reach its server; says why, if it knows.
+        """
         self.kit = kit
+        self.explain = explain
         self.last_lines = deque[str](maxlen=60)
         self._shown_at: dict[str, float] = {}
 
@@ -52,7 +59,9 @@ class EngineLog:
             return _shorten(message)
         if self.kit.kind == "site" and any(part in message for part in _UNREACHABLE):
             hint = f"trying again; see `fedcm federation check {self.kit.path}`"
-            return self._show_once(f"no answer from the server at {self.kit.host}:{self.kit.port}; {hint}")
+            shown = self._show_once(f"no answer from the server at {self.kit.host}:{self.kit.port}; {hint}")
+            reason = self.explain() if shown is not None else ""
+            return f"{shown}; {reason}" if reason else shown
         if any(part in message for part in _SHOWN):
             return _shorten(message)
         if record["level"] not in ("ERROR", "CRITICAL") or _HARMLESS.search(message) or "Traceback" in message:

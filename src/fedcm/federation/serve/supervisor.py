@@ -19,14 +19,16 @@ from pathlib import Path
 from typing import final
 
 from fedcm.errors import UserError
+from fedcm.federation.check.clock import find_invalid_certificate
+from fedcm.federation.file_modes import make_private, private_files, reject_exposed_keys
 from fedcm.federation.kit import START_FILES, Kit
-from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_taken_ports
+from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_bad_members, reject_taken_ports
 from fedcm.federation.serve.engine_log import EngineLog
 from fedcm.system.callbacks import Notify
 from fedcm.system.processes import describe_exit
 
 LAST_LINES = "last_words.txt"  # the engine's output before it died, which its own log may lack
-_MODULES = {"server": "nvflare.private.fed.app.server.server_train", "site": "fedcm.federation.site.engine"}
+_MODULES = {"server": "fedcm.federation.gate.engine", "site": "fedcm.federation.site.engine"}
 _BAD_CONFIGURATION = (102, 103)  # the engine's exit codes for a bad component or a bad configuration
 _MAX_LINE = 2**16
 _SHUTDOWN_NOTE = "shutdown.fl"  # the engine writes it when an admin shuts it down
@@ -48,6 +50,8 @@ DEFAULT_TIMES = SupervisorTimes()
 def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAULT_TIMES) -> int:
     """Run the engine of a server's or site's kit until it is stopped.
 
+    Everything that it writes is private, and older files of the kit are made private first.
+
     Args:
         path: The kit's folder.
         kind: "server" or "site".
@@ -58,11 +62,17 @@ def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAUL
         The exit code of the command.
 
     Raises:
-        UserError: If the kit cannot be served, or the engine rejects its configuration.
+        UserError: If the kit cannot be served, others can read its private key, or the engine rejects its
+            configuration.
     """
     kit = read_servable_kit(path, kind)
-    with lock_kit(kit.path) as lock:
+    reject_exposed_keys(kit.path)
+    with private_files(), lock_kit(kit.path) as lock:
         reject_taken_ports(kit)
+        for sentence in (make_private(kit.path).sentence, find_invalid_certificate(kit, ask_server=False)):
+            if sentence:
+                notify(sentence)
+        reject_bad_members(kit)
         return Supervisor(kit, make_engine_command(kit), notify, times, lock).run()
 
 
@@ -99,7 +109,7 @@ class Supervisor:
             while not self._signals:
                 self._clean_up()
                 self.notify(f"{self.kit.kind} {self.kit.name} of {self.kit.federation} starts")
-                started, log = time.monotonic(), EngineLog(self.kit)
+                started, log = time.monotonic(), EngineLog(self.kit, self._explain_silence)
                 code = self._run_once(log)
                 if self._signals:
                     break
@@ -121,6 +131,10 @@ class Supervisor:
             self._clean_up()
             self.notify("stopped")
         return 0
+
+    def _explain_silence(self) -> str:
+        """Say why a site may get no answer from its server, if certificates and clock show it."""
+        return find_invalid_certificate(self.kit, ask_server=True)
 
     def _run_once(self, log: EngineLog) -> int:
         """Return the engine's exit code once none of its processes is left."""

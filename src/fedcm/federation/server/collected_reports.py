@@ -1,4 +1,4 @@
-"""Check and average the reports of one round as they arrive."""
+"""Check the reports of one round as they arrive, compare them with each other and average those that count."""
 
 from typing import Any, final
 
@@ -11,23 +11,48 @@ from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import summarise_round
 from fedcm.federation.compression import count_array_bytes
 from fedcm.federation.server.channel import SiteAnswer
-from fedcm.federation.server.replies import BadReply, ExpectedReply, check_reply
+from fedcm.federation.server.replies import BadReply, CheckedReply, ExpectedReply, check_reply
+from fedcm.federation.server.screening import Influence, find_large_reports, measure_influence
 
 
 @final
 class CollectedReports:
-    """The good reports of one round, and their exact mean."""
+    """The good reports of one round, and their mean.
+
+    With `norm_ratio`, reports are held until all have arrived, because only then can they be compared. Without it, each
+    is added to the mean when it arrives.
+    """
 
     def __init__(
-        self, runner: ClientRunner, sent: Any, cohort: np.ndarray, round: Round, expected: ExpectedReply
+        self,
+        runner: ClientRunner,
+        sent: Any,
+        cohort: np.ndarray,
+        round: Round,
+        expected: ExpectedReply,
+        weights: np.ndarray,
+        norm_ratio: float,
     ) -> None:
-        """Expect reports of the cohort, which gets the broadcast `sent`."""
+        """Expect reports of the cohort, which gets the broadcast `sent`.
+
+        Args:
+            runner: Has the algorithm and the settings.
+            sent: The broadcast.
+            cohort: The clients of the round.
+            round: The round.
+            expected: What every good reply has in common.
+            weights: The weight of each client in the mean.
+            norm_ratio: The largest norm of a report in units of the median norm; 0 for no such bound.
+        """
         self.expected = expected
         self._runner = runner
+        self._norm_ratio = norm_ratio
+        self._held: dict[int, Any] = {}
         self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort, expected.round).tolist(), strict=True))
-        self.weights = dict(zip(cohort.tolist(), runner.compute_weights(cohort).tolist(), strict=True))
+        self.weights = dict(zip(cohort.tolist(), weights.tolist(), strict=True))
         self.reports = runner.start_reports(sent, cohort, round)
         self.client_stats: dict[int, tuple[float, float, float]] = {}
+        self.influence: dict[int, Influence] = {}
         self.bytes = 0
         self.seconds = 0.0  # local work of the slowest site
 
@@ -36,8 +61,13 @@ class CollectedReports:
         """The clients whose reports count, sorted."""
         return sorted(self.client_stats)
 
+    @property
+    def answered(self) -> list[int]:
+        """The clients that answered as requested: those whose reports count."""
+        return self.clients
+
     def add(self, client: int, answer: SiteAnswer) -> None:
-        """Check an answer and add its report to the mean.
+        """Check an answer and add its report to the mean, or hold it for the comparison.
 
         Raises:
             BadReply: If the answer does not count.
@@ -45,16 +75,37 @@ class CollectedReports:
         if client in self.client_stats:
             raise BadReply("it answered twice")
         reply = check_reply(answer.fields, answer.arrays, self.expected, self.steps[client])
-        try:
-            self.reports.add_stack([client], reply.report, [self.weights[client]])
-        except OutOfRange as error:
-            raise BadReply(str(error)) from None
+        if self._norm_ratio:
+            self._held[client] = reply.report
+        else:
+            self._add_report(client, reply)
         self.client_stats[client] = (reply.steps, reply.loss, 0.0)
         self.bytes += count_array_bytes(answer.arrays)
         self.seconds = max(self.seconds, reply.seconds)
 
+    def _add_report(self, client: int, reply: CheckedReply) -> None:
+        try:
+            self.reports.add_stack([client], reply.report, [self.weights[client]])
+        except OutOfRange as error:
+            raise BadReply(str(error)) from None
+
+    def screen(self) -> dict[int, str]:
+        """Compare the reports with each other once all have arrived, and add those that count to the mean.
+
+        Returns:
+            By client, why its report does not count.
+        """
+        reasons = find_large_reports(self._held, self._norm_ratio)
+        for client in reasons:
+            del self._held[client], self.client_stats[client]
+        self.influence = measure_influence(self._held, self.weights)
+        for client in sorted(self._held):  # their norms were checked, so none is out of range
+            self.reports.add_stack([client], self._held[client], [self.weights[client]])
+        self._held = {}
+        return reasons
+
     def make_result(self) -> RoundResult:
-        """Return the result of the round over the reports so far."""
+        """Return the result of the round over the reports that count."""
         clients = self.clients
         weights = np.array([self.weights[client] for client in clients])
         client_stats = np.array([self.client_stats[client] for client in clients])

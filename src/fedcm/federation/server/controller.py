@@ -1,5 +1,6 @@
 """The server's part of a job: a controller of the engine that runs the round loop and sends tasks to the sites."""
 
+import hashlib
 import queue
 import shutil
 import threading
@@ -22,26 +23,21 @@ from fedcm.config.experiment import read_experiment
 from fedcm.errors import Diverged, Stopped
 from fedcm.federation.engine import RUN_TOPIC
 from fedcm.federation.frames import REJECTED, Arrays
+from fedcm.federation.gate.decoding import limit_decoding
 from fedcm.federation.kit import SERVER_FILE
 from fedcm.federation.outcome import LOG, RESULT, Outcome
 from fedcm.federation.server.channel import Deadline, SiteAnswer
 from fedcm.federation.server.run import RUNS, RunRequest, run_federation
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
+from fedcm.federation.trust.audit import AuditLog
+from fedcm.federation.trust.manifest import write_manifest
+from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST
 from fedcm.runs.identity import reject_unusable_name
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.files import write_text
 
 _LOGS = "logs"  # folder of the server's kit with one log file per run
-_PUBLISHED = (
-    "experiment.toml",
-    "provenance.json",
-    "metrics.jsonl",
-    "summary.json",
-    "model.safetensors",
-    "best.safetensors",
-    "client_results.json",
-    "federation.json",
-)
+_PUBLISHED = (*EVIDENCE, MANIFEST)
 _POLL = 0.05  # seconds between checks whether to stop
 _TAIL = 200  # lines of the log that the outcome contains
 
@@ -60,6 +56,7 @@ class FederatedTraining(Controller):
             task_check_period: Seconds between the engine's checks of its tasks.
         """
         super().__init__(task_check_period=task_check_period)
+        limit_decoding()
         reject_unusable_name(run)  # files are named after it, and a job can be made by hand
         self.run = run
         self.experiment = experiment
@@ -85,11 +82,19 @@ class FederatedTraining(Controller):
             reject_foreign_code(table, allowed, "this server", SERVER_FILE)  # before reading it, which imports code
             experiment = read_experiment(table)
             self._update(state="running", rounds=experiment.rounds, sites=sorted(experiment.federation.sites))
+            self._audit(
+                "submitted",
+                admin=_get_submitter(fl_ctx),
+                resume=self.resume,
+                sites=sorted(experiment.federation.sites),
+                experiment_sha256=hashlib.sha256(self.experiment.encode()).hexdigest(),
+            )
             request = RunRequest(self.kit, self.run, _get_submitter(fl_ctx), self.resume)
             for metrics in run_federation(
                 request, experiment, channel, self._say, lambda: bool(self._stop_command), self._mark_opened
             ):
                 self._update(metrics=metrics)
+                self._audit_round(metrics)
             self._update(state="finished")
         except Stopped as stopped:
             if abort_signal.triggered and not self._stop_command:
@@ -132,6 +137,22 @@ class FederatedTraining(Controller):
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("a", encoding="utf-8") as log:
                 log.write(f"{line}\n")
+        self._audit("log", line=line)
+
+    def _audit(self, event: str, **fields: Any) -> None:
+        """Write a line about this run to the audit log."""
+        AuditLog(self.kit).append(event, run=self.run, **fields)
+
+    def _audit_round(self, metrics: Mapping[str, Any]) -> None:
+        sites = self._outcome.sites
+        fields = {key: value for key, value in metrics.items() if key.startswith("epsilon")}  # privacy spent so far
+        self._audit(
+            "round",
+            round=metrics["round"],
+            counted=[sites[client] for client in metrics.get("clients", [])],
+            missed=metrics.get("missed", []),
+            **fields,
+        )
 
     def _answer_admin(self, topic: str, query: Any, fl_ctx: FLContext) -> dict[str, Any]:
         """Return the outcome so far; "stop" and "pause" end this job after the current round."""
@@ -161,6 +182,16 @@ class FederatedTraining(Controller):
             write_text(result_folder / LOG, "\n".join([*self._outcome.lines, ""]))
         if self._outcome.has_ended:  # without this file, an admin's command treats the job as lost
             write_text(result_folder / "outcome.json", self._outcome.model_dump_json(indent=2))
+        self._audit("published", state=self._outcome.state)
+        write_manifest(
+            result_folder,
+            self.kit,
+            AuditLog(self.kit).read_head(),
+            run=self.run,
+            sites=self._outcome.sites,
+            rounds=self._outcome.metrics.get("round", -1) + 1,
+            last={key: value for key, value in self._outcome.metrics.items() if key.startswith("epsilon")},
+        )
 
 
 def _get_submitter(fl_ctx: FLContext) -> str:

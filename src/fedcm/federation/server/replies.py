@@ -88,10 +88,10 @@ def _check(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, s
     if set(arrays) != set(names):
         raise BadReply(f"its vectors must be {list(names)}, got {sorted(map(str, arrays))[:8]}")
     report = type(expected.template)(*[_read_vector(name, arrays[name], expected) for name in names])
-    return CheckedReply(report, steps, loss, _read_seconds(fields.get("seconds")))
+    return CheckedReply(report, steps, loss, read_seconds(fields.get("seconds")))
 
 
-def _read_seconds(value: Any) -> float:
+def read_seconds(value: Any) -> float:
     """Return 0 for nonsense: the time is only recorded, so it is no reason to reject the report."""
     return round(value, 6) if isinstance(value, float) and 0 <= value < 1e9 else 0.0
 

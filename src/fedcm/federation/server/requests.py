@@ -14,7 +14,7 @@ from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.replies import BadReply
 from fedcm.federation.server.site_descriptions import describe_sites
 from fedcm.federation.terms import NEVER, FederationRecord, reject_unfit_site
-from fedcm.system.callbacks import StopRequested
+from fedcm.system.callbacks import Notify, StopRequested
 
 _DOUBTFUL_WAIT = 5.0  # seconds, at least, for a site that missed its last round, once the quorum has answered
 _POLL = 0.2  # seconds between checks whether enough sites are connected
@@ -33,6 +33,8 @@ class SiteRequests:
     health: SiteHealth
     counted: dict[str, int]  # last counted and saved round of each site
     stop_requested: StopRequested
+    notify: Notify
+    save_record: Callable[[], None]  # called when a site has described itself for the first time
 
     def prepare(self, sites: Sequence[str], quorum: int) -> dict[str, str]:
         """Wait until the quorum is connected and its data are known; return why each of the other sites cannot answer.
@@ -65,12 +67,24 @@ class SiteRequests:
             quorum: The number of good answers that is needed.
             take: Takes the answer of a client; raises BadReply if it does not count.
         """
-        fields: Mapping[str, Any] = {
+        fields = {
             "run": self.record.id,
             "round": round,
             "terms": self.record.terms.model_dump(),
             "counted": {site: self.counted.get(site, NEVER) for site in sites},
         }
+        return self.exchange(task, fields, arrays, sites, quorum, take)
+
+    def exchange(
+        self,
+        task: str,
+        fields: Mapping[str, Any],
+        arrays: Arrays,
+        sites: Sequence[str],
+        quorum: int,
+        take: Callable[[int, SiteAnswer], None],
+    ) -> dict[str, str]:
+        """Send a request with these fields; the other arguments and what is returned are as in `ask`."""
         reasons, good, deadline = dict[str, str](), set[str](), Deadline(self.settings.deadline)
         for answer in self.channel.ask(task, fields, arrays, sites, deadline):
             try:
@@ -123,7 +137,19 @@ class SiteRequests:
             try:
                 reject_unfit_site(site, own, self.record.terms)
                 self.data.known_sizes[self.get_client(site)] = own.examples
+                self._note_first_size(site, own.examples)
             except UserError as error:
                 reasons[site] = str(error)
         silent = [site for site in new if site not in descriptions and site not in reasons]
         return reasons | dict.fromkeys(silent, "it did not describe its data")
+
+    def _note_first_size(self, site: str, examples: int) -> None:
+        """Keep the first number of examples that a site described: a later, larger one does not raise its weight."""
+        if site not in self.record.examples:
+            self.record.examples[site] = examples
+            self.save_record()
+        elif examples > self.record.examples[site]:
+            self.notify(
+                f"ALARM: look at {site}: it described {self.record.examples[site]} examples at first and {examples} "
+                "now; its weight stays that of the first number"
+            )

@@ -4,7 +4,7 @@ The mean is over the sites that answered, and `Round.cohort_size` is their numbe
 sums are exact, so the order does not change the result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
@@ -20,13 +20,14 @@ from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import evaluate_model, make_empty_result
 from fedcm.federation.compression import count_array_bytes, pack_broadcast
-from fedcm.federation.experiment import compute_quorum
+from fedcm.federation.experiment import compute_least_sites, compute_quorum
 from fedcm.federation.server.channel import Channel, SiteAnswer
 from fedcm.federation.server.collected_reports import CollectedReports
 from fedcm.federation.server.health import SiteHealth
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.replies import BadReply, ExpectedReply
 from fedcm.federation.server.requests import SILENT, SiteRequests
+from fedcm.federation.server.secure_reports import SecureReports
 from fedcm.federation.server.site_scores import SiteScores
 from fedcm.federation.terms import FederationRecord
 from fedcm.system.callbacks import Notify, StopRequested
@@ -49,6 +50,7 @@ class FederationExecutor:
     counted: dict[str, int]  # last counted and saved round of each site
     notify: Notify
     stop_requested: StopRequested
+    save_record: Callable[[], None]  # called when a site has described itself for the first time
     health: SiteHealth = field(init=False)
     requests: SiteRequests = field(init=False)
     site_scores: SiteScores = field(init=False)
@@ -59,7 +61,15 @@ class FederationExecutor:
         """Start with all sites healthy."""
         self.health = SiteHealth(self.settings.drop_after, self.settings.retry_after, self.notify)
         self.requests = SiteRequests(
-            self.channel, self.record, self.settings, self.data, self.health, self.counted, self.stop_requested
+            self.channel,
+            self.record,
+            self.settings,
+            self.data,
+            self.health,
+            self.counted,
+            self.stop_requested,
+            self.notify,
+            self.save_record,
         )
         self.site_scores = SiteScores(self.runner, self.requests, self.notify)
 
@@ -76,15 +86,21 @@ class FederationExecutor:
             return make_empty_result(cohort)
         cohort_sites = [self.record.sites[client] for client in cohort.tolist()]
         selected = self.health.select_sites(cohort_sites, round.index) or cohort_sites
-        quorum = compute_quorum(len(selected), self.settings.quorum)
+        quorum = self._choose_quorum(len(selected))
         reasons = self.requests.prepare(selected, quorum)  # by site, why it does not count
         ready = [site for site in selected if site not in reasons]
         arrays = pack_broadcast(sent, self.settings)
-        collected = CollectedReports(self.runner, sent, cohort, round, self._make_expected_reply(round))
+        collected = self._start_reports(sent, cohort, round)
         if len(ready) >= quorum:
             take = partial(self._collect, collected)
             reasons |= self.requests.ask("train", round.index, arrays, ready, quorum, take)
-        answered = {self.record.sites[client] for client in collected.clients}
+        down = len(ready) * count_array_bytes(arrays)
+        if isinstance(collected, SecureReports):
+            reasons |= collected.aggregate(self.requests)
+            down += collected.bytes_down
+        else:
+            reasons |= {self.record.sites[client]: reason for client, reason in collected.screen().items()}
+        answered = {self.record.sites[client] for client in collected.answered}
         for site in selected:
             if site in answered:
                 self.health.record_answer(site)
@@ -93,7 +109,8 @@ class FederationExecutor:
                 self.health.record_miss(site, round.index, silent=site not in reasons)
         metrics = {"clients": collected.clients, "asked": len(selected), "missed": sorted(set(selected) - answered)}
         metrics |= {"lost": self.health.lost_sites} if self.health.lost_sites else {}
-        metrics |= {"bytes_down": len(ready) * count_array_bytes(arrays), "bytes_up": collected.bytes}
+        metrics |= {} if isinstance(collected, SecureReports) else self._report_influence(collected, round)
+        metrics |= {"bytes_down": down, "bytes_up": collected.bytes}
         return self._make_result(
             collected, quorum, len(selected), round, metrics | {"local_seconds": collected.seconds}
         )
@@ -109,7 +126,19 @@ class FederationExecutor:
         """Evaluate a model on the test data of each site; see `ClientTestExecutor`."""
         return self.site_scores.evaluate_clients(params, round.index)
 
-    def _collect(self, collected: CollectedReports, client: int, answer: SiteAnswer) -> None:
+    def _choose_quorum(self, selected: int) -> int:
+        """Return how many of the selected sites must report."""
+        quorum = compute_quorum(selected, self.settings.quorum)
+        return max(quorum, compute_least_sites(self.settings)) if self.settings.secure_aggregation else quorum
+
+    def _start_reports(self, sent: Any, cohort: np.ndarray, round: Round) -> CollectedReports | SecureReports:
+        weights = self.runner.compute_weights(cohort, self._bound_sizes(cohort))
+        if self.settings.secure_aggregation:
+            return SecureReports(self.runner, sent, cohort, round, self.record.id, self.settings, weights)
+        expected = self._make_expected_reply(round)
+        return CollectedReports(self.runner, sent, cohort, round, expected, weights, self.settings.norm_ratio)
+
+    def _collect(self, collected: CollectedReports | SecureReports, client: int, answer: SiteAnswer) -> None:
         """Add an answer; raise BadReply if it does not count."""
         try:
             collected.add(client, answer)
@@ -120,7 +149,12 @@ class FederationExecutor:
             raise
 
     def _make_result(
-        self, collected: CollectedReports, quorum: int, selected: int, round: Round, metrics: Mapping[str, Any]
+        self,
+        collected: CollectedReports | SecureReports,
+        quorum: int,
+        selected: int,
+        round: Round,
+        metrics: Mapping[str, Any],
     ) -> RoundResult:
         if len(collected.clients) < quorum:
             self.rounds_without_quorum += 1
@@ -140,6 +174,21 @@ class FederationExecutor:
         # sites hear of this with the next round, which begins only after this one is saved
         self.counted |= {self.record.sites[client]: round.index for client in collected.clients}
         return result._replace(extra_metrics={**result.extra_metrics, **metrics})
+
+    def _report_influence(self, collected: CollectedReports, round: Round) -> dict[str, Any]:
+        """Return the influence of each site for metrics.jsonl, and log an alarm for each site that stands out."""
+        own = {self.record.sites[client]: one for client, one in collected.influence.items()}
+        for site, influence in own.items():
+            if influence.alarm is not None:
+                self.notify(f"round {round.index}: ALARM: look at {site}: {influence.alarm}")
+        return {"influence": {site: one.to_dict() for site, one in own.items()}} if own else {}
+
+    def _bound_sizes(self, cohort: np.ndarray) -> np.ndarray:
+        """Return the number of examples that each site counts for: at most its first one and `max_examples`."""
+        most = self.settings.max_examples
+        bounds = [self.record.examples.get(self.record.sites[client]) for client in cohort.tolist()]
+        sizes = zip(self.data.sizes(cohort).tolist(), bounds, strict=True)
+        return np.array([min(size, *(one for one in (first, most) if one is not None), size) for size, first in sizes])
 
     def _make_expected_reply(self, round: Round) -> ExpectedReply:
         link, bound = self.settings.uplink, self.settings.norm_bound

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcm.config.sections import Experiment
+from fedcm.core.aggregation import PlainMean
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_quorum, prepare_experiment
@@ -73,7 +74,15 @@ def run_federation(
         assert isinstance(data, RemoteData)
         settings, counted = experiment.federation, _read_counted(run, record.sites)
         executor = FederationExecutor(
-            run.setup.runner, data, channel, record, settings, counted, notify, stop_requested
+            run.setup.runner,
+            data,
+            channel,
+            record,
+            settings,
+            counted,
+            notify,
+            stop_requested,
+            save_record=lambda: write_record(request.path, record),
         )
         yield from (metrics.to_dict() for metrics in run.rounds(executor))
 
@@ -101,7 +110,8 @@ def _open_run(
         sites = sorted(experiment.federation.sites)
         experiment = use_own_weights(experiment, request.kit, settings)
         terms, sizes = _negotiate_terms(channel, sites, experiment, notify)
-        record = FederationRecord(id=secrets.token_hex(16), by=request.admin, sites=sites, terms=terms)
+        first = {sites[client]: examples for client, examples in sizes.items()}
+        record = FederationRecord(id=secrets.token_hex(16), by=request.admin, sites=sites, terms=terms, examples=first)
         build_setup, runs_dir = _make_build(record, held_out, sizes), request.kit / RUNS
         prepared = prepare_experiment(experiment)
         archive = make_archive_path(runs_dir)  # for the folder of a run that ended before it began
@@ -195,6 +205,11 @@ def _make_build(
                 f"the metric {whole[0].name!r} needs all outputs and labels of the validation data, which do not leave "
                 "the sites; use metrics that are sums, such as accuracy, top5, mae or perplexity, or name the server's "
                 f"own validation data in {SERVER_FILE} instead of data.validation"
+            )
+        if experiment.federation.secure_aggregation and not isinstance(setup.runner.aggregation, PlainMean):
+            raise UserError(
+                "with secure aggregation the server cannot see single reports, so it can compute only their plain "
+                "mean; use the plain mean, or set federation.secure_aggregation = false"
             )
         return setup
 

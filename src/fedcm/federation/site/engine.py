@@ -1,26 +1,68 @@
 """The engine's process at a site, which logs out from the server when it is asked to end.
 
 The engine itself would just exit, and the server would count on the site until several heartbeats are missing.
+
+It would also go on for ever with a login that the server does not accept any more. The server signs logins with its
+key, so a login ends when the server has a new key. Then this process ends, and the site's command starts it again.
 """
 
+import logging
+import os
 import signal
 import sys
 import threading
 from typing import Any, final
 
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.mpm import MainProcessMonitor
+from nvflare.private.defs import CellChannelTopic
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.client.client_engine import ClientEngine
+
+LOGIN_ENDED = 75  # exit code: the login is not valid any more
+_REFUSALS = 2  # heartbeats that are refused in a row
+
+
+@final
+class LoginWatch:
+    """Counts heartbeats that the server refuses."""
+
+    def __init__(self) -> None:
+        """Start with an accepted login."""
+        self.refusals = 0
+
+    def has_ended(self, topic: Any, reply: Any) -> bool:
+        """Return whether the login has ended, given a request's topic and its reply."""
+        if topic != CellChannelTopic.HEART_BEAT:
+            return False
+        refused = reply.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.UNAUTHENTICATED
+        self.refusals = self.refusals + 1 if refused else 0
+        return self.refusals >= _REFUSALS
 
 
 @final
 class GracefulClientEngine(ClientEngine):
-    """The engine with a handler for SIGTERM."""
+    """The engine with a handler for SIGTERM, which ends when its login has ended."""
 
     def set_agent(self, admin_agent: Any) -> None:
         """Install the handler; the engine calls this once the site is registered."""
         super().set_agent(admin_agent)
+        self._watch_login()
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=self.shutdown, daemon=True).start())
+
+    def _watch_login(self) -> None:
+        cell: Any = self.client.cell
+        send, watch = cell.send_request, LoginWatch()
+
+        def send_request(*args: Any, **options: Any) -> Any:
+            reply = send(*args, **options)
+            if watch.has_ended(options.get("topic"), reply):
+                reason = reply.get_header(MessageHeaderKey.ERROR)
+                logging.getLogger("SiteLogin").error(f"the server has ended the login ({reason}); logging in again")
+                os._exit(LOGIN_ENDED)  # a shutdown would count as one by an admin
+            return reply
+
+        cell.send_request = send_request
 
 
 def main() -> Any:

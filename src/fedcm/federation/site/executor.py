@@ -13,7 +13,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from fedcm.federation.frames import REJECTED, Arrays
+from fedcm.federation.frames import REJECTED, Arrays, select_own_fields
 from fedcm.federation.site.training_process import RequestAborted, TrainingProcess
 from fedcm.system.error_messages import hide_paths
 
@@ -38,9 +38,7 @@ class SiteExecutor(Executor):
         """Answer a task; called by the engine."""
         try:
             request, name = from_shareable(shareable), str(fl_ctx.get_identity_name())
-            fields: dict[str, Any] = dict(request.meta)
-            if "counted" in fields:
-                fields["counted"] = fields["counted"][name]
+            fields = select_own_fields(dict(request.meta), name)
             training = self._get_training(name, fl_ctx)
             return _make_message(*training.ask(task_name, fields, dict(request.data), lambda: abort_signal.triggered))
         except RequestAborted:

@@ -2,7 +2,8 @@
 
 open      the experiment and which client this site is       ─► nothing
 describe                                                     ─► a description of its examples
-train     a round, the last counted round, the broadcast     ─► its report
+train     a round, the last counted round, the broadcast     ─► its report; with secure aggregation, that it has one
+secure    a step of secure aggregation                       ─► its answer, as in fedcm.federation.secure
 evaluate  the same with the new parameters                   ─► its score on its own test data
 validate  the same                                           ─► sums over its validation data
 
@@ -22,6 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import torch
 
 from fedcm.config.experiment import read_experiment
@@ -32,11 +34,13 @@ from fedcm.federation.compression import count_array_bytes, pack_report, unpack,
 from fedcm.federation.experiment import reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
 from fedcm.federation.kit import SITE_FILE
-from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden
+from fedcm.federation.secure.revealed_sums import RevealedSums
+from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden, reject_open_reports
 from fedcm.federation.shares import SiteShares
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.experiment import adapt_experiment
 from fedcm.federation.site.scores import score_on_tests, tally_validation
+from fedcm.federation.site.secure_rounds import SecureRounds
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import Terms, describe_data
 from fedcm.federation.weights import hash_weights, use_own_weights
@@ -74,6 +78,8 @@ class SiteTrainer:
         reject_forbidden(table, settings.limits)
         given = read_experiment(table)
         reject_simulated_conditions(given)
+        reject_open_reports(given.federation, settings.limits)
+        self.secure = SecureRounds(kit, client, experiment, given.federation)
         self.limits = settings.limits
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         self.parts = SiteShares.of(given).draw(self.data.train.size, given.seed, client)
@@ -107,9 +113,21 @@ class SiteTrainer:
         context = self._make_round(setup, round)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
         states.save(round, done.client_state)
+        fields = {"run": run, "round": round, "steps": done.steps, "examples": self.data.train.size}
+        if links.secure_aggregation:
+            examples = self._count_own_examples(setup) if runner.weigh_by_examples else None
+            sums = RevealedSums(self._get_state_folder(run))
+            self.secure.keep(run, round, terms, sent, done.report, done.loss, examples=examples, sums=sums)
+            return fields | {"seconds": time.perf_counter() - started}, {}
         report = pack_report(done.report, links)
-        fields = {"run": run, "round": round, "steps": done.steps, "loss": done.loss, "examples": self.data.train.size}
+        fields["loss"] = done.loss
         return fields | {"seconds": time.perf_counter() - started, "bytes": count_array_bytes(report)}, report
+
+    def aggregate(self, **fields: Any) -> tuple[dict, Arrays]:
+        """Answer one step of secure aggregation; see `SecureRounds`."""
+        if not self.experiment.federation.secure_aggregation:
+            raise UserError("this run has no secure aggregation")
+        return self.secure.answer(**fields)
 
     def evaluate(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """Score parameters on the site's own test data; the arguments are those of `train`."""
@@ -149,6 +167,9 @@ class SiteTrainer:
             self._setups[key] = build(self.experiment, data=data)
         return self._setups[key]
 
+    def _count_own_examples(self, setup: TrainingSetup) -> int:
+        return int(setup.runner.data.sizes(np.array([self.client]))[0])
+
     def _get_state_folder(self, run: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):
             raise UserError(f"a run's id must be hexadecimal digits, got {run!r}")
@@ -176,12 +197,14 @@ class _RequestHandler:
                 return self._trainer.describe(), {}
             case "train":
                 return self._trainer.train(**fields, sent=arrays)
+            case "secure":
+                return self._trainer.aggregate(**fields, arrays=arrays)
             case "evaluate":
                 return self._trainer.evaluate(**fields, sent=arrays)
             case "validate":
                 return self._trainer.validate(**fields, sent=arrays)
             case _:
-                raise UserError(f"a request must be open, describe, train, evaluate or validate, got {kind!r}")
+                raise UserError(f"a request must be open, describe, train, secure, evaluate or validate, got {kind!r}")
 
 
 def main(kit: Path, requests: int, answers: int) -> None:

@@ -89,6 +89,7 @@ def render_runs(document: Document) -> Html:
     settings = [format_settings(run.experiment) for run in document.digests]
     hidden = ("cell.", "engine.", "federation.", "name", "topology.")
     graph = ["graph"] if any(run.is_decentralised for run in document.digests) else []
+    private = ["ε spent"] if any(run.curve.epsilon for run in document.digests) else []
     paths = [path for path in list_differing_settings(settings) if not path.startswith(hidden)]
     rows: list[list[object]] = []
     for run, own in zip(document.digests, settings, strict=True):
@@ -96,8 +97,9 @@ def render_runs(document: Document) -> Html:
         sent = format_bytes(run.summary.get("bytes_down", 0) + run.summary.get("bytes_up", 0))
         columns = [run.state, f"{run.rounds_done} of {run.experiment['rounds']}", last, sent]
         columns.append(format_duration(run.summary.get("seconds", 0)))
+        columns += [f"{run.curve.epsilon[-1]:.3g}" if run.curve.epsilon else "∞" for _ in private]
         rows.append([run.name, *columns, *(run.graph or "–" for _ in graph), *(own.get(path, "–") for path in paths)])
-    head = ["run", "state", "rounds", "last evaluation", "bytes", "time", *graph, *paths]
+    head = ["run", "state", "rounds", "last evaluation", "bytes", "time", *private, *graph, *paths]
     differ = paths or len({run.graph for run in document.digests}) > 1
     caption = "All runs, with the settings in which they differ" if differ else "All runs; their settings do not differ"
     table = make_table(caption, [*head], rows)

@@ -1,4 +1,4 @@
-"""The plots of the system's conditions: available clients, missed reports, unequal steps and simulated time."""
+"""The plots of the conditions: available and hostile clients, missed reports, unequal steps, simulated time and ε."""
 
 from typing import Any
 
@@ -15,6 +15,10 @@ QUANTITIES = {
     "steps": ("Local steps", "mean over the clients that reported"),
     "steps_least": ("Fewest local steps", "of any client that reported"),
     "steps_most": ("Most local steps", "of any client that reported"),
+    "hostile": ("Hostile clients", "clients of the cohort that attack, mean per round"),
+    "backdoor_success": ("Success of the backdoor", "share of triggered test images that get the target label"),
+    "largest_influence": ("Largest influence of a site", "share of the distances by which sites move the mean"),
+    "epsilon": ("Privacy spent", "ε of client-level differential privacy so far"),
 }
 
 _BARS = 40  # at most, in a histogram
@@ -67,11 +71,12 @@ def _make_step_histogram(run: Digest) -> dict[str, Any]:
 
 
 def has_conditions(run: Digest) -> bool:
-    """Return whether a run has an availability, stragglers or unequal work."""
+    """Return whether a run has an availability, stragglers, unequal work, an attack, privacy or influences."""
     client = run.experiment.get("client", {})
     work = [client.get(unit) for unit in ("steps", "epochs")] if isinstance(client, dict) else []
     own = any(isinstance(amount, dict) for amount in work)
-    return own or any(key in run.experiment for key in ("availability", "stragglers"))
+    named = any(key in run.experiment for key in ("availability", "stragglers", "attack"))
+    return own or named or bool(run.curve.largest_influence or run.curve.epsilon)
 
 
 def _make_time_plot(runs: list[Digest], labels: dict[str, str]) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class Workers:
                 handshake.propose_run(self._group, setup, run.parent)
             if self._group is None:
                 return LocalExecutor(setup.runner, states, stop_requested)
-            lines = setup.plan.stop.select(before) if setup.plan.stop is not None else []
+            lines = setup.plan.select_watched(before)
             handshake.send_start(self._group, StartState(run, next_round, server, states.save(), lines))
             return DistributedExecutor(setup.runner, states, self._group, stop_requested)
 

@@ -124,6 +124,7 @@ def _work_on_run(
     if setup is None:
         return False
     start = handshake.receive_start(group, setup)
+    setup = setup.with_noise_key(start.path)
     states = setup.open_client_states(RunFolder(start.path).client_states)
     states.restore(start.client_states)
     executor = DistributedExecutor(setup.runner, states, group, stop_requested, on_client)

@@ -30,9 +30,10 @@ def check(
     Example: `fedcm federation check hospitals/sites/berlin --experiment experiments/demo.toml`
     """
     from fedcm.federation.check.checks import check_kit
+    from fedcm.federation.file_modes import private_files
 
     results = []
-    with keep_stdout_for_results(as_json):
+    with keep_stdout_for_results(as_json), private_files():
         for result in check_kit(kit, experiment):
             results.append(result)
             if not as_json:

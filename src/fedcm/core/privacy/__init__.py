@@ -1,0 +1,1 @@
+"""What makes a mean of reports differentially private: clipping to a grid, exact noise, and the budget of a run."""

@@ -1,0 +1,175 @@
+"""The reports of one round under secure aggregation: the server sees masked reports and computes their sum."""
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, final
+
+import numpy as np
+
+from fedcm.config.sections import FederationSection
+from fedcm.core.algorithm import Round
+from fedcm.core.executor import RoundResult
+from fedcm.errors import UserError
+from fedcm.executors.client_runner import ClientRunner
+from fedcm.executors.local import summarise_round
+from fedcm.federation.compression import count_array_bytes
+from fedcm.federation.experiment import compute_least_sites
+from fedcm.federation.secure.integers import count_integers, decode_sum
+from fedcm.federation.secure.server_session import ServerSession
+from fedcm.federation.server.channel import SiteAnswer
+from fedcm.federation.server.replies import BadReply, check_round, read_seconds, reading_reply
+from fedcm.federation.server.requests import SILENT, SiteRequests
+
+
+@final
+class SecureReports:
+    """Collects which sites have trained, then the masked reports of these sites and their sum."""
+
+    def __init__(
+        self,
+        runner: ClientRunner,
+        sent: Any,
+        cohort: np.ndarray,
+        round: Round,
+        run: str,
+        settings: FederationSection,
+        weights: np.ndarray,
+    ) -> None:
+        """Expect reports of the cohort, which gets the broadcast `sent` in a round of the run with the id `run`."""
+        self._runner = runner
+        self._run = run
+        self._round = round.index
+        self._settings = settings
+        self._cohort = cohort
+        self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort, round.index).tolist(), strict=True))
+        self.weights = dict(zip(cohort.tolist(), weights.tolist(), strict=True))
+        self.reports = runner.start_reports(sent, cohort, round)
+        self.clients: list[int] = []  # the clients whose reports are in the sum, sorted
+        self.answered: list[int] = []  # the clients that are in the sum or would be, if enough others were
+        self.bytes = 0
+        self.bytes_down = 0
+        self.seconds = 0.0  # local work of the slowest site
+        self._trained: set[int] = set()
+        self._loss = math.nan
+
+    def add(self, client: int, answer: SiteAnswer) -> None:
+        """Note that a site has trained.
+
+        Raises:
+            BadReply: If the answer does not count.
+        """
+        with reading_reply():
+            fields = answer.fields
+            check_round(fields, self._run, self._round, {"steps", "examples", "seconds"})
+            if fields.get("steps") != self.steps[client]:
+                raise BadReply(f"its number of local steps is not {self.steps[client]}, as its data require")
+            known = getattr(self._runner.data, "known_sizes", {}).get(client)
+            if fields.get("examples") != known:
+                raise BadReply(f"it has {str(fields.get('examples'))[:40]} examples now, and described {known}")
+            if answer.arrays:
+                raise BadReply("it must send no vectors before they are masked")
+            self._trained.add(client)
+            self.seconds = max(self.seconds, read_seconds(fields.get("seconds")))
+
+    def aggregate(self, requests: SiteRequests) -> dict[str, str]:
+        """Run the steps of secure aggregation with the sites that have trained.
+
+        Returns:
+            By site, why its report is not in the sum.
+        """
+        sites = requests.record.sites
+        session = ServerSession(compute_least_sites(self._settings), count_integers(self._runner.templates.report))
+        trained = sorted(sites[client] for client in self._trained)
+        steps = _Steps(self, requests, session)
+        try:
+            steps.run("advertise", trained, {"unit": self._compute_unit()}, "advert", session.add_advert)
+            steps.reasons |= dict.fromkeys(session.exclude_minority(), "it has trained another model than most sites")
+            steps.run("share", session.roster, {"roster": session.list_keys()}, "shares", session.add_shares)
+            sealed = {site: {"sealed": session.list_shares_for(site)} for site in session.sharers}
+            steps.run("mask", session.sharers, {"own": sealed}, "masked", session.add_masked)
+            survivors = sorted(session.survivors)
+            steps.run("confirm", survivors, {"survivors": survivors}, "signature", session.add_signature)
+            signatures = session.list_signatures()
+            steps.run("unmask", signatures, {"signatures": signatures}, "revealed", session.add_revealed)
+            self._loss = decode_sum(session.remove_masks(), self.reports.sum)
+            self.clients = self.answered = sorted(map(requests.get_client, survivors))
+        except UserError as error:  # too few sites, or false shares: the round changes nothing
+            in_time = [site for site in trained if site not in steps.reasons]
+            self.answered = sorted(map(requests.get_client, in_time))
+            requests.health.notify(f"round {self._round} has no sum: {error}")
+        return steps.reasons
+
+    def make_result(self) -> RoundResult:
+        """Return the result of the round over the reports in the sum."""
+        weights = np.array([self.weights[client] for client in self.clients])
+        loss = self._loss / math.fsum(weights)  # of the sum, the same for every client
+        stats = np.array([(self.steps[client], loss, 0.0) for client in self.clients])
+        return summarise_round(self._runner, self.reports, weights, stats, np.array(self.clients))
+
+    def _compute_unit(self) -> int:
+        """Return the number of examples whose weight is 1; 1 if sites are not weighed by their examples."""
+        if not self._runner.weigh_by_examples:
+            return 1
+        client = int(self._cohort[0])
+        return round(int(self._runner.data.sizes(self._cohort[:1])[0]) / self.weights[client])
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The fields that every message has."""
+        return {"run": self._run, "round": self._round}
+
+
+@final
+class _Steps:
+    """Sends the messages of the steps and counts their bytes."""
+
+    def __init__(self, reports: SecureReports, requests: SiteRequests, session: ServerSession) -> None:
+        self.reports = reports
+        self.requests = requests
+        self.session = session
+        self.reasons: dict[str, str] = {}
+
+    def run(
+        self,
+        step: str,
+        sites: Collection[str],
+        fields: Mapping[str, Any],
+        key: str,
+        add: Callable[[str, Any], None],
+    ) -> None:
+        """Ask sites for one step and add their answers.
+
+        Args:
+            step: The step.
+            sites: The sites that completed the step before.
+            fields: The fields of the message.
+            key: The key of the answer; its vector if the step is "mask".
+            add: Adds a site's answer; raises UserError if it is not what the step requires.
+
+        Raises:
+            UserError: If too few sites can take part.
+        """
+        threshold, asked = self.session.threshold, sorted(sites)
+        if len(asked) < threshold:
+            raise UserError(f"{threshold} sites are needed to {step}, and {len(asked)} are left")
+        message, done = {"step": step, **self.reports.names, **fields}, set[str]()
+        self.reports.bytes_down += len(asked) * _count_bytes(message)
+
+        def take(client: int, answer: SiteAnswer) -> None:
+            self.reports.bytes += _count_bytes(answer.fields) + count_array_bytes(answer.arrays)
+            with reading_reply():
+                keys = set() if step == "mask" else {key}
+                check_round(answer.fields, self.reports.names["run"], self.reports.names["round"], keys)
+                try:
+                    add(answer.site, (answer.arrays if step == "mask" else answer.fields).get(key))
+                except UserError as error:
+                    raise BadReply(str(error)) from None
+                done.add(answer.site)
+
+        self.reasons |= self.requests.exchange("secure", message, {}, asked, threshold, take)
+        self.reasons |= {site: f"{SILENT} ({step})" for site in asked if site not in done and site not in self.reasons}
+
+
+def _count_bytes(fields: Mapping[str, Any]) -> int:
+    return len(json.dumps(fields, default=str))

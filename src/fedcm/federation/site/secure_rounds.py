@@ -1,0 +1,140 @@
+"""A site's answers to the steps of secure aggregation; the report of a round stays here until it is masked."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from fedcm.config.sections import FederationSection
+from fedcm.errors import UserError
+from fedcm.federation.experiment import compute_least_sites
+from fedcm.federation.frames import Arrays
+from fedcm.federation.kit import read_kit
+from fedcm.federation.secure.identity import SiteIdentity
+from fedcm.federation.secure.integers import check_report, encode_report
+from fedcm.federation.secure.messages import compute_digest
+from fedcm.federation.secure.revealed_sums import RevealedSums
+from fedcm.federation.secure.site_session import SiteSession
+
+
+class _TrainedRound(NamedTuple):
+    """A report that has not been sent."""
+
+    run: str
+    round: int
+    trained_on: str  # hash of what the sites must have in common
+    report: Any
+    loss: float
+    examples: int | None  # for the weight; None: the weight is 1
+    sums: RevealedSums
+
+
+@final
+class SecureRounds:
+    """Keeps the report of the last round and runs its secure aggregation."""
+
+    def __init__(self, kit: Path, client: int, experiment: str, settings: FederationSection) -> None:
+        """Prepare for a run.
+
+        Args:
+            kit: The site's kit.
+            client: The site's index among the run's sites.
+            experiment: The experiment's TOML.
+            settings: Its `[federation]`.
+        """
+        self.kit = kit
+        self.client = client
+        self.experiment = experiment
+        self.settings = settings
+        self.sites = sorted(settings.sites)
+        self._trained: _TrainedRound | None = None
+        self._session: SiteSession | None = None
+        self._unit = 1
+
+    def keep(
+        self, run: str, round: int, terms: Mapping[str, Any], sent: Arrays, report: Any, loss: float, **more: Any
+    ) -> None:
+        """Keep a round's report until it is masked; the report before it is forgotten.
+
+        Args:
+            run: The run's id.
+            round: The round's index.
+            terms: The fields of the run's `Terms`.
+            sent: The broadcast as it arrived.
+            report: The algorithm's report.
+            loss: The mean loss of the local steps.
+            more: `examples`, the site's number of training examples if it gives the weight, and the file `sums`.
+
+        Raises:
+            UserError: If the report is not finite, too large, or beyond `federation.norm_bound`.
+        """
+        self._trained = self._session = None
+        check_report(report, loss, len(self.sites), self.settings.norm_bound)
+        common = {
+            "run": run,
+            "round": round,
+            "terms": terms,
+            "experiment": hashlib.sha256(self.experiment.encode()).hexdigest(),
+            "broadcast": {name: _hash_array(array) for name, array in sent.items()},
+        }
+        self._trained = _TrainedRound(run, round, compute_digest("trained", common), report, loss, **more)
+
+    def answer(self, step: str, run: str, round: int, arrays: Arrays, **fields: Any) -> tuple[dict[str, Any], Arrays]:
+        """Answer one step of secure aggregation.
+
+        Raises:
+            UserError: If this site has no report of that round, for example after a restart, or refuses the step.
+        """
+        trained = self._trained
+        if trained is None or (trained.run, trained.round) != (run, round):
+            raise UserError(f"this site has no report of round {round}: it may have been restarted since it trained")
+        names: dict[str, Any] = {"run": run, "round": round}
+        if step == "advertise":
+            self._session = self._start_session(trained, **fields)
+            return names | {"advert": self._session.advertise()}, {}
+        session = self._session
+        if session is None:
+            raise UserError("this site has not advertised keys for this round")
+        match step:
+            case "share":
+                return names | {"shares": session.share(**fields)}, {}
+            case "mask":
+                masked = session.mask(self._encode(trained), **fields)
+                return names, {"masked": masked}
+            case "confirm":
+                permit = lambda sites: trained.sums.check(round, sites)  # noqa: E731
+                return names | {"signature": session.confirm(permit=permit, **fields)}, {}
+            case "unmask":
+                permit = lambda sites: trained.sums.remember(round, sites)  # noqa: E731
+                revealed = session.unmask(permit=permit, **fields)
+                self._trained = self._session = None
+                return names | {"revealed": revealed}, {}
+            case _:
+                raise UserError(f"a step of secure aggregation must be advertise to unmask, got {step!r}")
+
+    def _start_session(self, trained: _TrainedRound, unit: int) -> SiteSession:
+        """Return a session with fresh secrets; `unit` is the number of examples whose weight is 1."""
+        if trained.examples is not None and not (isinstance(unit, int) and trained.examples <= unit <= 2**62):
+            raise UserError(f"the unit of weights must be at least this site's {trained.examples} examples, got {unit}")
+        self._unit = unit
+        context = compute_digest("context", [trained.trained_on, unit])
+        return SiteSession(self._identity, context, self.sites, compute_least_sites(self.settings))
+
+    def _encode(self, trained: _TrainedRound) -> np.ndarray:
+        weight = 1.0 if trained.examples is None else trained.examples / self._unit
+        return encode_report(trained.report, trained.loss, weight, len(self.sites))
+
+    @cached_property
+    def _identity(self) -> SiteIdentity:
+        identity = SiteIdentity.read(read_kit(self.kit))
+        if identity.name != self.sites[self.client]:
+            raise UserError(f"this kit is of {identity.name!r}, but the run has {self.sites[self.client]!r} here")
+        return identity
+
+
+def _hash_array(array: np.ndarray) -> list[Any]:
+    data = np.ascontiguousarray(array)
+    return [str(data.dtype), list(data.shape), hashlib.sha256(data.tobytes()).hexdigest()]

@@ -1,0 +1,122 @@
+"""One hostile site of three, in this process: what each setting of the server survives.
+
+    PYTHONPATH=tests python tests/federation/hostile_sites.py
+
+prints the table of docs/guides/robustness.md.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sites_here import InProcessChannel, make_experiment, make_federated, write_kits
+
+from fedcm.federation.frames import Arrays
+from fedcm.federation.server.run import RunRequest, run_federation
+
+Answer = tuple[Mapping[str, Any], Arrays]
+HOSTILE = "b"
+
+
+def flip(factor: float) -> Any:
+    return lambda fields, arrays: (fields, {name: -factor * array for name, array in arrays.items()})
+
+
+def send_constant(fields: Any, arrays: Any) -> Any:
+    late = fields["round"] >= 10
+    return fields, {name: np.full_like(array, 1e3) if late else array for name, array in arrays.items()}
+
+
+ATTACKS: dict[str, Any] = {
+    "none": lambda fields, arrays: (fields, arrays),
+    "sign flipped": flip(1.0),
+    "sign flipped, three-fold": flip(3.0),
+    "constant 1e3 from round 10": send_constant,
+    "sign flipped, examples overstated to 1e9": flip(1.0),
+}
+UNPROTECTED = {"federation": {"norm_ratio": 0.0}}
+DEFENCES: dict[str, dict[str, Any]] = {
+    "no bound": UNPROTECTED,
+    "defaults": {},
+    "median": {"server": {"mean": "median"}},
+    "geometric-median": {"server": {"mean": "geometric-median"}},
+    "centred-clipping": {"server": {"mean": "centred-clipping"}},
+}
+BY_EXAMPLES: dict[str, dict[str, Any]] = {
+    "no bound": {"federation": {"norm_ratio": 0.0}, "server": {"weights": "examples"}},
+    "defaults": {"server": {"weights": "examples"}},
+    "max_examples": {"server": {"weights": "examples"}, "federation": {"max_examples": 600}},
+}
+
+
+class HostileChannel(InProcessChannel):
+    """A channel to three sites, one of which may overstate its number of examples."""
+
+    overstated = False
+
+    def _answer(self, task: str, fields: dict[str, Any], arrays: Arrays, site: str) -> Any:
+        answer = super()._answer(task, fields, arrays, site)
+        if task == "describe" and site == HOSTILE and self.overstated and answer is not None:
+            return {**answer[0], "examples": 10**9}, answer[1]
+        return answer
+
+
+def run_attacked(
+    folder: Path,
+    algorithm: str,
+    attack: str,
+    settings: dict[str, Any],
+    rounds: int = 15,
+    lines: list[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Run one federation and return its metrics."""
+    chosen = make_experiment(
+        algorithm,
+        rounds=rounds,
+        **{
+            "split": {"kind": "iid", "clients": 3},
+            "model": {"name": "mlp", "hidden": [32]},
+            "client": {"steps": 24, "batch_size": 20, "lr": 0.1},
+            "evaluation": {"every": rounds},
+            **settings,
+        },
+    )
+    spoil = ATTACKS[attack]
+    channel = HostileChannel(
+        write_kits(chosen, folder),
+        make_federated(chosen),
+        lambda site, fields, arrays: spoil(fields, arrays) if site == HOSTILE else (fields, arrays),
+    )
+    channel.overstated = "overstated" in attack
+    request = RunRequest(folder / "server", "r", "lead@example.org", resume=False)
+    log = [] if lines is None else lines
+    for _ in run_federation(request, make_federated(chosen), channel, log.append, lambda: False, lambda: None):
+        pass
+    return [json.loads(line) for line in (request.path / "metrics.jsonl").read_text().splitlines()]
+
+
+def measure(algorithm: str, attack: str, settings: dict[str, Any]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return f"{run_attacked(Path(folder), algorithm, attack, settings)[-1]['test_accuracy']:.2f}"
+        except Exception as error:
+            return type(error).__name__
+
+
+def main() -> None:
+    for defences, attacks in ((DEFENCES, list(ATTACKS)[:4]), (BY_EXAMPLES, ["none", list(ATTACKS)[4]])):
+        print(f"| site b | algorithm | {' | '.join(defences)} |")
+        print("|---|---|" + "---|" * len(defences))
+        for attack in attacks:
+            for algorithm in ("fedavg", "fedcm"):
+                results = [measure(algorithm, attack, settings) for settings in defences.values()]
+                print(f"| {attack} | {algorithm} | {' | '.join(results)} |", flush=True)
+        print(flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""A hostile site whose replies are well formed: it must not decide the model, and the record must name it."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hostile_sites import BY_EXAMPLES, DEFENCES, HOSTILE, HostileChannel, run_attacked
+from sites_here import SITES, InProcessChannel, make_experiment, make_federated, write_kits
+from test_server import metrics, run_all
+
+from fedcm.errors import UserError
+from fedcm.federation.server.screening import find_large_reports, measure_influence
+
+
+def accuracy(folder: Path, algorithm: str, attack: str, settings: dict[str, Any], rounds: int = 11) -> float:
+    folder.mkdir()
+    return run_attacked(folder, algorithm, attack, settings, rounds)[-1]["test_accuracy"]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedcm"])
+@pytest.mark.parametrize("attack", ["sign flipped", "sign flipped, three-fold"])
+def test_a_median_survives_a_flipped_sign(algorithm: str, attack: str, tmp_path: Path) -> None:
+    honest = accuracy(tmp_path / "honest", algorithm, "none", {})
+    unprotected = accuracy(tmp_path / "unprotected", algorithm, attack, DEFENCES["no bound"])
+    protected = accuracy(tmp_path / "protected", algorithm, attack, DEFENCES["median"])
+    assert protected > unprotected + 0.05
+    assert protected > honest - 0.15
+
+
+def test_the_default_bound_survives_a_huge_report(tmp_path: Path) -> None:
+    lines: list[str] = []
+    (tmp_path / "a").mkdir()
+    found = run_attacked(tmp_path / "a", "fedavg", "constant 1e3 from round 10", {}, 12, lines)
+    assert accuracy(tmp_path / "b", "fedavg", "constant 1e3 from round 10", DEFENCES["no bound"], 12) < 0.3
+    assert found[-1]["test_accuracy"] > 0.8
+    assert [line["missed"] for line in found[9:]] == [[], [HOSTILE], [HOSTILE]]
+    assert any(
+        line.startswith("round 10: b does not count: the norm of its report is") and "norm_ratio = 5" in line
+        for line in lines
+    )
+
+
+def test_an_overstated_number_of_examples_is_bounded_by_the_experiment(tmp_path: Path) -> None:
+    attack = "sign flipped, examples overstated to 1e9"
+    assert accuracy(tmp_path / "a", "fedavg", attack, BY_EXAMPLES["no bound"]) < 0.3
+    bounded = accuracy(tmp_path / "b", "fedavg", attack, BY_EXAMPLES["max_examples"])
+    equal = accuracy(tmp_path / "c", "fedavg", "sign flipped", DEFENCES["no bound"])
+    assert bounded > equal - 0.1, "it counts no more than the other sites, which have 479 examples each"
+
+
+def test_a_later_larger_description_does_not_raise_a_weight(tmp_path: Path) -> None:
+    """The site claims more examples in round 1; it must describe itself again, and counts as before."""
+    client = {"steps": 3, "batch_size": 20, "lr": 0.1}
+    chosen = make_experiment("fedavg", rounds=3, client=client, server={"weights": "examples"})
+
+    class Growing(HostileChannel):
+        def _answer(self, task: str, fields: dict[str, Any], arrays: Any, site: str) -> Any:
+            self.overstated = any(asked == "train" for asked, _ in self.asked)
+            answer = super()._answer(task, fields, arrays, site)
+            if task == "train" and site == HOSTILE and fields["round"] == 0:
+                return {**answer[0], "examples": 10**9, "loss": math.nan}, answer[1]
+            return answer
+
+    lines: list[str] = []
+    channel = Growing(write_kits(chosen, tmp_path), make_federated(chosen))
+    run = run_all(channel, chosen, lines)
+    assert ("describe", [HOSTILE]) in channel.asked
+    assert [line["missed"] for line in metrics(run)] == [[HOSTILE], [], []]
+    assert any("ALARM: look at b: it described" in line and "1000000000 now" in line for line in lines)
+    shares = [line["influence"][HOSTILE]["share"] for line in metrics(run)[1:]]
+    assert all(share < 0.9 for share in shares)
+
+
+def test_the_record_has_the_influence_of_each_site_and_the_log_an_alarm(tmp_path: Path) -> None:
+    lines: list[str] = []
+    for line in run_attacked(tmp_path, "fedcm", "sign flipped", {}, 3, lines):
+        assert sorted(line["influence"]) == SITES
+        assert sum(own["share"] for own in line["influence"].values()) == pytest.approx(1, abs=1e-5)
+    assert any(line.startswith("round 2: ALARM: look at b: ") for line in lines)
+    assert not any("ALARM: look at a" in line or "ALARM: look at c" in line for line in lines)
+
+
+def test_honest_sites_cause_no_alarm(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run_attacked(tmp_path, "fedavg", "none", {}, 5, lines)
+    assert not [line for line in lines if "ALARM" in line or "does not count" in line]
+
+
+def test_a_bound_by_the_median_needs_three_reports() -> None:
+    small, large = (torch.ones(3),), (100 * torch.ones(3),)
+    assert not find_large_reports({0: small, 1: large}, 5.0)
+    assert list(find_large_reports({0: small, 1: large, 2: small}, 5.0)) == [1]
+    assert list(find_large_reports({0: small, 1: large, 2: small, 3: large}, 5.0)) == [1, 3]
+    assert not find_large_reports({0: small, 1: large, 2: small}, 0.0)
+
+
+def test_influence_is_the_distance_that_a_site_moves_the_mean() -> None:
+    rows = np.random.default_rng(0).normal(size=(4, 5))
+    weights = np.array([1.0, 2.0, 3.0, 4.0])
+    mean = weights @ rows / weights.sum()
+    apart = []
+    for left_out in range(4):
+        others = np.delete(np.arange(4), left_out)
+        apart.append(np.linalg.norm(mean - weights[others] @ rows[others] / weights[others].sum()))
+    found = measure_influence(
+        {client: (torch.from_numpy(row),) for client, row in enumerate(rows)}, dict(enumerate(weights.tolist()))
+    )
+    np.testing.assert_allclose([found[client].share for client in range(4)], np.array(apart) / sum(apart))
+    middle = np.median(rows, axis=0)
+    cosines = rows @ middle / np.linalg.norm(rows, axis=1) / np.linalg.norm(middle)
+    np.testing.assert_allclose([found[client].cosine for client in range(4)], cosines)
+
+
+@pytest.mark.parametrize("mean", ["median", {"kind": "krum", "hostile": 0}, {"kind": "clipped", "bound": 0.5}])
+def test_a_robust_mean_has_the_bits_of_the_simulation(mean: Any, tmp_path: Path) -> None:
+    from test_server import parameters, simulate
+
+    chosen = make_experiment("scaffold", rounds=3, server={"mean": mean})
+    run = run_all(InProcessChannel(write_kits(chosen, tmp_path), make_federated(chosen)), chosen)
+    assert parameters(run) == simulate(chosen, tmp_path)
+
+
+def test_a_federation_rejects_simulated_attacks() -> None:
+    with pytest.raises(UserError, match=r"\[attack\] must be left out; simulate hostile clients"):
+        make_federated(make_experiment(attack={"kind": "sign-flip"}))

@@ -1,0 +1,96 @@
+"""What the server's controller publishes is signed, and what it says and counts is in the audit log."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from nvflare.fuel.utils.fobs import fobs
+from test_audit import Server
+
+from fedcm.errors import UserError
+from fedcm.federation.admin.results import fetch_run
+from fedcm.federation.outcome import RESULT
+from fedcm.federation.server.controller import FederatedTraining
+from fedcm.federation.trust.manifest import verify_manifest
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(fobs, "Packer", fobs.Packer)  # the controller limits what its process decodes
+    return Server(tmp_path / "server")
+
+
+@pytest.fixture
+def job(server: Server, tmp_path: Path) -> Path:
+    """The folder of a job whose run has finished two rounds."""
+    run = server.folder / "runs" / "r"
+    run.mkdir(parents=True)
+    (run / "model.safetensors").write_bytes(b"weights")
+    (run / "experiment.toml").write_text("rounds = 2")
+    controller = FederatedTraining("r", "rounds = 2")
+    controller.kit = server.folder
+    controller.opened = True
+    controller._update(state="running", sites=["a", "b", "c"])
+    for round in range(2):
+        metrics = {"round": round, "clients": [0, 2], "missed": ["b"], "epsilon": 0.5 * (round + 1)}
+        controller._update(metrics=metrics)
+        controller._audit_round(metrics)
+    controller._say("round 1: b does not count: its loss is nan")
+    controller._update(state="finished")
+    workspace = SimpleNamespace(get_run_dir=lambda number: str(tmp_path / "job"))
+    engine = SimpleNamespace(get_workspace=lambda: workspace)
+    controller._publish(SimpleNamespace(get_engine=lambda: engine, get_job_id=lambda: "1"))  # pyright: ignore
+    return tmp_path / "job"
+
+
+def read_events(server: Server) -> list[dict[str, Any]]:
+    return [json.loads(json.loads(line)["record"]) for line in server.lines]
+
+
+def test_the_audit_log_says_whose_reports_counted_and_who_was_refused(server: Server, job: Path) -> None:
+    assert server.verify().problem == ""
+    rounds = [event for event in read_events(server) if event["event"] == "round"]
+    assert [(event["round"], event["counted"], event["missed"], event["epsilon"]) for event in rounds] == [
+        (0, ["a", "c"], ["b"], 0.5),
+        (1, ["a", "c"], ["b"], 1.0),
+    ]
+    assert [event["line"][20:] for event in read_events(server) if event["event"] == "log"] == [
+        "round 1: b does not count: its loss is nan"
+    ]
+
+
+def test_published_files_are_signed(server: Server, job: Path) -> None:
+    signed = verify_manifest(job / RESULT, server.root.pem)
+    assert (signed["run"], signed["sites"], signed["rounds"]) == ("r", ["a", "b", "c"], 2)
+    assert {"model.safetensors", "experiment.toml", "outcome.json", "federation.log"} == set(signed["files"])
+
+
+class Session:
+    """An admin's session with a server that gives out one job."""
+
+    def __init__(self, job: Path, root: Path) -> None:
+        self.kit, self.job = SimpleNamespace(root=root), job
+
+    def find_newest_job(self, run: str) -> Any:
+        return SimpleNamespace(id="1")
+
+    def download(self, number: str) -> Any:
+        from contextlib import nullcontext
+
+        return nullcontext(self.job)
+
+
+@pytest.mark.parametrize("spoiled", [False, True])
+def test_a_fetch_takes_only_what_the_server_signed(server: Server, job: Path, tmp_path: Path, spoiled: bool) -> None:
+    root = tmp_path / "root.pem"
+    root.write_bytes(server.root.pem)
+    session: Any = Session(job, root)
+    if not spoiled:
+        assert (fetch_run(session, "r", tmp_path / "runs", print, replace=False) / "model.safetensors").exists()
+        return
+    (job / RESULT / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(UserError, match="not the file that the server signed"):
+        fetch_run(session, "r", tmp_path / "runs", print, replace=False)
+    assert not (tmp_path / "runs" / "r").exists()
