@@ -20,6 +20,7 @@ LAYERS = (
     {"sweeps": "many runs from one file", "advice": "suggests α and η_l"},
     {"trackers": "TensorBoard, MLflow, W&B"},
     {"runs": "folder, checkpoints, workers, resume"},
+    {"privacy": "accountant, noise for a budget"},
     {"config": "experiment.toml and its schema"},
     {"algorithms": "one file each", "executors": "local, distributed"},
     {"core": "round loop, local steps, exact mean"},

@@ -170,8 +170,8 @@ class Schema:
             if key.startswith("_") or _is_class_variable(field) or (only and key not in only):
                 continue
             kind, limits = self._describe_type(field.annotation, module)
-            default, more = _describe_default(field.value)
             path = f"{section}.{key}"
+            default, more = ("", "") if path in _DEFAULTS else _describe_default(field.value)
             limits = ", ".join(part for part in (limits, more) if part)
             if path in _CHECKED_BY_CODE:
                 kind, limits = _CHECKED_BY_CODE[path]

@@ -123,6 +123,7 @@ def test_nothing_is_left_of_a_generator_that_is_not_exhausted() -> None:
     assert (count_descriptors(), count_children()) == (descriptors, children)
 
 
+@pytest.mark.slow
 def test_workers_print_nothing_when_ctrl_c_stops_a_training() -> None:
     result = run_interrupted("""
         trained = fedcm.train(model, clients, fedcm.FedCM(), rounds=1000, loss=loss, workers=3)

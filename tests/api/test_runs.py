@@ -124,6 +124,7 @@ def test_fresh_archives_the_existing_run(experiment: Any, tmp_path: Path) -> Non
     assert archived.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_sweep_has_a_run_for_each_value(experiment: Any, tmp_path: Path) -> None:
     path = experiment(rounds=2)
     runs = fedcm.sweep(path, {"client.lr": [0.1, 0.2]}, algorithms=["fedavg", "fedcm"], runs_dir=tmp_path, jobs=2)

@@ -104,6 +104,7 @@ def test_live_report_follows_a_run_until_ctrl_c(experiment: Callable[..., Path],
     assert list((out / "figures").iterdir())
 
 
+@pytest.mark.slow
 def test_live_report_waits_for_the_first_run(experiment: Callable[..., Path], tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "out"
     live = start_live_report(runs, out)

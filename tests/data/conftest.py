@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedcm.data.checksum import compute_sha256
 from fedcm.data.sources import cifar, mnist
 from fedcm.data.sources.cifar_official import RawCifar
+from fedcm.system.checksum import compute_sha256
 
 
 @dataclass

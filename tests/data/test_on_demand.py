@@ -165,7 +165,8 @@ def test_clients_on_demand_load_as_a_source_but_not_as_a_dataset(source: str) ->
         load_dataset(source)
 
 
-@pytest.mark.parametrize("algorithm", [pytest.param("fedcm", marks=pytest.mark.slow), "scaffold"])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["fedcm", "scaffold"])
 def test_two_workers_and_a_resume_give_the_same_bits(source: str, tmp_path: Path, algorithm: str) -> None:
     path = write_experiment(source, tmp_path, algorithm={"name": algorithm})
     reference = run_to_end(path, tmp_path / "runs")

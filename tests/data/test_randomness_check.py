@@ -235,7 +235,8 @@ def test_the_command_line_prints_the_warning_in_one_line_on_stderr(
     assert "random" not in answer.out
 
 
-@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [True, False])
 def test_workers_do_not_repeat_the_warning(
     experiment: Callable[..., Path], augmented: str, tmp_path: Path, shared: bool
 ) -> None:

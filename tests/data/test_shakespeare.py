@@ -14,10 +14,10 @@ import torch
 
 from fedcm.cli.main import main
 from fedcm.data import load_dataset, resolve_data_folder
-from fedcm.data.checksum import compute_sha256
 from fedcm.data.prepare import prepare_dataset
 from fedcm.data.sources import shakespeare, shakespeare_package
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_sha256
 
 LENGTH = 80
 

@@ -49,6 +49,7 @@ PAGES_WITH_PYTHON = {
     "docs/guides/own-grid.md",
     "docs/guides/own-loss.md",
     "docs/guides/own-training.md",
+    "docs/guides/robustness.md",
     "docs/guides/tuning.md",
     "docs/index.md",
     "docs/new-algorithm.md",

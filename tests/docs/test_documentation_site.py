@@ -48,6 +48,7 @@ def test_site_loads_nothing_from_other_servers(site: Path) -> None:
         assert not re.findall(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", path.read_text()), path
 
 
+@pytest.mark.slow
 def test_every_public_name_has_an_entry(site: Path) -> None:
     names = read_public_names(ROOT / "src" / "fedcm")
     assert sorted(names) == sorted(fedcm.__all__)
@@ -58,18 +59,21 @@ def test_every_public_name_has_an_entry(site: Path) -> None:
         assert f"#fedcm.{name}" in index, name
 
 
+@pytest.mark.slow
 def test_diagrams_are_part_of_the_page(site: Path) -> None:
     page = (site / "index.html").read_text()
     assert page.count('<svg xmlns="http://www.w3.org/2000/svg" class="diagram"') == 2
     assert "diagrams/" not in page
 
 
+@pytest.mark.slow
 def test_settings_page_is_filled_in(site: Path) -> None:
     page = (site / "reference" / "settings" / "index.html").read_text()
     assert "<!-- generated" not in page
     assert "<code>weight_decay_at</code>" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outside", ["CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/PEERS.md"])
 def test_pages_from_outside_docs_are_on_the_site(site: Path, outside: str) -> None:
     inside = {"CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing"}.get(outside, outside.removesuffix(".md"))

@@ -33,6 +33,7 @@ def test_get_started_runs(tmp_path: Path) -> None:
     assert (tmp_path / "mine.npz").exists()
 
 
+@pytest.mark.slow
 def test_a_whole_training_of_your_own_runs(tmp_path: Path) -> None:
     printed = run_and_read("guides/own-training", tmp_path)
     assert "early end: True" in printed

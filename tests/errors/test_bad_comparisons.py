@@ -44,6 +44,7 @@ def test_a_fresh_comparison_that_cannot_start_deletes_nothing(
     assert not (tmp_path / "runs" / "small-fedadam-seed3").exists()
 
 
+@pytest.mark.slow
 def test_two_algorithms_with_the_same_class_name_are_distinguished(
     fedcm: Fedcm, experiment: Write, module: Callable[[str], str]
 ) -> None:

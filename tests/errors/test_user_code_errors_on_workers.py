@@ -62,6 +62,7 @@ def test_a_workers_failure_in_evaluation_is_reported(
     assert "the evaluation failed on worker 1, in the model: JSONDecodeError" in sentence
 
 
+@pytest.mark.slow
 def test_an_algorithm_that_fails_only_in_a_worker_is_reported(
     experiment: Write, tmp_path: Path, module: Callable[[str], str]
 ) -> None:

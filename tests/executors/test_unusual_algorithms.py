@@ -74,6 +74,7 @@ def test_fedlada_survives_coordinates_whose_gradient_is_always_0() -> None:
     assert history[-1]["loss"] < history[0]["loss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ghbm", "fedac", "fedpd", "adaalter", "mime", "qg-dsgdm"])
 def test_every_server_state_can_be_diagnosed(name: str, tmp_path: Any) -> None:
     changes = {"algorithm.name": name, "rounds": 3, "participation": {"kind": "everyone"}, "split.clients": 5}

@@ -122,6 +122,7 @@ def test_errors_sent_to_the_server_contain_no_file_names(
         assert logged in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_aborted_request_ends_the_training_process(
     site: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

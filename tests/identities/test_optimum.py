@@ -70,6 +70,7 @@ def compute_distance(
     return float((last.server.params - OPTIMUM).abs().max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("participation", [Everyone(), FixedSize(2)], ids=str)
 @pytest.mark.parametrize(
     "algorithm",

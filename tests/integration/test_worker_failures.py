@@ -194,6 +194,7 @@ def test_an_exception_on_a_worker_is_reported_while_rank_0_is_busy(
     assert re.search(message, done.stderr)
 
 
+@pytest.mark.slow
 def test_an_exception_without_workers_is_reported_with_its_client(
     experiment: Write, tmp_path: Path, run_command: list[str]
 ) -> None:

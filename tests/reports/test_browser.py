@@ -113,6 +113,7 @@ def test_page_fetches_nothing(open_page: Open) -> None:
     assert [name for name in names if not name.startswith(("data:", "blob:"))] == []
 
 
+@pytest.mark.slow
 def test_click_on_the_legend_hides_and_shows_a_curve(open_page: Open) -> None:
     browser = open_page(*make_paper_grid())
     wait(browser, lambda b: count_lines(b) == 5)
@@ -134,6 +135,7 @@ def test_seeds_are_drawn_as_mean_with_band_or_as_single_lines(open_page: Open) -
     wait(browser, lambda b: count_lines(b) == 4)
 
 
+@pytest.mark.slow
 def test_single_evaluation_is_drawn_as_a_point(open_page: Open) -> None:
     browser = open_page(
         *[make_test_digest(curve=[0.5 + seed / 10], seed=seed) for seed in range(2)],
@@ -146,6 +148,7 @@ def test_single_evaluation_is_drawn_as_a_point(open_page: Open) -> None:
     assert list_problems(browser) == []
 
 
+@pytest.mark.slow
 def test_axes_have_percentages_and_plain_numbers(open_page: Open) -> None:
     browser = open_page(make_test_digest(), make_test_digest("fedavg"))
     wait(browser, lambda b: count_lines(b) == 2)
@@ -159,6 +162,7 @@ def test_axes_have_percentages_and_plain_numbers(open_page: Open) -> None:
     wait(browser, lambda b: list_texts(b, "#curves-plot .xtick") == ticks)
 
 
+@pytest.mark.slow
 def test_all_choices_draw_without_an_error(open_page: Open) -> None:
     browser = open_page(*make_paper_grid(), *[run.model_copy(update={"name": "b"}) for run in make_paper_grid(seed=2)])
     wait(browser, lambda b: count_lines(b) == 5)
@@ -176,6 +180,7 @@ def get_choice(browser: Any, name: str) -> str:
     return browser.execute_script(f"return document.querySelector('select[name={name}]').value")
 
 
+@pytest.mark.slow
 def test_curves_of_a_regression_show_its_test_loss(open_page: Open) -> None:
     browser = open_page(make_loss_digest(loss=0.3), make_loss_digest("fedavg", 0.2))
     wait(browser, lambda b: count_lines(b) == 2)
@@ -186,6 +191,7 @@ def test_curves_of_a_regression_show_its_test_loss(open_page: Open) -> None:
     assert list_problems(browser) == []
 
 
+@pytest.mark.slow
 def test_cell_shows_its_own_metric_until_another_is_chosen(open_page: Open) -> None:
     losses = [make_loss_digest(source="toy"), make_loss_digest("fedavg", 0.4, source="toy")]
     browser = open_page(make_test_digest(), make_test_digest("fedavg"), *losses)
@@ -212,6 +218,7 @@ def test_curves_show_training_loss_without_an_evaluation(open_page: Open) -> Non
     assert get_choice(browser, "y") == "train_loss"
 
 
+@pytest.mark.slow
 def test_table_shows_the_runs_numbers_for_each_measure(open_page: Open) -> None:
     runs = [
         make_test_digest(accuracy=0.8123, published=81.5),
@@ -283,6 +290,7 @@ def test_page_is_never_wider_than_the_screen(open_page: Open, width: int) -> Non
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 def test_numbers_of_the_curves_are_shown_as_a_table(open_page: Open) -> None:
     browser = open_page(make_test_digest(curve=[0.25, 0.5]), make_test_digest("fedavg", curve=[0.125, 0.75]))
     find(browser, "#curves-numbers summary")[0].click()
@@ -312,6 +320,7 @@ def test_live_page_reloads_and_keeps_the_readers_choices(open_page: Open, tmp_pa
     assert list_problems(browser) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_agreement_of_nodes_is_drawn(open_page: Open, dark: bool) -> None:
     runs = [make_decentralised_digest(), make_decentralised_digest("qg-dsgdm"), make_test_digest()]
@@ -340,6 +349,7 @@ def test_crowded_page_shows_the_best_curves_first_and_the_others_on_request(open
     assert list_problems(browser) == []
 
 
+@pytest.mark.slow
 def test_long_tables_can_be_sorted(open_page: Open) -> None:
     runs = [*make_crowd(14), make_test_digest("scaffold", state="diverged")]
     browser = open_page(*runs)

@@ -96,6 +96,7 @@ def test_participation_counts_clients_by_rounds() -> None:
     assert count_participation(make_lines(6, every=3), population=None).times == [(2, 3), (6, 1)]
 
 
+@pytest.mark.slow
 def test_large_cohorts_are_drawn_again(
     fedcm: Callable[..., Answer], experiment: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -256,7 +257,8 @@ def test_runs_with_equal_steps_or_of_an_earlier_version_have_no_step_counts() ->
 
 
 def test_only_digests_of_heterogeneous_runs_have_columns_of_the_system(tmp_path: Path) -> None:
-    for digest, expected in ((make_test_digest(), set()), (make_heterogeneous_digest(), set(SYSTEM_COLUMNS))):
+    others = {"hostile", "backdoor_success", "largest_influence", "epsilon"}  # of attacks, federations and privacy
+    for digest, expected in ((make_test_digest(), set()), (make_heterogeneous_digest(), set(SYSTEM_COLUMNS) - others)):
         write_digest(digest, tmp_path / "one.json")
         assert read_digest(tmp_path / "one.json") == digest
         stored = json.loads((tmp_path / "one.json").read_text())["curve"]

@@ -209,6 +209,7 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "code"),
     [(b"n\n", 1), (b"\x03", 130), (b"\x04", 130), (b"maybe\ny\n", 0)],

@@ -15,7 +15,6 @@ from scenes import small_experiment as make_table
 from tomli_w import dumps
 
 import fedcm as library
-from fedcm.data.checksum import compute_file_sha256
 from fedcm.errors import UserError
 from fedcm.reports.collect import RunCollection
 from fedcm.reports.write import write_report
@@ -23,6 +22,7 @@ from fedcm.runs.evidence.manifest import EVIDENCE, DamagedRunError, write_manife
 from fedcm.runs.evidence.verification import verify_run
 from fedcm.runs.folder import RunFolder, list_runs
 from fedcm.runs.overview import make_overview
+from fedcm.system.checksum import compute_file_sha256
 
 Fedcm = Callable[..., Answer]
 Write = Callable[..., Path]

@@ -195,6 +195,7 @@ def test_a_finished_run_can_be_extended(
     assert read_lines(short) == read_lines(reference)
 
 
+@pytest.mark.slow
 def test_a_diverged_run_still_prints_its_summary_as_json(
     experiment: Callable[..., Path], fedcm: Callable[..., Answer], tmp_path: Path
 ) -> None:

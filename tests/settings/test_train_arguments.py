@@ -17,6 +17,8 @@ from torch import nn
 
 import fedcm
 from fedcm.config.choices import describe_optimizer, describe_schedule
+from fedcm.core.participation import Everyone
+from fedcm.privacy.accountant import Accountant, Sampling
 from fedcm.rng import Purpose, make_generator
 
 CLIENTS = make_clients()
@@ -137,6 +139,24 @@ def has_hostile_clients(keyword: str) -> None:
         for attack in (None, fedcm.SignFlip(clients=(1, 4)))
     ]
     torch.testing.assert_close(moved[1], moved[0] / 3, atol=1e-6, rtol=1e-4)
+
+
+def adds_noise_and_counts_its_cost(keyword: str) -> None:
+    """Without noise and with a wide threshold nothing changes but ε; noise moves the model by its own size."""
+    usual = {"participation": 1.0, "epochs": None, "steps": 2, "rounds": 3}
+    plain, (quiet, _), (noisy, lines) = (
+        train_model(privacy=privacy, **usual)
+        for privacy in (
+            None,
+            fedcm.Privacy(noise_multiplier=1e-6, clip=1000.0, delta=1e-3),
+            fedcm.Privacy(noise_multiplier=4.0, clip=1.0, delta=1e-3),
+        )
+    )
+    torch.testing.assert_close(quiet, plain[0], atol=2e-2, rtol=0)
+    assert float((noisy - plain[0]).abs().max()) > 0.1
+    accountant = Accountant(Sampling.of(Everyone()), 4.0, 1e-3)
+    assert [line["epsilon"] for line in lines] == [accountant.compute_epsilon(k) for k in (1, 2, 3)]
+    assert "epsilon" not in plain[1][0]
 
 
 def drops_slow_clients(keyword: str) -> None:
@@ -393,6 +413,7 @@ ROWS: dict[str, Callable[[str], None]] = {
     "stragglers": drops_slow_clients,
     "mean": averages_robustly,
     "attack": has_hostile_clients,
+    "privacy": adds_noise_and_counts_its_cost,
     "epochs": takes_a_number_a_draw_or_a_function,
     "steps": takes_a_number_a_draw_or_a_function,
     "batch_size": changes_the_trajectory(None, 3),

@@ -143,6 +143,7 @@ def old_sweep(npz: Path, tmp_path: Path) -> tuple[Path, Path, Path]:
     return path, runs / "small-0.05-fedcm-seed3", runs / "small-0.30-fedcm-seed3"
 
 
+@pytest.mark.slow
 def test_runs_of_an_old_sweep_are_listed_reported_and_resumed(
     old_sweep: tuple[Path, Path, Path], fedcm: Fedcm, tmp_path: Path
 ) -> None:

@@ -118,7 +118,7 @@ def plan_privacy(experiment: Experiment | AnyPath, *, overrides: Overrides = ())
     >>> changes = {"privacy.noise_multiplier": 5.0, "privacy.clip": 0.5, "client.steps": 5}
     >>> changes |= {"participation.kind": "everyone", "rounds": 20}
     >>> round(fedcm.plan_privacy("family", overrides=changes).epsilon, 2)
-    4.09
+    3.85
     """
     if isinstance(experiment, Experiment):
         if overrides:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedcm.data.checksum import compute_file_md5, compute_file_sha256
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_file_md5, compute_file_sha256
 from fedcm.system.files import fsync_file
 
 Progress = Callable[[int, int | None], None]  # (bytes received, bytes in total if the server reports it)

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedcm.data.checksum import compute_sha256
 from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import IGNORED, Dataset, Examples, Normalisation
 from fedcm.data.randomness_check import seed_global_generators
 from fedcm.data.structures.ragged import Ragged
 from fedcm.data.structures.tree import iterate_tensors, list_leaves, map_leaves
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_sha256
 
 EXPLAIN_FRESH = (
     "data.fresh needs data that are read item by item from torch datasets, such as a list of them from "

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from fedcm.config.sections import Experiment
-from fedcm.data.checksum import compute_file_sha256
 from fedcm.errors import UserError
 from fedcm.federation.kit import SERVER_FILE, SITE_FILE
 from fedcm.federation.settings import ServerSettings, SiteSettings
+from fedcm.system.checksum import compute_file_sha256
 
 
 def use_own_weights(experiment: Experiment, kit: Path, settings: SiteSettings | ServerSettings) -> Experiment:

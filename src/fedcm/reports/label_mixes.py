@@ -8,12 +8,12 @@ import numpy as np
 
 from fedcm.config.schema import read_choice
 from fedcm.data import SOURCES, load_dataset
-from fedcm.data.checksum import compute_sha256
 from fedcm.data.client_tests import hold_out_of_clients
 from fedcm.data.partition import SPLITS, count_labels, measure_label_mix
 from fedcm.errors import UserError
 from fedcm.reports.digest import LabelMix
 from fedcm.runs.data_split import draw_split, draw_validation
+from fedcm.system.checksum import compute_sha256
 
 _MAX_CLIENTS = 60  # in a label mix
 _MAX_COUNTS = 2000  # numbers in a label mix

@@ -38,7 +38,6 @@ from fedcm.core.stopping import WatchedMetric
 from fedcm.data import load_source
 from fedcm.data.augmentation import Augment, make_augment
 from fedcm.data.batches import LocalWork
-from fedcm.data.checksum import compute_file_sha256, compute_sha256
 from fedcm.data.dataset import ClientsOnDemand, Dataset
 from fedcm.data.federated import FederatedData
 from fedcm.data.structures.collate import Collate, make_collate
@@ -66,6 +65,7 @@ from fedcm.runs.smoke_test import (
     reject_unusable_step_factors,
 )
 from fedcm.runs.timing import time_reading
+from fedcm.system.checksum import compute_file_sha256, compute_sha256
 from fedcm.system.imports import import_function
 
 WEIGHTS = "weights"  # the checksum of the file of initial weights

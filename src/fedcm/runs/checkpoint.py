@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from fedcm.data.checksum import compute_file_sha256
 from fedcm.system.callbacks import Notify
+from fedcm.system.checksum import compute_file_sha256
 from fedcm.system.files import atomic_write, write_text
 from fedcm.system.formatting import format_count
 from fedcm.system.tensor_files import save_tensors

@@ -78,7 +78,7 @@ class Scaled(ReportAttack):
     """Hostile clients multiply their report by a factor."""
 
     clients: Clients = 0.2  # share of all clients that is hostile, or a list of clients
-    factor: float = 10.0
+    factor: float = 10.0  # by which the report is multiplied
 
     def __post_init__(self) -> None:
         _check(self.clients, factor=self.factor)

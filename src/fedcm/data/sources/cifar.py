@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedcm.data.checksum import compute_sha256
 from fedcm.data.dataset import Dataset, Examples, Normalisation
 from fedcm.data.sources import cifar_official
 from fedcm.data.sources.cifar_official import OfficialFiles, RawCifar
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_sha256
 from fedcm.system.files import atomic_write
 
 

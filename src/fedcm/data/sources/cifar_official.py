@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedcm.data.checksum import compute_md5
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_md5
 
 _MAX_MEMBER_BYTES = 1 << 28  # the official files are below 160 MB
 

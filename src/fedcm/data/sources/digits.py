@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedcm.data.checksum import compute_sha256
 from fedcm.data.dataset import Dataset, Examples, Normalisation
+from fedcm.system.checksum import compute_sha256
 
 _TEST_SIZE = 360
 _TEST_SEED = 20210621  # part of every published result: never change it

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from fedcm.data.checksum import compute_md5, compute_sha256
 from fedcm.data.dataset import Dataset, Examples, Normalisation
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_md5, compute_sha256
 
 
 class IdxFile(NamedTuple):

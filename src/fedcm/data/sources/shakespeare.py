@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedcm.data.checksum import compute_sha256
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.sources.shakespeare_plays import parse_play
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_sha256
 from fedcm.system.files import atomic_write, write_bytes
 
 NAME = "shakespeare"

