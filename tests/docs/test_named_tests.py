@@ -37,11 +37,8 @@ def test_every_threat_names_tests_that_exist_or_says_that_there_is_none(row: lis
     for reference in row[2].split("; "):
         stem, _, sentence = reference.partition(": ")
         name = "test_" + sentence.replace(" ", "_")
-        texts = [
-            path.read_text(encoding="utf-8")
-            for folder in FOLDERS
-            if (path := ROOT / folder / f"test_{stem}.py").exists()
-        ]
+        files = [ROOT / folder / f"test_{stem}.py" for folder in FOLDERS]
+        texts = [file.read_text(encoding="utf-8") for file in files if file.exists()]
         assert any(f"\ndef {name}(" in text for text in texts), reference
 
 
