@@ -272,3 +272,24 @@ def test_a_site_rejects_rounds_and_experiments_that_would_cost_more(tmp_path: Pa
     text = InProcessChannel(tmp_path, bounded.model_copy(update={"federation": federation})).text
     with pytest.raises(UserError, match="leave norm_ratio out"):
         SiteTrainer(tmp_path / "a", text, 0, len(SITES))
+
+
+@pytest.mark.parametrize(
+    ("privacy", "limit", "accepted"),
+    [({}, 8.5, True), ({}, 8.0, False), (None, 50.0, False), ({"delta": 0.2}, 5.0, False)],
+    ids=["within", "beyond", "none", "large delta"],
+)
+def test_a_site_can_insist_on_privacy(
+    privacy: dict[str, Any] | None, limit: float, accepted: bool, tmp_path: Path
+) -> None:
+    """Three rounds with noise 1 cost 8.4 at δ = 1e-5, whatever δ the experiment gives."""
+    chosen = make_experiment(client=STEPS) if privacy is None else private(privacy=privacy)
+    folder = write_kits(chosen, tmp_path)
+    with (folder / "a" / "site.toml").open("a") as file:
+        file.write(f"[limits]\nepsilon = {limit}\n")
+    text = InProcessChannel(folder, make_federated(chosen)).text
+    if accepted:
+        SiteTrainer(folder / "a", text, 0, 3)
+    else:
+        with pytest.raises(UserError, match=r"only in runs with \[privacy\] whose rounds cost at most epsilon"):
+            SiteTrainer(folder / "a", text, 0, 3)

@@ -38,7 +38,13 @@ from fedcm.federation.kit import SITE_FILE
 from fedcm.federation.private.noisy_report import NoisyReport
 from fedcm.federation.private.rules import reject_leaks
 from fedcm.federation.secure.revealed_sums import RevealedSums
-from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden, reject_open_reports
+from fedcm.federation.settings import (
+    load_site_data,
+    load_site_settings,
+    reject_forbidden,
+    reject_open_reports,
+    reject_weak_privacy,
+)
 from fedcm.federation.shares import SiteShares
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.experiment import adapt_experiment
@@ -83,6 +89,7 @@ class SiteTrainer:
         reject_simulated_conditions(given)
         reject_open_reports(given.federation, settings.limits)
         reject_leaks(given, compute_least_sites(given.federation))
+        reject_weak_privacy(given, settings.limits)
         self.secure = SecureRounds(kit, client, experiment, given.federation)
         self.limits = settings.limits
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
