@@ -229,6 +229,25 @@ def test_a_site_masks_one_report_per_round(tmp_path: Path) -> None:
     assert sum("this site has masked another report of round 0" in line for line in lines) == 3
 
 
+def test_a_noisy_round_is_never_summed_over_two_sets_of_sites(tmp_path: Path) -> None:
+    """The difference of two sums would be a single report with a third of the noise."""
+    chosen, lines = noisy(rounds=1, threshold=2), list[str]()
+    folder = write_all_kits(chosen, tmp_path)
+
+    def die(site: str, fields: dict[str, Any], arrays: Arrays) -> Answer:
+        if site == "a" and name_step(fields, arrays) == "unmask":
+            raise Stopped
+        return fields, arrays
+
+    with pytest.raises(Stopped):
+        run_all(InProcessChannel(folder, make_federated(chosen), die), chosen)
+    run = run_all(
+        InProcessChannel(folder, make_federated(chosen), losing("b", "mask", round=0)), chosen, lines, resume=True
+    )
+    assert [line["clients"] for line in metrics(run)] == [[]]
+    assert [line for line in lines if "round 0 has no sum" in line]
+
+
 def test_a_site_that_lost_its_key_does_not_repeat_a_round(tmp_path: Path) -> None:
     first = make_report(torch.ones(5), tmp_path)
     assert (first.encode() == first.encode()).all()
@@ -244,8 +263,8 @@ def test_a_report_that_is_not_finite_is_not_masked(tmp_path: Path) -> None:
     assert not (tmp_path / "masked.json").exists()
 
 
-def test_different_sites_end_with_one_model_and_fresh_noise(tmp_path: Path) -> None:
+def test_two_runs_of_the_same_experiment_have_other_noise(tmp_path: Path) -> None:
     chosen = noisy(rounds=1)
     channel = InProcessChannel(write_all_kits(chosen, tmp_path), make_federated(chosen))
     runs = [run_all(channel, chosen, name=name) for name in ("one", "other")]
-    assert parameters(runs[0]) != parameters(runs[1])  # the same reports with other noise
+    assert parameters(runs[0]) != parameters(runs[1])

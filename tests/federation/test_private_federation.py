@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scenes import finish_session
 from sites_here import SITES, InProcessChannel, make_experiment, make_federated, write_kits
@@ -159,6 +160,36 @@ def test_a_reply_with_a_loss_does_not_count(tmp_path: Path) -> None:
 
     run = run_all(InProcessChannel(write_kits(chosen, tmp_path), make_federated(chosen), add_loss), chosen, lines)
     assert metrics(run)[0]["missed"] == ["b"]
+
+
+def test_a_long_report_is_clipped_and_keeps_no_other_from_counting(known_key: bytes, tmp_path: Path) -> None:
+    """The report of one site is a thousand times as long, which `norm_ratio` would reject in other runs."""
+    chosen = private("fedavg", rounds=1, privacy={"noise_multiplier": 1e-6})
+    folder, start = write_kits(chosen, tmp_path), load_initial(chosen, tmp_path)
+
+    def shout(site: str, fields: dict[str, Any], arrays: Arrays) -> Answer:
+        return fields, {name: array * np.float32(1000 if site == "b" else 1) for name, array in arrays.items()}
+
+    moved = []
+    for name, spoil in (("plain", None), ("loud", shout)):
+        run = run_all(InProcessChannel(folder, make_federated(chosen), spoil), chosen, name=name)
+        assert metrics(run)[0]["missed"] == []
+        moved.append(load_params(run, 1) - start)
+    assert float((moved[1] - moved[0]).norm()) <= 0.3 / 3
+
+
+def test_bytes_need_a_normalisation_that_is_given(tmp_path: Path) -> None:
+    draw = np.random.default_rng(3)
+    x, y = draw.integers(0, 256, (90, 1, 3, 4), dtype=np.uint8), draw.integers(0, 4, 90)
+    np.savez(tmp_path / "bytes.npz", x_train=x[:60], y_train=y[:60], x_test=x[60:], y_test=y[60:])
+    table: dict[str, Any] = {"data": {"source": str(tmp_path / "bytes.npz")}, "model": {"name": "linear"}}
+    chosen = private(rounds=1, **table)
+    folder = write_kits(chosen, tmp_path)
+    with pytest.raises(UserError, match=r"must report their sums, or set federation\.mean and federation\.std"):
+        run_all(InProcessChannel(folder, make_federated(chosen)), chosen)
+    assert not (folder / "server" / "runs" / "r").exists()
+    chosen = private(rounds=1, **table, federation={"mean": [0.5], "std": [0.3]})
+    assert len(metrics(run_all(InProcessChannel(folder, make_federated(chosen)), chosen))) == 1
 
 
 def dies_in(round: int, at: str = "a") -> Callable[[str, dict[str, Any], Arrays], Answer]:
