@@ -31,7 +31,8 @@ def job(server: Server, tmp_path: Path) -> Path:
     (run / "experiment.toml").write_text("rounds = 2")
     controller = FederatedTraining("r", "rounds = 2")
     controller.kit = server.folder
-    controller.opened = True
+    controller._mark_opened()
+    controller._delta = 1e-5
     controller._update(state="running", sites=["a", "b", "c"])
     for round in range(2):
         metrics = {"round": round, "clients": [0, 2], "missed": ["b"], "epsilon": 0.5 * (round + 1)}
@@ -39,10 +40,14 @@ def job(server: Server, tmp_path: Path) -> Path:
         controller._audit_round(metrics)
     controller._say("round 1: b does not count: its loss is nan")
     controller._update(state="finished")
-    workspace = SimpleNamespace(get_run_dir=lambda number: str(tmp_path / "job"))
+    publish(controller, tmp_path / "job")
+    return tmp_path / "job"
+
+
+def publish(controller: FederatedTraining, job: Path) -> None:
+    workspace = SimpleNamespace(get_run_dir=lambda number: str(job))
     engine = SimpleNamespace(get_workspace=lambda: workspace)
     controller._publish(SimpleNamespace(get_engine=lambda: engine, get_job_id=lambda: "1"))  # pyright: ignore
-    return tmp_path / "job"
 
 
 def read_events(server: Server) -> list[dict[str, Any]]:
@@ -65,6 +70,26 @@ def test_published_files_are_signed(server: Server, job: Path) -> None:
     signed = verify_manifest(job / RESULT, server.root.pem)
     assert (signed["run"], signed["sites"], signed["rounds"]) == ("r", ["a", "b", "c"], 2)
     assert {"model.safetensors", "experiment.toml", "outcome.json", "federation.log"} == set(signed["files"])
+
+
+def test_the_spent_privacy_is_signed_and_in_the_audit_log(server: Server, job: Path) -> None:
+    spent = {"epsilon": 1.0, "delta": 1e-5}
+    assert verify_manifest(job / RESULT, server.root.pem)["privacy"] == spent
+    *_, published = read_events(server)
+    assert published["event"] == "published"
+    assert {key: published[key] for key in spent} == spent
+
+
+def test_a_run_that_is_resumed_at_its_end_keeps_its_spent_privacy(server: Server, job: Path, tmp_path: Path) -> None:
+    line = {"round": 4, "clients": [0], "epsilon": 2.5}
+    (server.folder / "runs" / "r" / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    controller = FederatedTraining("r", "rounds = 5", resume=True)
+    controller.kit, controller._delta = server.folder, 1e-5
+    controller._mark_opened()
+    controller._update(state="finished")
+    publish(controller, tmp_path / "again")
+    signed = verify_manifest(tmp_path / "again" / RESULT, server.root.pem)
+    assert (signed["rounds"], signed["privacy"]) == (5, {"epsilon": 2.5, "delta": 1e-5})
 
 
 class Session:

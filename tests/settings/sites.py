@@ -186,6 +186,16 @@ def needs_this_many_sites_in_a_sum(bench: Bench, setting: str) -> None:
         assert run_federation(bench, setting, given, silence("b"), **more).cohorts == [counted]
 
 
+def leaves_out_the_noise_of_some_sites(bench: Bench, setting: str) -> None:
+    """By default three shares are all the noise; with two colluding sites each share is. Reports are much shorter."""
+    privacy = {"noise_multiplier": 2.0, "clip": 0.3, "delta": 1e-3}
+    more = {"algorithm": "fedavg", "privacy": privacy, "client": {"steps": 1, "batch_size": 20, "lr": 0.1}}
+    for given, variance in ((None, 1.0), (0, 1.0), (2, 3.0)):
+        run = run_federation(bench, setting, given, federation={"secure_aggregation": True}, certificates=True, **more)
+        noise = 2.0 * 0.3 / 3 * (variance * run.servers[0]["server.params"].numel()) ** 0.5
+        assert run.lines[0]["update_norm"] == pytest.approx(noise, rel=0.15)
+
+
 def rounds_the_broadcast(name: str) -> Callable[[Bench, str], None]:
     def row(bench: Bench, setting: str) -> None:
         """One of FedCM's two vectors alone, to half its bytes; sites start from the vectors that they received."""

@@ -53,3 +53,14 @@ def describe_exclusion_with_privacy(mean: Any) -> str | None:
         f'[privacy] adds noise to a sum of clipped reports, which server.mean = "{kind}" is not; set server.mean = '
         '"plain" or leave [privacy] out'
     )
+
+
+def describe_exclusion_with_secure_aggregation(mean: Any) -> str | None:
+    """Return why a mean excludes secure aggregation; None if it does not."""
+    if not isinstance(mean, RobustRule):
+        return None
+    kind = describe_mean(mean)["kind"]
+    return (
+        f'with secure aggregation the server cannot see single reports, so server.mean = "{kind}" '
+        'cannot be computed; set server.mean = "plain" or federation.secure_aggregation = false'
+    )

@@ -14,6 +14,7 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 Work = Annotated[Count, WrapValidator(read_work)]  # or a table, which becomes an object such as `UniformWork`
 Link = Literal["exact", "float16", "bfloat16"]  # vectors are sent unchanged, or rounded to 16 bits per number
 
+FEDERATED_DATA = "federation"  # data.source of a federated run: the data stay at the sites
 _WITHOUT_AUTOTUNE = {"stack": 1, "layout": "channels_last", "compile": "off"}
 
 
@@ -179,14 +180,17 @@ class FederationSection(Section):
     retry_after: Count = 10  # rounds, after which such a site is asked again
     give_up_after: Count = 5  # rounds in a row without a quorum, after which the run stops
     norm_bound: Rate | None = None  # largest norm of a vector that a site reports
-    # largest norm of a report, in units of the median norm of the round's reports; 0: no such bound
-    norm_ratio: Annotated[float, Field(ge=0, le=1e6)] = 5.0
+    # largest norm of a report, in units of the median norm of the round's reports; 0: none; by default 5, and 0 with
+    # [privacy]
+    norm_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = None
     max_examples: Count | None = None  # a site with more counts as this many, with weights by examples
     downlink: Link = "exact"  # format of the parameters that the server sends
     momentum: Link = "exact"  # format of all other vectors that the server sends
     uplink: Link = "exact"  # format of the reports that sites send
     secure_aggregation: bool = False  # whether the server gets only the sum of the reports
     threshold: Annotated[int, Field(ge=2, le=10**6)] | None = None  # fewest sites of a sum; more than 2/3 by default
+    # with secure aggregation and [privacy]: sites of a sum whose noise does not count, because they might reveal it
+    colluding: Annotated[int, Field(ge=0, le=10**6)] = 0
     classes: Count | None = None  # number of classes; by default from the largest label at any site
     mean: list[float] | None = None  # per channel, to normalise images of bytes; by default from the sites' sums
     std: list[Rate] | None = None
@@ -201,6 +205,8 @@ class FederationSection(Section):
             raise ValueError(f'secure aggregation adds integers, so uplink must be "exact", got {self.uplink!r}')
         if self.threshold is not None and not self.secure_aggregation:
             raise ValueError("threshold is a setting of secure aggregation; set secure_aggregation = true as well")
+        if self.colluding and not self.secure_aggregation:
+            raise ValueError("colluding is a setting of secure aggregation; set secure_aggregation = true as well")
         return self
 
 

@@ -3,13 +3,14 @@
 from math import ceil
 
 from fedcm.algorithms.registry import get_algorithm_name
-from fedcm.config.sections import CheckpointSection, Experiment, FederationSection
+from fedcm.config.robustness import describe_exclusion_with_secure_aggregation
+from fedcm.config.sections import FEDERATED_DATA, CheckpointSection, Experiment, FederationSection
 from fedcm.core.algorithm import has_survey, is_decentralised
 from fedcm.core.participation import FixedSize
 from fedcm.data.work.amounts import UniformWork
 from fedcm.errors import UserError
+from fedcm.federation.private.rules import prepare_privacy
 
-DATA_SOURCE = "federation"  # data.source of a federated run: the data stay at the sites
 KEPT_STATES = 3  # counted states that a site keeps: the server may resume from an older checkpoint
 
 
@@ -20,7 +21,7 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
     rely on the last point: they keep only the states that the server can still ask for.
 
     Raises:
-        UserError: If a federation cannot run the algorithm.
+        UserError: If a federation cannot run the algorithm, or settings exclude each other.
     """
     name = get_algorithm_name(experiment.algorithm)
     if is_decentralised(experiment.algorithm):
@@ -30,23 +31,21 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
             f"{name!r} needs two exchanges in every round, but a federation has one; simulate it with `fedcm run`"
         )
     reject_simulated_conditions(experiment)
-    if experiment.privacy.is_on:
-        raise UserError(
-            "[privacy] must be left out of a federation, whose sites can miss rounds in ways that the accountant does "
-            "not know; simulate it with `fedcm run`"
-        )
     if experiment.algorithm.needs_all_clients and experiment.federation.quorum < 1:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
     if experiment.federation.secure_aggregation:
         _reject_small_sums(experiment)
+        if reason := describe_exclusion_with_secure_aggregation(experiment.server.mean):
+            raise UserError(reason)
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})
-    return experiment.model_copy(
+    prepared = experiment.model_copy(
         update={
-            "data": experiment.data.model_copy(update={"source": DATA_SOURCE}),
+            "data": experiment.data.model_copy(update={"source": FEDERATED_DATA}),
             "engine": engine.without_autotune(),
             "checkpoints": CheckpointSection(every=1, keep=min(experiment.checkpoints.keep, KEPT_STATES)),
         }
     )
+    return prepare_privacy(prepared, compute_least_sites(experiment.federation))
 
 
 def reject_simulated_conditions(experiment: Experiment) -> None:

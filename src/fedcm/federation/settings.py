@@ -14,13 +14,15 @@ from pydantic import Field
 
 from fedcm.algorithms import ALGORITHMS
 from fedcm.config.schema import Record, Section, read_section, read_toml
-from fedcm.config.sections import Count, FederationSection
+from fedcm.config.sections import FEDERATED_DATA, Count, Experiment, FederationSection, Rate
+from fedcm.core.privacy.budget import DEFAULT_DELTA
 from fedcm.data import load_dataset
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_least_sites
 from fedcm.federation.kit import SERVER_FILE, SITE_FILE
 from fedcm.models import MODELS
+from fedcm.privacy.settings import make_accountant
 from fedcm.system.imports import names_python_object
 
 
@@ -39,6 +41,7 @@ class SiteLimits(Section):
     code: list[str] = Field(default=[])  # allowed code that is not bundled, as "package.module:name"
     scores: bool = True  # whether the server gets scores of models on this site's data
     secure_sites: Count | None = None  # take part only with secure aggregation over at least this many sites
+    epsilon: Rate | None = None  # take part only in private runs that cost at most this, at δ = 1e-5
 
 
 class SiteTrainingSection(Section):
@@ -184,6 +187,23 @@ def reject_open_reports(federation: FederationSection, limits: SiteLimits) -> No
             f"this site takes part only with secure aggregation over at least {limits.secure_sites} sites "
             f"(limits.secure_sites in {SITE_FILE}), got {f'at least {least}' if least > 1 else 'none'}; set "
             "federation.secure_aggregation and federation.threshold"
+        )
+
+
+def reject_weak_privacy(experiment: Experiment, limits: SiteLimits) -> None:
+    """Raise UserError if a site takes part only in private runs, and all rounds of an experiment would cost more."""
+    if limits.epsilon is None:
+        return
+    spent = None
+    if experiment.privacy.noise_multiplier is not None:
+        federated = experiment.data.model_copy(update={"source": FEDERATED_DATA})  # whatever a job says
+        accountant = make_accountant(experiment.model_copy(update={"data": federated}))
+        spent = replace(accountant, delta=DEFAULT_DELTA).compute_epsilon(experiment.rounds)
+    if spent is None or spent > limits.epsilon:
+        raise UserError(
+            "this site takes part only in runs with [privacy] whose rounds cost at most epsilon = "
+            f"{limits.epsilon:g} at delta = {DEFAULT_DELTA:g} (limits.epsilon in {SITE_FILE}), got "
+            f"{'none' if spent is None else f'epsilon = {spent:.4g}'}"
         )
 
 

@@ -1,11 +1,12 @@
 """From the section `[privacy]` of an experiment to the private mean of its reports and the budget of its rounds."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from fedcm.algorithms.registry import get_algorithm_name
 from fedcm.config.robustness import describe_exclusion_with_privacy
-from fedcm.config.sections import Experiment, PrivacySection
+from fedcm.config.sections import FEDERATED_DATA, Experiment, PrivacySection
 from fedcm.core.aggregation import PrivateMean
 from fedcm.core.algorithm import get_message_types, has_survey, is_decentralised
 from fedcm.core.local.step_factors import StepFactors
@@ -55,10 +56,18 @@ def fill_noise(experiment: AnyExperiment) -> AnyExperiment:
     privacy = experiment.privacy
     if privacy.epsilon is None or privacy.noise_multiplier is not None:
         return experiment
-    noise = calibrate_noise(
-        Sampling.of(experiment.participation), privacy.epsilon, get_delta(privacy), experiment.rounds
-    )
+    noise = calibrate_noise(get_sampling(experiment), privacy.epsilon, get_delta(privacy), experiment.rounds)
     return experiment.model_copy(update={"privacy": privacy.model_copy(update={"noise_multiplier": noise})})
+
+
+def get_sampling(experiment: Experiment) -> Sampling:
+    """Return how clients are drawn, as far as privacy depends on it.
+
+    In a federation everybody knows who takes part in a round: it follows from the seed, which all parties have. So
+    drawing the sites amplifies nothing.
+    """
+    sampling = Sampling.of(experiment.participation)
+    return replace(sampling, probability=1.0) if experiment.data.source == FEDERATED_DATA else sampling
 
 
 def get_delta(privacy: PrivacySection) -> float:
@@ -70,7 +79,7 @@ def make_accountant(experiment: Experiment) -> Accountant:
     """Return the accountant of an experiment whose noise is known."""
     privacy = experiment.privacy
     assert privacy.noise_multiplier is not None
-    return Accountant(Sampling.of(experiment.participation), privacy.noise_multiplier, get_delta(privacy))
+    return Accountant(get_sampling(experiment), privacy.noise_multiplier, get_delta(privacy))
 
 
 def make_budget(experiment: Experiment, population: int) -> PrivacyBudget:

@@ -12,8 +12,7 @@ from fedcm.core.privacy.budget import EPSILON
 from fedcm.core.stopping import BestRound
 from fedcm.errors import UserError
 from fedcm.executors.client_state_file import ClientStatesInFile
-from fedcm.privacy.accountant import Sampling
-from fedcm.privacy.settings import get_delta
+from fedcm.privacy.settings import get_delta, get_sampling
 from fedcm.runs.build import TrainingSetup
 from fedcm.runs.checkpoint import (
     Checkpoint,
@@ -139,7 +138,7 @@ class RunRecorder:
         return {
             EPSILON: lines[-1][EPSILON] if lines else 0.0,
             "delta": get_delta(privacy),
-            "adjacency": Sampling.of(self.setup.experiment.participation).adjacency,
+            "adjacency": get_sampling(self.setup.experiment).adjacency,
             "noise_multiplier": privacy.noise_multiplier,
             "budget": privacy.epsilon,
         }

@@ -21,6 +21,7 @@ from fedcm.core.algorithm import Algorithm, Round
 from fedcm.core.exact_mean import FRACTION_BITS, ExactMean, find_largest
 from fedcm.core.privacy.clipping import choose_grid_bits, clip_to_grid
 from fedcm.core.privacy.discrete_gaussian import sample_discrete_gaussian
+from fedcm.core.privacy.noise_shares import compute_share
 from fedcm.core.privacy.quantile import FACTOR, SHARE, ClipQuantile
 
 _UNIT = 2.0**-FRACTION_BITS  # what `ExactMean` adds as the integer 1
@@ -38,7 +39,7 @@ class PrivateMean:
         clip: The threshold of each field of a report.
         expected_cohort: The expected number of clients of a round, by which the sum is divided.
         steps: Σ_k f_k of every client in every round.
-        key: The key of the noise, 32 bytes.
+        key: The key of the noise, 32 bytes; None if the reports contain their shares of the noise already.
         quantile: How the thresholds move; None if they are fixed.
     """
 
@@ -47,7 +48,7 @@ class PrivateMean:
     clip: tuple[float, ...]
     expected_cohort: float
     steps: float
-    key: bytes
+    key: bytes | None
     quantile: ClipQuantile | None = None
 
     def start_round(self, template: Any, sent: Any, cohort: np.ndarray, round: Round) -> ReportSum:
@@ -105,6 +106,19 @@ class PrivateSum(ReportSum):
         fields = zip(units, self._sum.template, strict=True)  # exact: these integers have at most 21 bits
         self._sum.add_stack(clients, kind(*[(own.to(like.dtype) * _UNIT) for own, like in fields]), weights)
 
+    def add_share_of_noise(self, shares: int, key: bytes) -> None:
+        """Add one party's share of the noise to the sum; all `shares` of them together have the noise of a round.
+
+        Args:
+            shares: The number of shares.
+            key: The party's own key, 32 bytes.
+        """
+        assert self.setting.quantile is None, "thresholds that move have noise of their own"
+        sigma = compute_share(self._noise, self._bits, shares)
+        for index, total in enumerate(self._sum.units):
+            noise = sample_discrete_gaussian(sigma, total.numel(), key, self.round.index, index)
+            total += torch.from_numpy(noise).to(total.device)
+
     def compute(self, clients: np.ndarray, weights: np.ndarray) -> Any:
         """Return the private mean. It is a function of the sum, the key and the round."""
         noise = math.ceil(self._noise * 2**self._bits)
@@ -122,6 +136,8 @@ class PrivateSum(ReportSum):
         return type(self._template)(*means)
 
     def _add_noise(self, total: torch.Tensor, sigma: int, field: int) -> torch.Tensor:
+        if self.setting.key is None:
+            return total.to(torch.float64)
         noise = sample_discrete_gaussian(sigma, total.numel(), self.setting.key, self.round.index, field)
         return (total + torch.from_numpy(noise).to(total.device)).to(torch.float64)
 

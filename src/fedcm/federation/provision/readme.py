@@ -17,6 +17,7 @@ experiments = ["*"]      # patterns of the names of allowed experiments
 code = []                # allowed models and algorithms that are not bundled: "package.module:name"
 scores = true            # whether the server gets scores of models on this site's data
 # secure_sites = 3       # take part only with secure aggregation over at least this many sites
+# epsilon = 8.0          # take part only in private runs that cost at most this, at delta = 1e-5
 
 [training]
 threads = 1              # more are faster and may change the last bits

@@ -9,7 +9,7 @@ float64 reports have a second integer per entry, the remainder of the rounding. 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from fedcm.errors import UserError
 _LOSS_SCALE = 2.0**24
 _LARGEST_LOSS = 2.0**30  # so that a sum over 2⁹ sites stays below 2⁶³
 _LARGEST_SUM = 2**62  # of reports within the range; a wrong mask gives any number below 2⁶³
-ChangeIntegers = Callable[[list[Tensor]], list[Tensor]]  # a function of a site's int64 vectors, such as adding noise
 
 
 def count_integers(template: Any) -> int:
@@ -58,9 +57,7 @@ def check_report(report: Any, loss: float, sites: int, norm_bound: float | None)
         raise UserError(f"with secure aggregation a loss must be finite and below {_LARGEST_LOSS:g}, got {loss:g}")
 
 
-def encode_report(
-    report: Any, loss: float, weight: float, sites: int, change: ChangeIntegers | None = None
-) -> np.ndarray:
+def encode_report(report: Any, loss: float, weight: float, sites: int) -> np.ndarray:
     """Return a checked report and loss as integers modulo 2⁶⁴.
 
     Args:
@@ -68,15 +65,11 @@ def encode_report(
         loss: The mean loss of the local steps.
         weight: The site's weight in the mean, above 0 and at most 1.
         sites: The largest number of reports in the sum.
-        change: Maps the integers of the report before they are masked; None leaves them unchanged. A site's share of
-            noise for differential privacy belongs here: the sum of all shares is in the sum of the reports.
     """
     own = ExactMean(report, sites)
     own.add(0, report, weight)
     assert not own.high_limbs, "the report was not checked"
-    totals = own.totals if change is None else change(own.totals)
-    loss_units = torch.tensor([round(weight * loss * _LOSS_SCALE)])
-    return torch.cat([*(limb.cpu().reshape(-1) for limb in totals), loss_units]).numpy().view(np.uint64)
+    return pack_integers([*own.totals, torch.tensor([round(weight * loss * _LOSS_SCALE)])])
 
 
 def decode_sum(total: np.ndarray, into: ExactMean[Any]) -> float:
@@ -85,11 +78,24 @@ def decode_sum(total: np.ndarray, into: ExactMean[Any]) -> float:
     Raises:
         UserError: If the sum is larger than reports within the range can have, as with a wrong mask.
     """
+    loss = torch.zeros(1, dtype=torch.int64)
+    unpack_integers(total, [*into.totals, loss])
+    return loss.item() / _LOSS_SCALE
+
+
+def pack_integers(vectors: Iterable[Tensor]) -> np.ndarray:
+    """Return int64 vectors as one of uint64, modulo 2⁶⁴."""
+    return torch.cat([vector.cpu().reshape(-1) for vector in vectors]).numpy().view(np.uint64)
+
+
+def unpack_integers(total: np.ndarray, into: Sequence[Tensor]) -> None:
+    """Copy the sum of what `pack_integers` made into int64 vectors.
+
+    Raises:
+        UserError: If the sum is larger than reports within the range can have, as with a wrong mask.
+    """
     units = torch.from_numpy(total.view(np.int64).copy())
     if bool(((units < -_LARGEST_SUM) | (units > _LARGEST_SUM)).any()):
         raise UserError("the sum of the reports is out of range: a site sent a wrong report or a wrong mask")
-    start = 0
-    for limb in into.totals:
-        limb.copy_(units[start : start + limb.numel()])
-        start += limb.numel()
-    return units[-1].item() / _LOSS_SCALE
+    for vector, part in zip(into, units.split([one.numel() for one in into]), strict=True):
+        vector.copy_(part)

@@ -20,6 +20,7 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from fedcm.config.experiment import read_experiment
+from fedcm.core.privacy.budget import EPSILON
 from fedcm.errors import Diverged, Stopped
 from fedcm.federation.engine import RUN_TOPIC
 from fedcm.federation.frames import REJECTED, Arrays
@@ -31,7 +32,9 @@ from fedcm.federation.server.run import RUNS, RunRequest, run_federation
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
 from fedcm.federation.trust.audit import AuditLog
 from fedcm.federation.trust.manifest import write_manifest
+from fedcm.privacy.settings import get_delta
 from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST
+from fedcm.runs.folder import RunFolder
 from fedcm.runs.identity import reject_unusable_name
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.files import write_text
@@ -63,6 +66,8 @@ class FederatedTraining(Controller):
         self.resume = resume
         self.opened = False  # whether this job has opened the run's folder and may publish its files
         self._outcome = Outcome(run=run, state="starting")
+        self._last: dict[str, Any] = {}  # metrics of the last round before this job
+        self._delta: float | None = None  # δ of a private run
         self._changing = threading.Lock()  # the engine's threads log late answers
         self._stop_command = ""  # of an admin: "stop", or "pause" to resume in another job
         self._channel: _TaskChannel | None = None
@@ -81,6 +86,7 @@ class FederatedTraining(Controller):
             allowed = load_server_settings(self.kit).limits.code
             reject_foreign_code(table, allowed, "this server", SERVER_FILE)  # before reading it, which imports code
             experiment = read_experiment(table)
+            self._delta = get_delta(experiment.privacy) if experiment.privacy.is_on else None
             self._update(state="running", rounds=experiment.rounds, sites=sorted(experiment.federation.sites))
             self._audit(
                 "submitted",
@@ -122,6 +128,7 @@ class FederatedTraining(Controller):
         self._say(f"{client.name} answered too late and does not count")
 
     def _mark_opened(self) -> None:
+        self._last = next(reversed(RunFolder(self.kit / RUNS / self.run).read_metrics()), {})
         self.opened = True
 
     def _update(self, **changes: Any) -> None:
@@ -145,14 +152,17 @@ class FederatedTraining(Controller):
 
     def _audit_round(self, metrics: Mapping[str, Any]) -> None:
         sites = self._outcome.sites
-        fields = {key: value for key, value in metrics.items() if key.startswith("epsilon")}  # privacy spent so far
         self._audit(
             "round",
             round=metrics["round"],
             counted=[sites[client] for client in metrics.get("clients", [])],
             missed=metrics.get("missed", []),
-            **fields,
+            **self._describe_privacy(metrics),
         )
+
+    def _describe_privacy(self, metrics: Mapping[str, Any]) -> dict[str, float]:
+        """Return the ε that a private run has spent, and its δ."""
+        return {EPSILON: metrics[EPSILON], "delta": self._delta} if self._delta and EPSILON in metrics else {}
 
     def _answer_admin(self, topic: str, query: Any, fl_ctx: FLContext) -> dict[str, Any]:
         """Return the outcome so far; "stop" and "pause" end this job after the current round."""
@@ -182,15 +192,17 @@ class FederatedTraining(Controller):
             write_text(result_folder / LOG, "\n".join([*self._outcome.lines, ""]))
         if self._outcome.has_ended:  # without this file, an admin's command treats the job as lost
             write_text(result_folder / "outcome.json", self._outcome.model_dump_json(indent=2))
-        self._audit("published", state=self._outcome.state)
+        metrics = self._last | self._outcome.metrics
+        privacy = self._describe_privacy(metrics)
+        self._audit("published", state=self._outcome.state, **privacy)
         write_manifest(
             result_folder,
             self.kit,
             AuditLog(self.kit).read_head(),
             run=self.run,
             sites=self._outcome.sites,
-            rounds=self._outcome.metrics.get("round", -1) + 1,
-            last={key: value for key, value in self._outcome.metrics.items() if key.startswith("epsilon")},
+            rounds=metrics.get("round", -1) + 1,
+            privacy=privacy,
         )
 
 

@@ -1,5 +1,6 @@
 """Check a site's reply before it counts; a reply that is not what was requested is treated like no reply."""
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from fedcm.federation.frames import REJECTED, Arrays
 
 MAX_LOSS = 1e30
 _MAX_NORM = 1e18  # a larger report would spoil the mean for good, whatever federation.norm_bound allows
-_KEYS = {"steps", "loss", "examples", "seconds", "bytes"}
+_KEYS = {"steps", "examples", "seconds", "bytes"}
 
 
 class BadReply(ValueError):  # noqa: N818
@@ -25,7 +26,7 @@ class CheckedReply(NamedTuple):
 
     report: Any  # the algorithm's
     steps: int
-    loss: float
+    loss: float  # nan in a private run
     seconds: float  # the site's own measurement
 
 
@@ -37,6 +38,7 @@ class ExpectedReply(NamedTuple):
     template: Any  # a report of the algorithm, for its fields, their shapes and dtypes
     link: Link
     norm_bound: float | None
+    has_loss: bool = True  # False in a private run
 
 
 def check_reply(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
@@ -78,11 +80,11 @@ def check_round(fields: Mapping[str, Any], expected_run: str, expected_round: in
 
 
 def _check(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
-    check_round(fields, expected.run, expected.round, _KEYS)
+    check_round(fields, expected.run, expected.round, _KEYS | ({"loss"} if expected.has_loss else set()))
     if fields.get("steps") != steps:
         raise BadReply(f"its number of local steps is {str(fields.get('steps'))[:40]}, but its data require {steps}")
-    loss = fields.get("loss")
-    if not (isinstance(loss, float) and abs(loss) < MAX_LOSS):
+    loss: Any = fields.get("loss") if expected.has_loss else math.nan
+    if not isinstance(loss, float) or (expected.has_loss and not abs(loss) < MAX_LOSS):
         raise BadReply(f"its loss is {str(loss)[:40]}")
     names: tuple[str, ...] = expected.template._fields
     if set(arrays) != set(names):

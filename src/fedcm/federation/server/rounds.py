@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from fedcm.config.sections import FederationSection
+from fedcm.core.aggregation import PrivateMean
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score
 from fedcm.core.executor import RoundResult
@@ -21,6 +22,7 @@ from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import evaluate_model, make_empty_result
 from fedcm.federation.compression import count_array_bytes, pack_broadcast
 from fedcm.federation.experiment import compute_least_sites, compute_quorum
+from fedcm.federation.private.commitments import Commitments, hash_integers
 from fedcm.federation.server.channel import Channel, SiteAnswer
 from fedcm.federation.server.collected_reports import CollectedReports
 from fedcm.federation.server.health import SiteHealth
@@ -31,6 +33,8 @@ from fedcm.federation.server.secure_reports import SecureReports
 from fedcm.federation.server.site_scores import SiteScores
 from fedcm.federation.terms import FederationRecord
 from fedcm.system.callbacks import Notify, StopRequested
+
+_NORM_RATIO = 5.0  # the default of `federation.norm_ratio`
 
 
 class NoQuorum(Stopped):
@@ -51,6 +55,7 @@ class FederationExecutor:
     notify: Notify
     stop_requested: StopRequested
     save_record: Callable[[], None]  # called when a site has described itself for the first time
+    released: Commitments  # which sums the server has added noise to
     health: SiteHealth = field(init=False)
     requests: SiteRequests = field(init=False)
     site_scores: SiteScores = field(init=False)
@@ -136,7 +141,12 @@ class FederationExecutor:
         if self.settings.secure_aggregation:
             return SecureReports(self.runner, sent, cohort, round, self.record.id, self.settings, weights)
         expected = self._make_expected_reply(round)
-        return CollectedReports(self.runner, sent, cohort, round, expected, weights, self.settings.norm_ratio)
+        return CollectedReports(self.runner, sent, cohort, round, expected, weights, self._choose_norm_ratio())
+
+    def _choose_norm_ratio(self) -> float:
+        if isinstance(self.runner.aggregation, PrivateMean):
+            return 0.0  # no report may decide whether another one counts
+        return _NORM_RATIO if self.settings.norm_ratio is None else self.settings.norm_ratio
 
     def _collect(self, collected: CollectedReports | SecureReports, client: int, answer: SiteAnswer) -> None:
         """Add an answer; raise BadReply if it does not count."""
@@ -166,14 +176,26 @@ class FederationExecutor:
                 raise NoQuorum(
                     f"{self.rounds_without_quorum} rounds in a row had fewer answers than the quorum of {quorum}"
                 )
-            return make_empty_result(np.array([], dtype=np.int64))._replace(
-                extra_metrics=dict(metrics) | {"clients": []}
-            )
+            return _make_unchanged(metrics)
         self.rounds_without_quorum = 0
+        if not self._commit(collected, round):
+            self.notify(
+                f"round {round.index} changes nothing: its private mean was computed before, over other reports, and a "
+                "round has one private mean"
+            )
+            return _make_unchanged(metrics)
         result = collected.make_result()
         # sites hear of this with the next round, which begins only after this one is saved
         self.counted |= {self.record.sites[client]: round.index for client in collected.clients}
-        return result._replace(extra_metrics={**result.extra_metrics, **metrics})
+        unknown = {"loss": None} if isinstance(self.runner.aggregation, PrivateMean) else {}
+        return result._replace(extra_metrics={**result.extra_metrics, **metrics, **unknown})
+
+    def _commit(self, collected: CollectedReports | SecureReports, round: Round) -> bool:
+        """Return whether the server may add noise to this sum: the round has no other sum with the same noise."""
+        mean = self.runner.aggregation
+        if not isinstance(mean, PrivateMean) or mean.key is None:  # or the sites have added noise
+            return True
+        return self.released.commit(round.index, hash_integers(collected.reports.sum.totals, mean.key))
 
     def _report_influence(self, collected: CollectedReports, round: Round) -> dict[str, Any]:
         """Return the influence of each site for metrics.jsonl, and log an alarm for each site that stands out."""
@@ -192,4 +214,10 @@ class FederationExecutor:
 
     def _make_expected_reply(self, round: Round) -> ExpectedReply:
         link, bound = self.settings.uplink, self.settings.norm_bound
-        return ExpectedReply(self.record.id, round.index, self.runner.templates.report, link, bound)
+        has_loss = not isinstance(self.runner.aggregation, PrivateMean)
+        return ExpectedReply(self.record.id, round.index, self.runner.templates.report, link, bound, has_loss)
+
+
+def _make_unchanged(metrics: Mapping[str, Any]) -> RoundResult:
+    """Return the result of a round that changes nothing."""
+    return make_empty_result(np.array([], dtype=np.int64))._replace(extra_metrics={**metrics, "clients": []})

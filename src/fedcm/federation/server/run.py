@@ -3,15 +3,17 @@
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcm.config.sections import Experiment
-from fedcm.core.aggregation import PlainMean
+from fedcm.core.aggregation import PrivateMean
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_quorum, prepare_experiment
 from fedcm.federation.kit import SERVER_FILE
+from fedcm.federation.private.commitments import Commitments
 from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.rounds import FederationExecutor
@@ -29,6 +31,7 @@ from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.system.formatting import format_count
 
 RUNS = "runs"
+_RELEASED = "released.json"  # by round, the hash of the sum that the server added noise to
 
 
 class RunRequest(NamedTuple):
@@ -83,6 +86,7 @@ def run_federation(
             notify,
             stop_requested,
             save_record=lambda: write_record(request.path, record),
+            released=Commitments(request.path / _RELEASED),
         )
         yield from (metrics.to_dict() for metrics in run.rounds(executor))
 
@@ -206,11 +210,9 @@ def _make_build(
                 "the sites; use metrics that are sums, such as accuracy, top5, mae or perplexity, or name the server's "
                 f"own validation data in {SERVER_FILE} instead of data.validation"
             )
-        if experiment.federation.secure_aggregation and not isinstance(setup.runner.aggregation, PlainMean):
-            raise UserError(
-                "with secure aggregation the server cannot see single reports, so it can compute only their plain "
-                "mean; use the plain mean, or set federation.secure_aggregation = false"
-            )
+        mean = setup.runner.aggregation
+        if experiment.federation.secure_aggregation and isinstance(mean, PrivateMean):  # sites add the noise
+            setup = replace(setup, runner=replace(setup.runner, aggregation=replace(mean, key=None)))
         return setup
 
     return build_setup

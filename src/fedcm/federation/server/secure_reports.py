@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from fedcm.config.sections import FederationSection
+from fedcm.core.aggregation import PrivateMean
 from fedcm.core.algorithm import Round
 from fedcm.core.executor import RoundResult
 from fedcm.errors import UserError
@@ -15,7 +16,8 @@ from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import summarise_round
 from fedcm.federation.compression import count_array_bytes
 from fedcm.federation.experiment import compute_least_sites
-from fedcm.federation.secure.integers import count_integers, decode_sum
+from fedcm.federation.private.noisy_report import count_noisy_integers
+from fedcm.federation.secure.integers import count_integers, decode_sum, unpack_integers
 from fedcm.federation.secure.server_session import ServerSession
 from fedcm.federation.server.channel import SiteAnswer
 from fedcm.federation.server.replies import BadReply, check_round, read_seconds, reading_reply
@@ -50,6 +52,7 @@ class SecureReports:
         self.bytes = 0
         self.bytes_down = 0
         self.seconds = 0.0  # local work of the slowest site
+        self._is_private = isinstance(runner.aggregation, PrivateMean)  # then sites send noisy reports and no losses
         self._trained: set[int] = set()
         self._loss = math.nan
 
@@ -79,7 +82,8 @@ class SecureReports:
             By site, why its report is not in the sum.
         """
         sites = requests.record.sites
-        session = ServerSession(compute_least_sites(self._settings), count_integers(self._runner.templates.report))
+        count = count_noisy_integers if self._is_private else count_integers
+        session = ServerSession(compute_least_sites(self._settings), count(self._runner.templates.report))
         trained = sorted(sites[client] for client in self._trained)
         steps = _Steps(self, requests, session)
         try:
@@ -92,7 +96,10 @@ class SecureReports:
             steps.run("confirm", survivors, {"survivors": survivors}, "signature", session.add_signature)
             signatures = session.list_signatures()
             steps.run("unmask", signatures, {"signatures": signatures}, "revealed", session.add_revealed)
-            self._loss = decode_sum(session.remove_masks(), self.reports.sum)
+            if self._is_private:
+                unpack_integers(session.remove_masks(), self.reports.sum.units)
+            else:
+                self._loss = decode_sum(session.remove_masks(), self.reports.sum)
             self.clients = self.answered = sorted(map(requests.get_client, survivors))
         except UserError as error:  # too few sites, or false shares: the round changes nothing
             in_time = [site for site in trained if site not in steps.reasons]

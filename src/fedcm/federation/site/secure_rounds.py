@@ -13,6 +13,7 @@ from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_least_sites
 from fedcm.federation.frames import Arrays
 from fedcm.federation.kit import read_kit
+from fedcm.federation.private.noisy_report import NoisyReport
 from fedcm.federation.secure.identity import SiteIdentity
 from fedcm.federation.secure.integers import check_report, encode_report
 from fedcm.federation.secure.messages import compute_digest
@@ -30,6 +31,7 @@ class _TrainedRound(NamedTuple):
     loss: float
     examples: int | None  # for the weight; None: the weight is 1
     sums: RevealedSums
+    noisy: NoisyReport | None = None  # what is masked in place of the report, if the run is private
 
 
 @final
@@ -66,13 +68,15 @@ class SecureRounds:
             sent: The broadcast as it arrived.
             report: The algorithm's report.
             loss: The mean loss of the local steps.
-            more: `examples`, the site's number of training examples if it gives the weight, and the file `sums`.
+            more: `examples`, the site's number of training examples if it gives the weight, the file `sums`, and
+                `noisy`, what is masked in place of the report and the loss if the run is private.
 
         Raises:
             UserError: If the report is not finite, too large, or beyond `federation.norm_bound`.
         """
         self._trained = self._session = None
-        check_report(report, loss, len(self.sites), self.settings.norm_bound)
+        if more.get("noisy") is None:
+            check_report(report, loss, len(self.sites), self.settings.norm_bound)
         common = {
             "run": run,
             "round": round,
@@ -124,6 +128,8 @@ class SecureRounds:
         return SiteSession(self._identity, context, self.sites, compute_least_sites(self.settings))
 
     def _encode(self, trained: _TrainedRound) -> np.ndarray:
+        if trained.noisy is not None:
+            return trained.noisy.encode()
         weight = 1.0 if trained.examples is None else trained.examples / self._unit
         return encode_report(trained.report, trained.loss, weight, len(self.sites))
 

@@ -28,14 +28,23 @@ import torch
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.schema import read_section
+from fedcm.core.aggregation import PrivateMean
 from fedcm.core.algorithm import Round, Vector, get_message_types
 from fedcm.errors import UserError
 from fedcm.federation.compression import count_array_bytes, pack_report, unpack, unpack_broadcast
-from fedcm.federation.experiment import reject_simulated_conditions
+from fedcm.federation.experiment import compute_least_sites, reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
 from fedcm.federation.kit import SITE_FILE
+from fedcm.federation.private.noisy_report import NoisyReport
+from fedcm.federation.private.rules import reject_leaks
 from fedcm.federation.secure.revealed_sums import RevealedSums
-from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden, reject_open_reports
+from fedcm.federation.settings import (
+    load_site_data,
+    load_site_settings,
+    reject_forbidden,
+    reject_open_reports,
+    reject_weak_privacy,
+)
 from fedcm.federation.shares import SiteShares
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.experiment import adapt_experiment
@@ -79,6 +88,8 @@ class SiteTrainer:
         given = read_experiment(table)
         reject_simulated_conditions(given)
         reject_open_reports(given.federation, settings.limits)
+        reject_leaks(given, compute_least_sites(given.federation))
+        reject_weak_privacy(given, settings.limits)
         self.secure = SecureRounds(kit, client, experiment, given.federation)
         self.limits = settings.limits
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
@@ -90,6 +101,7 @@ class SiteTrainer:
     def describe(self) -> dict[str, Any]:
         """Return the fields of a `DataDescription` of the site's examples."""
         with_sums, weights = self.experiment.federation.mean is None, hash_weights(self.experiment)
+        with_sums = with_sums and not self.experiment.privacy.is_on  # they would have no noise
         return describe_data(self.data, read_versions(), with_sums=with_sums, weights=weights)
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
@@ -104,6 +116,8 @@ class SiteTrainer:
         """
         started, links = time.perf_counter(), self.experiment.federation
         setup = self._build_setup(read_section(Terms, terms))
+        if self.experiment.privacy.is_on and not 0 <= round <= setup.plan.last_round:
+            raise UserError(f"a private run has the rounds 0 to {setup.plan.last_round}, got {round}")
         runner, problem = setup.runner, setup.problem
         broadcast = unpack_broadcast(get_message_types(type(runner.algorithm)).broadcast, sent, links, problem.dtype)
         for vector in broadcast:
@@ -116,11 +130,13 @@ class SiteTrainer:
         fields = {"run": run, "round": round, "steps": done.steps, "examples": self.data.train.size}
         if links.secure_aggregation:
             examples = self._count_own_examples(setup) if runner.weigh_by_examples else None
-            sums = RevealedSums(self._get_state_folder(run))
-            self.secure.keep(run, round, terms, sent, done.report, done.loss, examples=examples, sums=sums)
+            sums, noisy = RevealedSums(self._get_state_folder(run)), None
+            if self.experiment.privacy.is_on:
+                noisy = self._make_noisy_report(setup, run, broadcast, done.report, context)
+            self.secure.keep(run, round, terms, sent, done.report, done.loss, examples=examples, sums=sums, noisy=noisy)
             return fields | {"seconds": time.perf_counter() - started}, {}
         report = pack_report(done.report, links)
-        fields["loss"] = done.loss
+        fields |= {} if self.experiment.privacy.is_on else {"loss": done.loss}
         return fields | {"seconds": time.perf_counter() - started, "bytes": count_array_bytes(report)}, report
 
     def aggregate(self, **fields: Any) -> tuple[dict, Arrays]:
@@ -143,7 +159,20 @@ class SiteTrainer:
         tallies = tally_validation(setup.runner, self._read_params(setup, sent))
         return {"run": run, "round": round, "tallies": tallies, "seconds": time.perf_counter() - started}, {}
 
+    def _make_noisy_report(
+        self, setup: TrainingSetup, run: str, broadcast: Any, report: Any, round: Round
+    ) -> NoisyReport:
+        mean, links = setup.runner.aggregation, self.experiment.federation
+        assert isinstance(mean, PrivateMean)
+        shares = compute_least_sites(links) - links.colluding
+        sent = _move(broadcast, setup.problem.device)
+        return NoisyReport(mean, sent, report, round, shares, self.population, self._get_state_folder(run))
+
     def _prepare_evaluation(self, terms: dict[str, Any]) -> TrainingSetup:
+        if self.experiment.privacy.is_on:
+            raise UserError(
+                "this site gives no scores of models on its data in a private run, because they have no noise"
+            )
         if not self.limits.scores:
             raise UserError(f"this site gives no scores of models on its data (limits.scores in {SITE_FILE})")
         return self._build_setup(read_section(Terms, terms))

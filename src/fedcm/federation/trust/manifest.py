@@ -24,7 +24,7 @@ def write_manifest(results: Path, kit: Path, head: AuditHead, **facts: Any) -> N
         results: The folder.
         kit: The server's kit.
         head: The last line of the audit log.
-        facts: JSON values to be signed with the files: the run's name, its sites, its rounds.
+        facts: JSON values to be signed with the files: the run's name, its sites, its rounds, its ε and δ.
     """
     record = json.dumps(
         {
