@@ -13,6 +13,8 @@ from fedcm.federation.frames import REJECTED, Arrays
 
 MAX_LOSS = 1e30
 _MAX_NORM = 1e18  # a larger report would spoil the mean for good, whatever federation.norm_bound allows
+_BYTES_PER_ENTRY = 16  # of a report, at most: two integers with secure aggregation over float64
+_BYTES_BESIDES = 2**24  # of a reply: everything but the report
 _KEYS = {"steps", "loss", "examples", "seconds", "bytes"}
 
 
@@ -37,6 +39,11 @@ class ExpectedReply(NamedTuple):
     template: Any  # a report of the algorithm, for its fields, their shapes and dtypes
     link: Link
     norm_bound: float | None
+
+
+def compute_reply_limit(template: Any) -> int:
+    """Return how many bytes a reply can need, given a report of the algorithm."""
+    return _BYTES_PER_ENTRY * sum(vector.numel() for vector in template) + _BYTES_BESIDES
 
 
 def check_reply(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
