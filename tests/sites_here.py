@@ -75,6 +75,9 @@ class InProcessChannel:
     def check_stopped(self) -> None:
         pass
 
+    def limit_replies(self, size: int) -> None:
+        self.reply_limit = size
+
     def ask(
         self, task: str, fields: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
     ) -> Iterator[SiteAnswer]:

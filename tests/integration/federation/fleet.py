@@ -24,6 +24,7 @@ import tomli_w
 from fedcm.federation.serve.keeper import adopt_orphans
 
 ADMIN = "lead@example.org"
+OTHER_ADMIN = "second@example.org"
 SITES = ("a", "b", "c", "d", "e")
 PATIENCE = 240.0  # seconds to wait for anything; the machine may be busy
 CONNECTED = "Successfully registered client"  # in the output of a site
@@ -87,7 +88,9 @@ def provision(folder: Path, sites: Sequence[str] = SITES) -> Path:
     server = {"host": "localhost", "port": free_port()}
     folder.parent.mkdir(parents=True, exist_ok=True)
     plan = folder.parent / f"{folder.name}.toml"
-    plan.write_text(tomli_w.dumps({"name": "trial", "sites": list(sites), "admins": [ADMIN], "server": server}))
+    plan.write_text(
+        tomli_w.dumps({"name": "trial", "sites": list(sites), "admins": [ADMIN, OTHER_ADMIN], "server": server})
+    )
     made = fedcm("federation", "init", plan, "-o", folder)
     assert made.code == 0, made.err
     return folder

@@ -7,25 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
-from nvflare.fuel.f3.cellnet.identity import is_mtls_connection
 from nvflare.fuel.f3.comm_error import CommError
-from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
-from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
 from nvflare.fuel.utils.admin_name_utils import is_valid_admin_client_name
 
-from fedcm.federation.certificate import Certificate, parse_certificate
-from fedcm.federation.gate.gatekeeper import Gatekeeper
+from fedcm.federation.certificate import Certificate
+from fedcm.federation.gate.limited_connections import LimitedConnManager, comes_from_outside, read_peer_certificate
 
 _PING_TIMEOUT = 3.0  # seconds in which a live connection answers
 _POLL = 0.05
 
 
-class GuardedConnManager(ConnManager):
+class GuardedConnManager(LimitedConnManager):
     """Accepts connections of members only, and one per name."""
-
-    gatekeeper: Gatekeeper  # set before the engine starts
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Start without connections; called by the engine."""
@@ -35,8 +30,8 @@ class GuardedConnManager(ConnManager):
 
     def update_endpoint(self, sfm_conn: Any, data: dict[str, Any]) -> None:
         """Give a connection the name that its handshake claims; called by the engine."""
-        if sfm_conn.conn.connector.mode != Mode.PASSIVE or not is_mtls_connection(sfm_conn.conn.connector.params):
-            super().update_endpoint(sfm_conn, data)  # inside this machine
+        if not comes_from_outside(sfm_conn.conn):
+            super().update_endpoint(sfm_conn, data)
             return
         name = FQCN.normalize(str(data.get(HandshakeKeys.ENDPOINT_NAME)))
         with self._reserve(name) as is_reserved:
@@ -63,7 +58,7 @@ class GuardedConnManager(ConnManager):
         """Close all connections whose holders are not members any more, and return their names."""
         closed = []
         for sfm_conn in list(self.sfm_conns.values()):
-            certificate = _read_peer_certificate(sfm_conn.conn)
+            certificate = read_peer_certificate(sfm_conn.conn)
             if certificate is None or not (reason := self.gatekeeper.find_objection(certificate)):
                 continue
             endpoint = sfm_conn.sfm_endpoint.endpoint.name if sfm_conn.sfm_endpoint else certificate.name
@@ -77,7 +72,7 @@ class GuardedConnManager(ConnManager):
 
     def _find_objection(self, sfm_conn: Any, name: str) -> str:
         """Return why a connection may not have a name; empty if it may."""
-        certificate = _read_peer_certificate(sfm_conn.conn)
+        certificate = read_peer_certificate(sfm_conn.conn)
         if certificate is None:
             return "it has no certificate"
         address = str(sfm_conn.conn.get_conn_properties().get(DriverParams.PEER_ADDR.value, "?"))
@@ -133,10 +128,3 @@ def _answers(sfm_conn: Any) -> bool:
             return False
         time.sleep(_POLL)
     return False
-
-
-def _read_peer_certificate(connection: Any) -> Certificate | None:
-    """Return the certificate with which the other end of a connection proved its identity in the TLS handshake."""
-    context = getattr(connection, "context", None)
-    pems = context.auth_context().get("x509_pem_cert") if context is not None else None
-    return parse_certificate(pems[0]) if pems else None

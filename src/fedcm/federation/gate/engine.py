@@ -21,6 +21,8 @@ from fedcm.federation.gate.crashes import CrashCounter
 from fedcm.federation.gate.decoding import limit_decoding
 from fedcm.federation.gate.gatekeeper import Gatekeeper
 from fedcm.federation.gate.registration import GuardedClientManager
+from fedcm.federation.gate.sizes import SizeLimit
+from fedcm.federation.gate.transport import harden_transport
 from fedcm.federation.kit import read_kit
 from fedcm.federation.trust.audit import AuditLog
 
@@ -117,6 +119,8 @@ def main() -> Any:
     for guarded in (GuardedConnManager, GuardedClientManager, GuardedServer):
         guarded.gatekeeper = gatekeeper
     limit_decoding()
+    SizeLimit(lambda sender, reason: gatekeeper.raise_alarm(f"{sender}: {reason}")).install()
+    harden_transport()
     communicator.ConnManager = GuardedConnManager
     fed_server.ClientManager = GuardedClientManager
     server_deployer.FederatedServer = GuardedServer

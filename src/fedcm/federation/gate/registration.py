@@ -10,6 +10,9 @@ from nvflare.private.defs import CellMessageHeaderKeys
 from nvflare.private.fed.server.client_manager import ClientManager
 
 from fedcm.federation.gate.gatekeeper import Gatekeeper
+from fedcm.federation.gate.rates import Rate, RateLimit
+
+LOGINS = Rate(per_second=0.5, burst=30)
 
 
 class GuardedClientManager(ClientManager):
@@ -21,6 +24,11 @@ class GuardedClientManager(ClientManager):
 
     gatekeeper: Gatekeeper  # set before the engine starts
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Start without logins; called by the engine."""
+        super().__init__(*args, **options)
+        self._logins = RateLimit(LOGINS)
+
     def authenticated_client(self, request: Any, fl_ctx: FLContext, client_type: Any) -> Any:
         """Check a login; called by the engine."""
         name = str(request.get_header(CellMessageHeaderKeys.CLIENT_NAME))
@@ -29,6 +37,10 @@ class GuardedClientManager(ClientManager):
         if holder != name or (endpoint != name and not is_valid_admin_client_name(endpoint)):
             self.gatekeeper.raise_alarm(f"a login as {name} over the connection {endpoint} of {holder} was refused")
             fl_ctx.set_prop(FLContextKey.UNAUTHENTICATED, "log in over your own connection", sticky=False)
+            return None
+        if not self._logins.allow(name):
+            self.gatekeeper.raise_alarm(f"{name} logs in again and again; its logins are refused for now")
+            fl_ctx.set_prop(FLContextKey.UNAUTHENTICATED, "too many logins; wait a minute", sticky=False)
             return None
         client = super().authenticated_client(request, fl_ctx, client_type)
         self.gatekeeper.audit.append("joined" if client else "refused", name=name)

@@ -50,6 +50,10 @@ class Channel(Protocol):
         """Raise `Stopped` if the engine has ended the job."""
         ...
 
+    def limit_replies(self, size: int) -> None:
+        """Refuse replies of more than `size` bytes from now on."""
+        ...
+
     def ask(
         self, task: str, fields: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
     ) -> Iterator[SiteAnswer]:

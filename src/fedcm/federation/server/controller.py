@@ -1,19 +1,16 @@
 """The server's part of a job: a controller of the engine that runs the round loop and sends tasks to the sites."""
 
 import hashlib
-import queue
 import shutil
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
 from nvflare.apis.client import Client
-from nvflare.apis.controller_spec import ClientTask, Task
-from nvflare.apis.dxo import DXO, DataKind, from_shareable
-from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
@@ -23,12 +20,12 @@ from fedcm.config.experiment import read_experiment
 from fedcm.core.privacy.budget import EPSILON
 from fedcm.errors import Diverged, Stopped
 from fedcm.federation.engine import RUN_TOPIC
-from fedcm.federation.frames import REJECTED, Arrays
 from fedcm.federation.gate.decoding import limit_decoding
+from fedcm.federation.gate.sizes import SizeLimit
 from fedcm.federation.kit import SERVER_FILE
 from fedcm.federation.outcome import LOG, RESULT, Outcome
-from fedcm.federation.server.channel import Deadline, SiteAnswer
 from fedcm.federation.server.run import RUNS, RunRequest, run_federation
+from fedcm.federation.server.task_channel import TaskChannel
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
 from fedcm.federation.trust.audit import AuditLog
 from fedcm.federation.trust.manifest import write_manifest
@@ -36,12 +33,10 @@ from fedcm.privacy.settings import get_delta
 from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.identity import reject_unusable_name
-from fedcm.system.callbacks import StopRequested
 from fedcm.system.files import write_text
 
 _LOGS = "logs"  # folder of the server's kit with one log file per run
 _PUBLISHED = (*EVIDENCE, MANIFEST)
-_POLL = 0.05  # seconds between checks whether to stop
 _TAIL = 200  # lines of the log that the outcome contains
 
 
@@ -60,6 +55,9 @@ class FederatedTraining(Controller):
         """
         super().__init__(task_check_period=task_check_period)
         limit_decoding()
+        self._refused = set[str]()  # sites that sent a message that was dropped
+        self._limit = SizeLimit(self._refuse_reply)
+        self._limit.install()
         reject_unusable_name(run)  # files are named after it, and a job can be made by hand
         self.run = run
         self.experiment = experiment
@@ -70,7 +68,7 @@ class FederatedTraining(Controller):
         self._delta: float | None = None  # δ of a private run
         self._changing = threading.Lock()  # the engine's threads log late answers
         self._stop_command = ""  # of an admin: "stop", or "pause" to resume in another job
-        self._channel: _TaskChannel | None = None
+        self._channel: TaskChannel | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Register for admins' queries; called by the engine."""
@@ -80,7 +78,7 @@ class FederatedTraining(Controller):
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         """Run all rounds; called by the engine."""
-        self._channel = channel = _TaskChannel(self, fl_ctx, lambda: abort_signal.triggered)
+        self._channel = channel = TaskChannel(self, fl_ctx, lambda: abort_signal.triggered, self._limit)
         try:
             table = tomllib.loads(self.experiment)
             allowed = load_server_settings(self.kit).limits.code
@@ -126,6 +124,13 @@ class FederatedTraining(Controller):
     ) -> None:
         """Log an answer that came too late; called by the engine."""
         self._say(f"{client.name} answered too late and does not count")
+
+    def _refuse_reply(self, site: str, reason: str) -> None:
+        """Treat a message of a site that was dropped as its answer; called by threads of the engine."""
+        is_answer = self._channel is not None and self._channel.reject(site, reason)
+        if not is_answer and site not in self._refused:  # once: a site can send any number of messages
+            self._refused.add(site)
+            self._say(f"{site}: {reason}")
 
     def _mark_opened(self) -> None:
         self._last = next(reversed(RunFolder(self.kit / RUNS / self.run).read_metrics()), {})
@@ -209,72 +214,3 @@ class FederatedTraining(Controller):
 def _get_submitter(fl_ctx: FLContext) -> str:
     meta = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
     return str(meta.get("submitter_name", "")) if isinstance(meta, dict) else ""
-
-
-@final
-class _TaskChannel:
-    """A `Channel` that broadcasts the engine's tasks."""
-
-    def __init__(self, controller: Controller, fl_ctx: FLContext, is_aborted: StopRequested) -> None:
-        self.controller = controller
-        self.fl_ctx = fl_ctx
-        self.is_aborted = is_aborted
-
-    def list_connected_sites(self) -> set[str]:
-        engine: Any = self.fl_ctx.get_engine()
-        get_disconnect_time = self.controller.get_client_disconnect_time
-        return {client.name for client in engine.get_clients() if get_disconnect_time(client.name) is None}
-
-    def check_stopped(self) -> None:
-        if self.is_aborted():
-            raise Stopped("the engine ended the job")
-
-    def ask(
-        self, task: str, fields: Mapping[str, Any], arrays: Arrays, sites: Sequence[str], deadline: Deadline
-    ) -> Iterator[SiteAnswer]:
-        if not sites:
-            return
-        answers: queue.SimpleQueue[SiteAnswer] = queue.SimpleQueue()
-
-        def receive(client_task: ClientTask, fl_ctx: FLContext) -> None:
-            answers.put(_read_answer(client_task))
-            client_task.result = None  # pyright: ignore[reportAttributeAccessIssue] - frees a large result
-
-        data = DXO(DataKind.WEIGHTS, data=dict(arrays), meta=dict(fields)).to_shareable()
-        engine_task = Task(task, data, timeout=int(deadline.remaining) + 1, result_received_cb=receive)
-        self.controller.broadcast(engine_task, self.fl_ctx, targets=list(sites), min_responses=len(sites))
-        try:
-            for _ in sites:
-                answer = self._await_answer(answers, engine_task, deadline)
-                if answer is None:
-                    return
-                yield answer
-        finally:
-            self.controller.cancel_task(engine_task)
-
-    def _await_answer(
-        self, answers: "queue.SimpleQueue[SiteAnswer]", engine_task: Task, deadline: Deadline
-    ) -> SiteAnswer | None:
-        while True:
-            self.check_stopped()
-            has_completed = engine_task.completion_status is not None  # it then gets no more answers
-            remaining = 0.0 if has_completed else deadline.remaining
-            try:
-                return answers.get(timeout=min(max(remaining, 0.001), _POLL))
-            except queue.Empty:
-                if remaining <= 0:
-                    return None
-
-
-def _read_answer(client_task: ClientTask) -> SiteAnswer:
-    """Return a site's answer; one that cannot be read becomes an answer that says so."""
-    result: Any = client_task.result
-    name = client_task.client.name
-    try:
-        code = result.get_return_code()
-        if code != ReturnCode.OK:
-            return SiteAnswer(name, {REJECTED: f"the engine reports {code}"}, {})
-        message = from_shareable(result)
-        return SiteAnswer(name, dict(message.meta), dict(message.data))
-    except Exception as error:
-        return SiteAnswer(name, {REJECTED: f"its answer cannot be read ({type(error).__name__})"}, {})

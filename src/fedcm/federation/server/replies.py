@@ -14,6 +14,8 @@ from fedcm.federation.frames import REJECTED, Arrays
 
 MAX_LOSS = 1e30
 _MAX_NORM = 1e18  # a larger report would spoil the mean for good, whatever federation.norm_bound allows
+_BYTES_PER_ENTRY = 16  # of a report, at most: two integers with secure aggregation over float64
+_BYTES_BESIDES = 2**24  # of a reply: everything but the report
 _KEYS = {"steps", "examples", "seconds", "bytes"}
 
 
@@ -39,6 +41,11 @@ class ExpectedReply(NamedTuple):
     link: Link
     norm_bound: float | None
     has_loss: bool = True  # False in a private run
+
+
+def compute_reply_limit(template: Any) -> int:
+    """Return how many bytes a reply can need, given a report of the algorithm."""
+    return _BYTES_PER_ENTRY * sum(vector.numel() for vector in template) + _BYTES_BESIDES
 
 
 def check_reply(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:

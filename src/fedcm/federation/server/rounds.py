@@ -27,7 +27,7 @@ from fedcm.federation.server.channel import Channel, SiteAnswer
 from fedcm.federation.server.collected_reports import CollectedReports
 from fedcm.federation.server.health import SiteHealth
 from fedcm.federation.server.remote_data import RemoteData
-from fedcm.federation.server.replies import BadReply, ExpectedReply
+from fedcm.federation.server.replies import BadReply, ExpectedReply, compute_reply_limit
 from fedcm.federation.server.requests import SILENT, SiteRequests
 from fedcm.federation.server.secure_reports import SecureReports
 from fedcm.federation.server.site_scores import SiteScores
@@ -64,6 +64,7 @@ class FederationExecutor:
 
     def __post_init__(self) -> None:
         """Start with all sites healthy."""
+        self.channel.limit_replies(compute_reply_limit(self.runner.templates.report))
         self.health = SiteHealth(self.settings.drop_after, self.settings.retry_after, self.notify)
         self.requests = SiteRequests(
             self.channel,

@@ -3,7 +3,9 @@
 The engine itself would just exit, and the server would count on the site until several heartbeats are missing.
 
 It would also go on for ever with a login that the server does not accept any more. The server signs logins with its
-key, so a login ends when the server has a new key. Then this process ends, and the site's command starts it again.
+key, so a login ends when the server has a new key. Then this process ends, and the site's command starts it again. It
+also does so if heartbeats fail to start, as they do on a machine that was suspended at that moment: without them, the
+server would never count on the site again.
 """
 
 import logging
@@ -18,6 +20,7 @@ from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.private.defs import CellChannelTopic
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.client.client_engine import ClientEngine
+from nvflare.private.fed.client.fed_client_base import FederatedClientBase
 
 LOGIN_ENDED = 75  # exit code: the login is not valid any more
 _REFUSALS = 2  # heartbeats that are refused in a row
@@ -65,9 +68,19 @@ class GracefulClientEngine(ClientEngine):
         cell.send_request = send_request
 
 
+def run_heartbeat(self: Any, interval: float) -> None:
+    """Send heartbeats until the engine ends; called by the engine in a thread."""
+    try:
+        self.heartbeat(interval)
+    except Exception as error:  # the engine would go on without heartbeats
+        logging.getLogger("SiteLogin").error(f"no heartbeats can be sent ({error}); logging in again")
+        os._exit(LOGIN_ENDED)
+
+
 def main() -> Any:
     """Run the engine's own main function with `GracefulClientEngine`."""
     client_train.version_check()
+    FederatedClientBase.run_heartbeat = run_heartbeat
     client_train.ClientEngine = GracefulClientEngine
     arguments = client_train.parse_arguments()
     # no grace time, because after logging out only the connection is left to close
