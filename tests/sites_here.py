@@ -94,6 +94,8 @@ class InProcessChannel:
             self.sites[site] = SiteTrainer(self.folder / site, self.text, self.names.index(site), len(self.names))
         if task == "describe":
             return self.sites[site].describe(), {}
+        if task == "offer":
+            return self.sites[site].offer(**select_own_fields(fields, site)), {}
         fields = select_own_fields(fields, site)
         if task == "secure":
             answer = self.sites[site].aggregate(**fields, arrays=arrays)

@@ -10,7 +10,7 @@ from fedcm.data.work.amounts import UniformWork
 from fedcm.errors import UserError
 
 DATA_SOURCE = "federation"  # data.source of a federated run: the data stay at the sites
-KEPT_STATES = 3  # counted states that a site keeps: the server may resume from an older checkpoint
+KEPT_STATES = 3  # counted states that every site keeps: the server may resume from an older checkpoint
 
 
 def prepare_experiment(experiment: Experiment) -> Experiment:

@@ -18,7 +18,7 @@ from fedcm.config.sections import Count, FederationSection
 from fedcm.data import load_dataset
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.errors import UserError
-from fedcm.federation.experiment import compute_least_sites
+from fedcm.federation.experiment import KEPT_STATES, compute_least_sites
 from fedcm.federation.kit import SERVER_FILE, SITE_FILE
 from fedcm.models import MODELS
 from fedcm.system.imports import names_python_object
@@ -48,6 +48,13 @@ class SiteTrainingSection(Section):
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
 
 
+class SiteStorageSection(Section):
+    """`[storage]` of `site.toml`: the client states of runs on the site's disk."""
+
+    states: Annotated[int, Field(ge=KEPT_STATES, le=10**6)] = 20  # newest states of a run that are kept
+    megabytes: Count = 1000  # at most this many per run, but always the newest 3 states
+
+
 class KitModelSection(Section):
     """`[model]` of `site.toml` and `server.toml`."""
 
@@ -61,6 +68,7 @@ class SiteSettings(Section):
     model: KitModelSection = KitModelSection()
     limits: SiteLimits = SiteLimits()
     training: SiteTrainingSection = SiteTrainingSection()
+    storage: SiteStorageSection = SiteStorageSection()
 
 
 class ServerTestSection(Section):

@@ -21,6 +21,10 @@ scores = true            # whether the server gets scores of models on this site
 [training]
 threads = 1              # more are faster and may change the last bits
 device = "cpu"
+
+[storage]
+states = 20              # newest client states of a run that are kept, for a server restored from a backup
+megabytes = 1000         # at most this many per run, but always the newest 3 states
 """
 
 _SERVER_TOML = """\

@@ -16,6 +16,7 @@ from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.rounds import FederationExecutor
 from fedcm.federation.server.site_descriptions import describe_sites
+from fedcm.federation.server.state_offers import agree_on_round, read_counted
 from fedcm.federation.settings import load_server_settings, load_test_data, load_validation_data
 from fedcm.federation.shares import SiteShares
 from fedcm.federation.terms import RECORD_FILE, FederationRecord, Terms, agree_on_terms, read_record, write_record
@@ -72,7 +73,7 @@ def run_federation(
         on_open()
         data = run.setup.runner.data
         assert isinstance(data, RemoteData)
-        settings, counted = experiment.federation, _read_counted(run, record.sites)
+        settings, counted = experiment.federation, read_counted(run, record.sites)
         executor = FederationExecutor(
             run.setup.runner,
             data,
@@ -104,6 +105,7 @@ def _open_run(
         build_setup = _make_build(record, held_out, {})
         options = SessionOptions(build_setup=build_setup, notify=notify, stop_requested=stop_requested)
         with Session.resume(request.path, options=options) as run:
+            agree_on_round(run, record, channel, experiment.federation, notify)
             notify(f"run {request.name} resumes at round {run.next_round} of {run.total_rounds}")
             yield run, record
     else:
@@ -214,12 +216,3 @@ def _make_build(
         return setup
 
     return build_setup
-
-
-def _read_counted(run: Session, sites: Sequence[str]) -> dict[str, int]:
-    """Read from the run's metrics which round of each site counted last."""
-    counted: dict[str, int] = {}
-    for line in run.folder.read_metrics(run.next_round):
-        for client in line["clients"]:
-            counted[sites[int(client)]] = line["round"]
-    return counted

@@ -3,6 +3,9 @@
 A round's new state is written beside the old one. With its next message the server says which of this site's rounds
 counted last. Training continues from that state, and later states, whose rounds were lost, are deleted. So the server's
 mean of all client states stays correct whatever process dies.
+
+Older states are kept, as many as `[storage]` of `site.toml` allows, because a server that is restored from a backup
+resumes from an older round.
 """
 
 import re
@@ -14,19 +17,29 @@ from torch import Tensor
 
 from fedcm.errors import UserError
 from fedcm.federation.experiment import KEPT_STATES
+from fedcm.federation.settings import SiteStorageSection
 from fedcm.federation.terms import NEVER
 from fedcm.system.files import atomic_write
 from fedcm.system.tensor_files import save_tensors
+
+_DEFAULTS = SiteStorageSection()
 
 
 @final
 class SiteStates:
     """The states of one site in one run."""
 
-    def __init__(self, folder: Path, initial: Any) -> None:
-        """Use a folder; `initial` is the state of a client that has not taken part, which gives fields and shapes."""
+    def __init__(self, folder: Path, initial: Any, storage: SiteStorageSection = _DEFAULTS) -> None:
+        """Use a folder.
+
+        Args:
+            folder: The folder of this run's states.
+            initial: The state of a client that has not taken part, which gives fields and shapes.
+            storage: How many states are kept.
+        """
         self.folder = folder
         self.initial = initial
+        self.storage = storage
 
     def load_state_after(self, counted: int) -> Any:
         """Return the state after the round that counted last, and delete states that are not needed any more.
@@ -36,10 +49,10 @@ class SiteStates:
         """
         if not self.initial._fields:
             return self.initial
-        rounds = self._list_rounds()
+        rounds = self.list_rounds()
         for late in (r for r in rounds if r > counted):
             self._get_file(late).unlink(missing_ok=True)
-        for old in [r for r in rounds if r <= counted][:-KEPT_STATES]:
+        for old in self._select_old([r for r in rounds if r <= counted]):
             self._get_file(old).unlink(missing_ok=True)
         return self.read_state_after(counted)
 
@@ -70,13 +83,23 @@ class SiteStates:
         except (OSError, SafetensorError, ValueError) as error:
             raise UserError(
                 f"this site needs its state after round {round}, but cannot read {str(file)!r} ({error}); restore the "
-                "file, or leave this run"
+                "file from a backup of the kit, or leave this run"
             ) from None
         return type(self.initial)(
             **{name: fields[name].to(getattr(self.initial, name)) for name in self.initial._fields}
         )
 
-    def _list_rounds(self) -> list[int]:
+    def _select_old(self, rounds: list[int]) -> list[int]:
+        """Return the rounds whose states are not kept: older than the newest, by number and bytes."""
+        space = self.storage.megabytes * 10**6
+        for number, round in enumerate(reversed(rounds)):
+            space -= self._get_file(round).stat().st_size
+            if number >= self.storage.states or (number >= KEPT_STATES and space < 0):
+                return rounds[: len(rounds) - number]
+        return []
+
+    def list_rounds(self) -> list[int]:
+        """Return the rounds after which there is a state, oldest first."""
         names = [re.fullmatch(r"round-(\d+)\.safetensors", file.name) for file in self.folder.glob("round-*")]
         return sorted(int(name[1]) for name in names if name)
 

@@ -2,6 +2,7 @@
 
 open      the experiment and which client this site is       ─► nothing
 describe                                                     ─► a description of its examples
+offer     rounds of a run                                    ─► those after which it has a client state
 train     a round, the last counted round, the broadcast     ─► its report; with secure aggregation, that it has one
 secure    a step of secure aggregation                       ─► its answer, as in fedcm.federation.secure
 evaluate  the same with the new parameters                   ─► its score on its own test data
@@ -81,6 +82,7 @@ class SiteTrainer:
         reject_open_reports(given.federation, settings.limits)
         self.secure = SecureRounds(kit, client, experiment, given.federation)
         self.limits = settings.limits
+        self.storage = settings.storage
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         self.parts = SiteShares.of(given).draw(self.data.train.size, given.seed, client)
         self.experiment = use_own_weights(adapt_experiment(given, settings.training.device, self.parts), kit, settings)
@@ -91,6 +93,11 @@ class SiteTrainer:
         """Return the fields of a `DataDescription` of the site's examples."""
         with_sums, weights = self.experiment.federation.mean is None, hash_weights(self.experiment)
         return describe_data(self.data, read_versions(), with_sums=with_sums, weights=weights)
+
+    def offer(self, run: str, rounds: list[int]) -> dict[str, Any]:
+        """Return the rounds after which this site has a client state: those of `rounds`, and its first and last."""
+        own = SiteStates(self._get_state_folder(run), None).list_rounds()
+        return {"run": run, "states": sorted({*own[:1], *own[-1:], *(set(own) & set(rounds))})}
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """Do the local steps of a round from the state that counted last, and return the reply.
@@ -108,7 +115,7 @@ class SiteTrainer:
         broadcast = unpack_broadcast(get_message_types(type(runner.algorithm)).broadcast, sent, links, problem.dtype)
         for vector in broadcast:
             _check_vector(vector, problem.size)
-        states = SiteStates(self._get_state_folder(run), runner.initial_state)
+        states = SiteStates(self._get_state_folder(run), runner.initial_state, self.storage)
         client_state = states.load_state_after(counted)
         context = self._make_round(setup, round)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
@@ -195,6 +202,8 @@ class _RequestHandler:
                 return {}, {}
             case "describe":
                 return self._trainer.describe(), {}
+            case "offer":
+                return self._trainer.offer(**fields), {}
             case "train":
                 return self._trainer.train(**fields, sent=arrays)
             case "secure":
@@ -204,7 +213,8 @@ class _RequestHandler:
             case "validate":
                 return self._trainer.validate(**fields, sent=arrays)
             case _:
-                raise UserError(f"a request must be open, describe, train, secure, evaluate or validate, got {kind!r}")
+                known = "open, describe, offer, train, secure, evaluate or validate"
+                raise UserError(f"a request must be {known}, got {kind!r}")
 
 
 def main(kit: Path, requests: int, answers: int) -> None:
