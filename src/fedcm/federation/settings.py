@@ -53,6 +53,7 @@ class SiteStorageSection(Section):
 
     states: Annotated[int, Field(ge=KEPT_STATES, le=10**6)] = 20  # newest states of a run that are kept
     megabytes: Count = 1000  # at most this many per run, but always the newest 3 states
+    key: Annotated[str, Field(min_length=1)] | None = None  # a file of 32 bytes, with which states are encrypted
 
 
 class KitModelSection(Section):

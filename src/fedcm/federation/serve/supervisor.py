@@ -22,7 +22,13 @@ from fedcm.errors import UserError
 from fedcm.federation.check.clock import find_invalid_certificate
 from fedcm.federation.file_modes import make_private, private_files, reject_exposed_keys
 from fedcm.federation.kit import START_FILES, Kit
-from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_bad_members, reject_taken_ports
+from fedcm.federation.readiness import (
+    lock_kit,
+    read_servable_kit,
+    reject_bad_members,
+    reject_bad_state_key,
+    reject_taken_ports,
+)
 from fedcm.federation.serve.engine_log import EngineLog
 from fedcm.system.callbacks import Notify
 from fedcm.system.processes import describe_exit
@@ -62,11 +68,12 @@ def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAUL
         The exit code of the command.
 
     Raises:
-        UserError: If the kit cannot be served, others can read its private key, or the engine rejects its
-            configuration.
+        UserError: If the kit cannot be served, others can read its private key, the key of its client states cannot
+            be used, or the engine rejects its configuration.
     """
     kit = read_servable_kit(path, kind)
     reject_exposed_keys(kit.path)
+    reject_bad_state_key(kit)
     with private_files(), lock_kit(kit.path) as lock:
         reject_taken_ports(kit)
         for sentence in (make_private(kit.path).sentence, find_invalid_certificate(kit, ask_server=False)):

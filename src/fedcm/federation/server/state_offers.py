@@ -16,9 +16,7 @@ from fedcm.runs.checkpoint import list_checkpoints
 from fedcm.runs.session import Session
 from fedcm.system.callbacks import Notify
 
-Offers = Mapping[
-    str, set[int]
-]  # by site, rounds after which it has a state
+Offers = Mapping[str, set[int]]  # by site, rounds after which it has a state
 Needs = Mapping[str, int]  # by site, the round after which its state is needed
 
 

@@ -42,6 +42,7 @@ from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.experiment import adapt_experiment
 from fedcm.federation.site.scores import score_on_tests, tally_validation
 from fedcm.federation.site.secure_rounds import SecureRounds
+from fedcm.federation.site.state_cipher import open_cipher
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import Terms, describe_data
 from fedcm.federation.weights import hash_weights, use_own_weights
@@ -83,6 +84,7 @@ class SiteTrainer:
         self.secure = SecureRounds(kit, client, experiment, given.federation)
         self.limits = settings.limits
         self.storage = settings.storage
+        self.cipher = open_cipher(kit, settings.storage)
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         self.parts = SiteShares.of(given).draw(self.data.train.size, given.seed, client)
         self.experiment = use_own_weights(adapt_experiment(given, settings.training.device, self.parts), kit, settings)
@@ -96,7 +98,7 @@ class SiteTrainer:
 
     def offer(self, run: str, rounds: list[int]) -> dict[str, Any]:
         """Return the rounds after which this site has a client state: those of `rounds`, and its first and last."""
-        own = SiteStates(self._get_state_folder(run), None).list_rounds()
+        own = self._open_states(run, None).list_rounds()
         return {"run": run, "states": sorted({*own[:1], *own[-1:], *(set(own) & set(rounds))})}
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
@@ -115,7 +117,7 @@ class SiteTrainer:
         broadcast = unpack_broadcast(get_message_types(type(runner.algorithm)).broadcast, sent, links, problem.dtype)
         for vector in broadcast:
             _check_vector(vector, problem.size)
-        states = SiteStates(self._get_state_folder(run), runner.initial_state, self.storage)
+        states = self._open_states(run, runner.initial_state)
         client_state = states.load_state_after(counted)
         context = self._make_round(setup, round)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
@@ -139,7 +141,7 @@ class SiteTrainer:
     def evaluate(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """Score parameters on the site's own test data; the arguments are those of `train`."""
         started, setup = time.perf_counter(), self._prepare_evaluation(terms)
-        params, states = self._read_params(setup, sent), self._get_state_folder(run)
+        params, states = self._read_params(setup, sent), self._open_states(run, setup.runner.initial_state)
         context = self._make_round(setup, round)
         scores = score_on_tests(setup.runner, params, self.client, context, states, counted)
         return {"run": run, "round": round, **scores, "seconds": time.perf_counter() - started}, {}
@@ -176,6 +178,9 @@ class SiteTrainer:
 
     def _count_own_examples(self, setup: TrainingSetup) -> int:
         return int(setup.runner.data.sizes(np.array([self.client]))[0])
+
+    def _open_states(self, run: str, initial: Any) -> SiteStates:
+        return SiteStates(self._get_state_folder(run), initial, self.storage, self.client, self.cipher)
 
     def _get_state_folder(self, run: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):
