@@ -20,6 +20,7 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.errors import UserError
 from fedcm.federation.experiment import KEPT_STATES, compute_least_sites
 from fedcm.federation.kit import SERVER_FILE, SITE_FILE
+from fedcm.federation.site.finished_runs import KEPT_DAYS
 from fedcm.models import MODELS
 from fedcm.system.imports import names_python_object
 
@@ -53,6 +54,7 @@ class SiteStorageSection(Section):
 
     states: Annotated[int, Field(ge=KEPT_STATES, le=10**6)] = 20  # newest states of a run that are kept
     megabytes: Count = 1000  # at most this many per run, but always the newest 3 states
+    days: Annotated[float, Field(ge=0, le=10**5)] = KEPT_DAYS  # after a run has finished, until its states are removed
     key: Annotated[str, Field(min_length=1)] | None = None  # a file of 32 bytes, with which states are encrypted
 
 

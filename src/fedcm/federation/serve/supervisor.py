@@ -29,7 +29,8 @@ from fedcm.federation.readiness import (
     reject_bad_state_key,
     reject_taken_ports,
 )
-from fedcm.federation.serve.engine_log import EngineLog
+from fedcm.federation.serve.cleaning import clean_kit
+from fedcm.federation.serve.engine_log import EngineLog, is_end_of_job
 from fedcm.system.callbacks import Notify
 from fedcm.system.processes import describe_exit
 
@@ -193,6 +194,8 @@ class Supervisor:
                     shown = log.filter_line(line.decode("utf-8", "replace").rstrip())
                     if shown and not self._signals:
                         self.notify(shown)
+                        if is_end_of_job(shown):
+                            self._clean_up_jobs()
 
     def notify(self, line: str) -> None:
         """Show a line to the operator; a closed terminal is not an error."""
@@ -229,11 +232,20 @@ class Supervisor:
             time.sleep(min(left, 0.1))
 
     def _clean_up(self) -> None:
-        """Remove temporary files and the shutdown note of a previous engine."""
+        """Remove temporary files, the shutdown note of a previous engine, and what its jobs left behind."""
         folder = self.kit.path / "tmp"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         (self.kit.path / _SHUTDOWN_NOTE).unlink(missing_ok=True)
+        for sentence in clean_kit(self.kit, idle=True):
+            self.notify(sentence)
+
+    def _clean_up_jobs(self) -> None:
+        """Remove what ended jobs left behind, while the engine runs."""
+        from fedcm.federation.serve.keeper import list_command_lines
+
+        for sentence in clean_kit(self.kit, list_command_lines(), idle=False):
+            self.notify(sentence)
 
     def _write_last_lines(self, log: EngineLog) -> None:
         with suppress(OSError):

@@ -16,7 +16,7 @@ from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.rounds import FederationExecutor
 from fedcm.federation.server.site_descriptions import describe_sites
-from fedcm.federation.server.state_offers import agree_on_round, read_counted
+from fedcm.federation.server.state_messages import agree_on_round, read_counted, tell_finished_runs
 from fedcm.federation.settings import load_server_settings, load_test_data, load_validation_data
 from fedcm.federation.shares import SiteShares
 from fedcm.federation.terms import RECORD_FILE, FederationRecord, Terms, agree_on_terms, read_record, write_record
@@ -86,6 +86,7 @@ def run_federation(
             save_record=lambda: write_record(request.path, record),
         )
         yield from (metrics.to_dict() for metrics in run.rounds(executor))
+        tell_finished_runs(request.kit / RUNS, channel, record.sites)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ train     a round, the last counted round, the broadcast     ─► its report; 
 secure    a step of secure aggregation                       ─► its answer, as in fedcm.federation.secure
 evaluate  the same with the new parameters                   ─► its score on its own test data
 validate  the same                                           ─► sums over its validation data
+finish    runs that have finished                            ─► nothing
 
 The first request after "open" loads the site's examples and checks its limits.
 
@@ -34,12 +35,13 @@ from fedcm.errors import UserError
 from fedcm.federation.compression import count_array_bytes, pack_report, unpack, unpack_broadcast
 from fedcm.federation.experiment import reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
-from fedcm.federation.kit import SITE_FILE
+from fedcm.federation.kit import SITE_FILE, STATES
 from fedcm.federation.secure.revealed_sums import RevealedSums
 from fedcm.federation.settings import load_site_data, load_site_settings, reject_forbidden, reject_open_reports
 from fedcm.federation.shares import SiteShares
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.experiment import adapt_experiment
+from fedcm.federation.site.finished_runs import mark_finished, unmark
 from fedcm.federation.site.scores import score_on_tests, tally_validation
 from fedcm.federation.site.secure_rounds import SecureRounds
 from fedcm.federation.site.state_cipher import open_cipher
@@ -52,8 +54,6 @@ from fedcm.system.error_messages import hide_paths
 from fedcm.system.memory import keep_freed_memory
 from fedcm.system.processes import watch_parent
 from fedcm.system.user_warnings import print_short_warnings
-
-STATES = "state"  # folder of a site's kit with its client states
 
 
 @final
@@ -118,6 +118,7 @@ class SiteTrainer:
         for vector in broadcast:
             _check_vector(vector, problem.size)
         states = self._open_states(run, runner.initial_state)
+        unmark(states.folder)
         client_state = states.load_state_after(counted)
         context = self._make_round(setup, round)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
@@ -217,8 +218,11 @@ class _RequestHandler:
                 return self._trainer.evaluate(**fields, sent=arrays)
             case "validate":
                 return self._trainer.validate(**fields, sent=arrays)
+            case "finish":
+                mark_finished(self.kit / STATES, fields["runs"])
+                return {}, {}
             case _:
-                known = "open, describe, offer, train, secure, evaluate or validate"
+                known = "open, describe, offer, train, secure, evaluate, validate or finish"
                 raise UserError(f"a request must be {known}, got {kind!r}")
 
 

@@ -1,21 +1,28 @@
-"""Agree with the sites on the round from which a run resumes: the newest for which everybody has what it needs.
+"""What server and sites say about client states: which ones the sites have, and which ones are not needed any more.
 
 The server has a few checkpoints, and each site has its client states after a few rounds. They may not fit together:
 the server or a site may be restored from a backup, or a disk may be lost. So before a run with client states resumes,
-the server asks the sites which states they have.
+the server asks the sites which states they have, and they agree on the newest round for which everybody has what it
+needs. When a run has finished, the server tells the sites, which then remove its states after some days.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from fedcm.config.sections import FederationSection
+from fedcm.errors import Stopped, UserError
 from fedcm.federation.experiment import compute_quorum
 from fedcm.federation.server.channel import Channel, Deadline
 from fedcm.federation.server.replies import BadReply, read_state_offer
-from fedcm.federation.terms import FederationRecord
+from fedcm.federation.terms import FederationRecord, read_record
 from fedcm.runs.checkpoint import list_checkpoints
+from fedcm.runs.folder import list_runs
 from fedcm.runs.session import Session
 from fedcm.system.callbacks import Notify
 
+_MOST = 100  # finished runs that a message names: the newest ones, because a site may have missed earlier messages
+_TIMEOUT = 10.0  # seconds to wait for answers on which nothing depends
 Offers = Mapping[str, set[int]]  # by site, rounds after which it has a state
 Needs = Mapping[str, int]  # by site, the round after which its state is needed
 
@@ -88,3 +95,24 @@ def _describe_offer(rounds: set[int]) -> str:
     if len(rounds) < 2:
         return f"its only state is of round {min(rounds)}" if rounds else "it has none"
     return f"its states are of rounds {min(rounds)} to {max(rounds)}"
+
+
+def tell_finished_runs(runs: Path, channel: Channel, sites: Sequence[str]) -> None:
+    """Send the ids of the finished runs in a folder to those of these sites that are connected."""
+    connected = channel.list_connected_sites()
+    request, asked = {"runs": list_finished_ids(runs)}, [site for site in sites if site in connected]
+    with suppress(Stopped):  # the run has finished all the same
+        for _ in channel.ask("finish", request, {}, asked, Deadline(_TIMEOUT)):
+            pass
+
+
+def list_finished_ids(runs: Path) -> list[str]:
+    """Return by which ids sites know the finished runs in a folder; the oldest first."""
+    ids = []
+    for folder in list_runs(runs):
+        try:
+            if folder.read_outcome() == "finished":
+                ids.append(read_record(folder.path).id)
+        except UserError:  # a damaged run may be restored and resumed
+            continue
+    return ids[-_MOST:]
