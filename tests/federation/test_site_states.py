@@ -1,7 +1,7 @@
 """Client states at a site: training continues from the state of the round that counted last."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ class Kept(NamedTuple):
     control: Tensor
 
 
-def states(folder: Path, **storage: int) -> SiteStates:
+def states(folder: Path, **storage: Any) -> SiteStates:
     return SiteStates(folder / "state", Kept(torch.zeros(4)), SiteStorageSection(**storage))
 
 

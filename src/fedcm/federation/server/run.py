@@ -101,6 +101,7 @@ def _open_run(
             f"the server has {held_out[1].size} validation examples of its own ([validation] in {SERVER_FILE}), so "
             f"data.validation must be left out, got {experiment.data.validation}"
         )
+    RunFolder(request.path).reject_wrong_kinds()  # first: a run without its record would be taken for a new one
     if (request.path / RECORD_FILE).is_file():  # written last: without it the run has not begun
         record = _check_resumable(request, experiment)
         build_setup = _make_build(record, held_out, {})
