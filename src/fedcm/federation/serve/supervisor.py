@@ -20,7 +20,7 @@ from typing import final
 
 from fedcm.errors import UserError
 from fedcm.federation.check.clock import find_invalid_certificate
-from fedcm.federation.file_modes import make_private, private_files, reject_exposed_keys
+from fedcm.federation.file_modes import make_private, private_files, reject_exposed_keys, reject_exposed_states
 from fedcm.federation.kit import START_FILES, Kit
 from fedcm.federation.readiness import (
     lock_kit,
@@ -69,8 +69,8 @@ def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAUL
         The exit code of the command.
 
     Raises:
-        UserError: If the kit cannot be served, others can read its private key, the key of its client states cannot
-            be used, or the engine rejects its configuration.
+        UserError: If the kit cannot be served, others can read its private key or its states, the key of its client
+            states cannot be used, or the engine rejects its configuration.
     """
     kit = read_servable_kit(path, kind)
     reject_exposed_keys(kit.path)
@@ -80,6 +80,7 @@ def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAUL
         for sentence in (make_private(kit.path).sentence, find_invalid_certificate(kit, ask_server=False)):
             if sentence:
                 notify(sentence)
+        reject_exposed_states(kit.path)
         reject_bad_members(kit)
         return Supervisor(kit, make_engine_command(kit), notify, times, lock).run()
 

@@ -24,10 +24,10 @@ from fedcm.errors import Diverged, Stopped
 from fedcm.federation.engine import RUN_TOPIC
 from fedcm.federation.frames import REJECTED, Arrays
 from fedcm.federation.gate.decoding import limit_decoding
-from fedcm.federation.kit import SERVER_FILE
+from fedcm.federation.kit import RUNS, SERVER_FILE
 from fedcm.federation.outcome import LOG, RESULT, Outcome
 from fedcm.federation.server.channel import Deadline, SiteAnswer
-from fedcm.federation.server.run import RUNS, RunRequest, run_federation
+from fedcm.federation.server.run import RunRequest, run_federation
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
 from fedcm.federation.trust.audit import AuditLog
 from fedcm.federation.trust.manifest import write_manifest

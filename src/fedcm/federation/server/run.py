@@ -11,7 +11,7 @@ from fedcm.core.aggregation import PlainMean
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_quorum, prepare_experiment
-from fedcm.federation.kit import SERVER_FILE
+from fedcm.federation.kit import RUNS, SERVER_FILE
 from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.rounds import FederationExecutor
@@ -28,8 +28,6 @@ from fedcm.runs.identity import hash_settings
 from fedcm.runs.session import Session, SessionOptions
 from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.system.formatting import format_count
-
-RUNS = "runs"
 
 
 class RunRequest(NamedTuple):
