@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo anchors mutants test test-slow test-federation bench bench-peers bench-growth bench-federation bench-secure docs docs-serve check format clean
+.PHONY: help demo anchors mutants test test-slow test-federation soak bench bench-peers bench-growth bench-federation bench-secure docs docs-serve check format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ test: $(READY)  ## run the tests on all cores (minutes)
 
 test-federation: $(READY)  ## run the tests with whole federations of real processes over mutual TLS, with crashes and attacks (30 minutes)
 	$(BIN)/python -m pytest -n 0 -m federation
+
+soak: $(READY)  ## kill processes of a real federation at random for 20 minutes and compare the parameters (MINUTES=2 is shorter, SEED=1 other)
+	PYTHONPATH=tests:tests/integration/federation $(BIN)/python tests/soak/run.py --minutes $(or $(MINUTES),20) --seed $(or $(SEED),0)
 
 test-slow: $(READY)  ## run the slow tests: real CIFAR (FEDCM_DATA names a prepared data folder), torch.compile, more failures
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow

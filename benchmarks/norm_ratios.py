@@ -19,7 +19,7 @@ from fedcm.core.algorithm import Round
 from fedcm.core.exact_mean import ExactMean
 from fedcm.core.round_loop import run_rounds
 from fedcm.executors.local import LocalExecutor
-from fedcm.federation.server.screening import measure_influence
+from fedcm.federation.server.reports.screening import measure_influence
 from fedcm.runs.build import build
 
 SPLITS: dict[str, dict[str, Any]] = {

@@ -80,6 +80,7 @@ def draw(cells: Cells, path: Path) -> None:
     figure, panels = plt.subplots(
         1, len(NAMES), figsize=(11, 1.4 + 0.35 * len(attacks)), layout="constrained", sharey=True
     )
+    picture = None
     for panel, (algorithm, name) in zip(panels, NAMES.items(), strict=True):
         found = [[cells.get((algorithm, attack, mean), (None, None))[0] for mean in means] for attack in attacks]
         values = [[math.nan if value is None else 100 * value for value in row] for row in found]
@@ -93,6 +94,7 @@ def draw(cells: Cells, path: Path) -> None:
                 panel.text(
                     x, y, text, ha="center", va="center", color="white" if value < 10 + 0.65 * (best - 10) else "black"
                 )
+    assert picture is not None
     figure.colorbar(picture, ax=panels, label="test accuracy in %")
     figure.savefig(path, dpi=110)
 

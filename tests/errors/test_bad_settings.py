@@ -59,11 +59,11 @@ def test_a_missing_copy_of_a_bundled_experiment_is_rejected_with_its_name(
 
 
 def test_a_folder_instead_of_an_experiment_is_rejected(run: Fedcm, tmp_path: Path) -> None:
-    assert_rejected(run(tmp_path), "is a folder; give the .toml file of the experiment")
+    assert_rejected(run(tmp_path), "must be a file, and it is a folder; give the .toml file of the experiment")
 
 
 def test_a_path_inside_a_file_is_rejected(run: Fedcm, experiment: Write) -> None:
-    assert_rejected(run(experiment() / "more.toml"), "Not a directory")
+    assert_rejected(run(experiment() / "more.toml"), "must be a folder, and it is a file")
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,48 @@ def test_serving_makes_older_files_private_and_says_so(site: Kit, monkeypatch: p
     assert said == []
 
 
+@pytest.fixture(params=["inside", "link"])
+def states(request: pytest.FixtureRequest, site: Kit, tmp_path: Path) -> list[Path]:
+    """Client states and a run that others can read, in the kit or on another disk to which the kit has links."""
+    files = []
+    for name, file in (("state", "ab/round-000001.safetensors"), ("runs", "r/checkpoints/round-000001.safetensors")):
+        folder = site.path / name
+        if request.param == "link":
+            folder = tmp_path / f"disk-{name}"
+            (site.path / name).symlink_to(folder)
+        files.append(folder / file)
+        files[-1].parent.mkdir(parents=True)
+        files[-1].write_text("secret")
+    return files
+
+
+def test_states_and_runs_that_others_can_read_are_made_private(
+    site: Kit, states: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Supervisor, "run", lambda _: 0)
+    said: list[str] = []
+    assert [mode(file) for file in states] == [0o644] * 2
+    assert serve(site.path, "site", said.append) == 0
+    assert [(mode(file), mode(file.parent), mode(file.parent.parent)) for file in states] == [(0o600, 0o700, 0o700)] * 2
+    assert "could be read by others, and now only by the owner" in said[0]
+
+
+def test_states_that_another_user_would_have_to_make_private_are_rejected(
+    site: Kit, states: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Supervisor, "run", lambda _: pytest.fail("it was started"))
+
+    def chmod(path: Path, *_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "chmod", chmod)
+    with pytest.raises(
+        UserError, match=r"only its owner may read .* another user owns it; run `chmod -R go= "
+    ) as error:
+        serve(site.path, "site", print)
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("where", ["startup", "old"])
 def test_a_private_key_that_others_can_read_is_rejected(
     site: Kit, monkeypatch: pytest.MonkeyPatch, where: str, fedcm: Callable[..., Answer]

@@ -19,7 +19,7 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         codes.append(code)
         raise Ended
 
-    monkeypatch.setattr(engine.os, "_exit", end)
+    monkeypatch.setattr("os._exit", end)
     return codes
 
 

@@ -12,7 +12,7 @@ from sites_here import SITES, InProcessChannel, make_experiment, make_federated,
 from test_server import metrics, run_all
 
 from fedcm.errors import UserError
-from fedcm.federation.server.screening import find_large_reports, measure_influence
+from fedcm.federation.server.reports.screening import find_large_reports, measure_influence
 
 
 def accuracy(folder: Path, algorithm: str, attack: str, settings: dict[str, Any], rounds: int = 11) -> float:

@@ -92,7 +92,7 @@ def test_a_plan_that_is_not_toml_raises(tmp_path: Path, text: str) -> None:
 def test_a_missing_plan_raises(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no plan"):
         read_plan(tmp_path / "PLAN.toml")
-    with pytest.raises(UserError, match="is a folder"):
+    with pytest.raises(UserError, match="must be a file, and it is a folder"):
         read_plan(tmp_path)
 
 

@@ -122,7 +122,7 @@ def test_messages_beyond_the_rate_are_delayed_and_named(
     manager: LimitedConnManager, alarms: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(limited_connections.time, "sleep", slept.append)
+    monkeypatch.setattr("time.sleep", slept.append)
     monkeypatch.setattr(manager, "_messages", RateLimit(Rate(per_second=10, burst=3), lambda: 0.0))
     (one,) = connect(manager, "c", 1)
     (other,) = connect(manager, "b", 1)

@@ -1,7 +1,7 @@
 """Client states at a site: training continues from the state of the round that counted last."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedcm.core.algorithm import Nothing
 from fedcm.errors import UserError
+from fedcm.federation.settings import SiteStorageSection
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import NEVER
 
@@ -17,8 +18,8 @@ class Kept(NamedTuple):
     control: Tensor
 
 
-def states(folder: Path) -> SiteStates:
-    return SiteStates(folder / "state", Kept(torch.zeros(4)))
+def states(folder: Path, **storage: Any) -> SiteStates:
+    return SiteStates(folder / "state", Kept(torch.zeros(4)), SiteStorageSection(**storage))
 
 
 def kept(number: float) -> Kept:
@@ -34,12 +35,24 @@ def test_a_site_that_never_counted_starts_from_the_initial_state(tmp_path: Path)
 def test_the_state_that_counted_last_is_loaded_and_later_ones_are_deleted(tmp_path: Path) -> None:
     for round in range(6):
         states(tmp_path).save(round, kept(float(round)))
-    assert torch.equal(states(tmp_path).load_state_after(4).control, torch.full((4,), 4.0))
+    assert torch.equal(states(tmp_path, states=3).load_state_after(4).control, torch.full((4,), 4.0))
     names = sorted(file.name for file in (tmp_path / "state").iterdir())
     assert names == [f"round-{round:06d}.safetensors" for round in (2, 3, 4)]
     assert torch.equal(states(tmp_path).load_state_after(3).control, torch.full((4,), 3.0)), (
         "the server resumed from an older checkpoint"
     )
+
+
+def test_old_states_are_deleted_when_they_take_more_than_their_bytes_but_never_the_newest_three(tmp_path: Path) -> None:
+    large = Kept(torch.zeros(100_000))  # 400 kB
+    own = SiteStates(tmp_path / "state", large, SiteStorageSection(megabytes=2))
+    for round in range(7):
+        own.save(round, large)
+    own.load_state_after(6)
+    assert own.list_rounds() == [3, 4, 5, 6]
+    own = SiteStates(tmp_path / "state", large, SiteStorageSection(megabytes=1))
+    own.load_state_after(6)
+    assert own.list_rounds() == [4, 5, 6]
 
 
 def test_a_missing_or_damaged_state_raises(tmp_path: Path) -> None:

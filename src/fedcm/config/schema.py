@@ -34,7 +34,9 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(find_wrong_kind(path) or f"there is no {what} {str(path)!r}") from None
     except IsADirectoryError:
-        raise UserError(f"{str(path)!r} is a folder; give the .toml file of the {what}") from None
+        raise UserError(
+            f"{str(path)!r} must be a file, and it is a folder; give the .toml file of the {what}"
+        ) from None
     except OSError as error:
         raise UserError(f"the {what} cannot be read: {describe_os_error(error)}") from None
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from fedcm.data.work.amounts import UniformWork
 from fedcm.errors import UserError
 from fedcm.federation.private.rules import prepare_privacy
 
-KEPT_STATES = 3  # counted states that a site keeps: the server may resume from an older checkpoint
+KEPT_STATES = 3  # counted states that every site keeps: the server may resume from an older checkpoint
 
 
 def prepare_experiment(experiment: Experiment) -> Experiment:

@@ -1,8 +1,8 @@
 """Keep the files of a kit private: only their owner may read them, whatever the umask of the shell.
 
 Two things make them so. All files that a federation's processes write are made under a strict umask, which the engine
-and its jobs inherit. And when a kit is served, older files in it are made private too. A private key that others could
-read is not repaired but rejected, because they may have read it.
+and its jobs inherit. And when a kit is served, older files in it are made private too, also if `state/` or `runs/` is a
+link to another disk. A private key that others could read is not repaired but rejected, because they may have read it.
 """
 
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcm.errors import UserError
+from fedcm.federation.kit import RUNS, STATES
 from fedcm.system.formatting import format_count
 
 _UMASK = 0o077
@@ -47,7 +48,10 @@ def private_files() -> Iterator[None]:
 
 
 def list_exposed(kit: Path) -> list[Path]:
-    """Return the kit's folder, and the files and folders in it, that group or others may use. Links are skipped."""
+    """Return the kit's folder, and the files and folders in it, that group or others may use.
+
+    Links are skipped, except for those to the folders of runs and client states.
+    """
     return [path for path in _walk(kit) if _read_mode(path) & _OTHERS]
 
 
@@ -66,6 +70,16 @@ def describe_exposed_key(key: Path) -> str:
     )
 
 
+def reject_exposed_states(kit: Path) -> None:
+    """Raise a UserError if others can read runs or client states, because only another user could make them private."""
+    for path in list_exposed(kit):
+        if path != kit and any(folder in (path, *path.parents) for folder in _list_secret_folders(kit)):
+            raise UserError(
+                f"only its owner may read {str(path)!r}, but its mode is {_read_mode(path):o} and another user owns "
+                f"it; run `chmod -R go= {path}` as its owner, or serve the kit as that user"
+            )
+
+
 def make_private(kit: Path) -> RepairedModes:
     """Take all rights of group and others from the files and folders of a kit."""
     repaired, foreign = [], []
@@ -81,9 +95,17 @@ def make_private(kit: Path) -> RepairedModes:
 
 
 def _walk(kit: Path) -> Iterator[Path]:
-    yield kit
-    for folder, inner, files in os.walk(kit):
-        yield from (path for name in (*inner, *files) if not (path := Path(folder, name)).is_symlink())
+    elsewhere = [folder.resolve() for folder in _list_secret_folders(kit) if folder.is_symlink() and folder.is_dir()]
+    for top in (kit, *elsewhere):
+        yield top
+        for folder, inner, files in os.walk(top):
+            yield from (path for name in (*inner, *files) if not (path := Path(folder, name)).is_symlink())
+
+
+def _list_secret_folders(kit: Path) -> list[Path]:
+    """Return the folders of runs and client states: in the kit, and where links lead."""
+    own = [kit / RUNS, kit / STATES]
+    return own + [folder.resolve() for folder in own if folder.is_symlink()]
 
 
 def _read_mode(path: Path) -> int:

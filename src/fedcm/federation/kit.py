@@ -13,6 +13,8 @@ from fedcm.federation.plan import Kind
 REQUEST = "request"  # folder of a kit that holds the key of a certificate that is requested but not yet signed
 SITE_FILE = "site.toml"  # a site's own settings
 SERVER_FILE = "server.toml"  # the server's own settings
+RUNS = "runs"  # folder of the server's kit with its runs
+STATES = "state"  # folder of a site's kit with its client states
 START_FILES = {"server": "fed_server.json", "site": "fed_client.json", "admin": "fed_admin.json"}
 
 

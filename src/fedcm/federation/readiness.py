@@ -5,13 +5,15 @@ import fcntl
 import os
 import socket
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from fedcm.errors import UserError
 from fedcm.federation.engine import reject_outdated_kit, require_engine
-from fedcm.federation.kit import Kit, read_kit
+from fedcm.federation.kit import SITE_FILE, Kit, read_kit
+from fedcm.federation.site.state_cipher import read_state_key
 from fedcm.federation.trust.members import MEMBERS_FILE, read_members
 from fedcm.system.files import is_locked
 
@@ -107,6 +109,19 @@ def reject_bad_members(kit: Kit) -> None:
             f"{error}: the organiser writes it with `fedcm federation renew DIR` or `fedcm federation remove`, as "
             f"authority/{MEMBERS_FILE}; copy it into the kit"
         ) from None
+
+
+def reject_bad_state_key(kit: Kit) -> None:
+    """Raise UserError if a site encrypts its client states and its key cannot be used; see `read_state_key`."""
+    if kit.kind != "site":
+        return
+    try:
+        storage = tomllib.loads((kit.path / SITE_FILE).read_text(encoding="utf-8")).get("storage")
+    except (OSError, ValueError):
+        return  # the site says what is wrong when it loads its settings
+    key = storage.get("key") if isinstance(storage, dict) else None
+    if isinstance(key, str):
+        read_state_key(kit.path, key)
 
 
 def _is_taken(port: int) -> bool:

@@ -19,8 +19,9 @@ from fedcm.core.privacy.budget import DEFAULT_DELTA
 from fedcm.data import load_dataset
 from fedcm.data.dataset import Dataset, Examples
 from fedcm.errors import UserError
-from fedcm.federation.experiment import compute_least_sites
+from fedcm.federation.experiment import KEPT_STATES, compute_least_sites
 from fedcm.federation.kit import SERVER_FILE, SITE_FILE
+from fedcm.federation.site.finished_runs import KEPT_DAYS
 from fedcm.models import MODELS
 from fedcm.privacy.settings import make_accountant
 from fedcm.system.imports import names_python_object
@@ -51,6 +52,15 @@ class SiteTrainingSection(Section):
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
 
 
+class SiteStorageSection(Section):
+    """`[storage]` of `site.toml`: the client states of runs on the site's disk."""
+
+    states: Annotated[int, Field(ge=KEPT_STATES, le=10**6)] = 20  # newest states of a run that are kept
+    megabytes: Count = 1000  # at most this many per run, but always the newest 3 states
+    days: Annotated[float, Field(ge=0, le=10**5)] = KEPT_DAYS  # after a run has finished, until its states are removed
+    key: Annotated[str, Field(min_length=1)] | None = None  # a file of 32 bytes, with which states are encrypted
+
+
 class KitModelSection(Section):
     """`[model]` of `site.toml` and `server.toml`."""
 
@@ -64,6 +74,7 @@ class SiteSettings(Section):
     model: KitModelSection = KitModelSection()
     limits: SiteLimits = SiteLimits()
     training: SiteTrainingSection = SiteTrainingSection()
+    storage: SiteStorageSection = SiteStorageSection()
 
 
 class ServerTestSection(Section):

@@ -51,7 +51,11 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, keep: int) -> None:
 
 
 def read_newest_checkpoint(
-    folder: Path, template: Any, accept_client_states: Callable[[dict[str, Tensor]], str | None], notify: Notify
+    folder: Path,
+    template: Any,
+    accept_client_states: Callable[[dict[str, Tensor]], str | None],
+    notify: Notify,
+    latest: int | None = None,
 ) -> Checkpoint | None:
     """Return the newest complete checkpoint; None if there is none.
 
@@ -60,8 +64,11 @@ def read_newest_checkpoint(
         template: A server state of the algorithm, with the required fields and shapes.
         accept_client_states: Accepts the client states, or returns what is wrong with them.
         notify: Called with one sentence about each damaged checkpoint that is skipped.
+        latest: The largest number of rounds that the checkpoint may have; any by default.
     """
     for note in _list_notes(folder):
+        if latest is not None and _read_round(note) > latest:
+            continue
         try:
             checkpoint = _read_checkpoint(note, template)
             if wrong := accept_client_states(checkpoint.client_states):
@@ -72,9 +79,9 @@ def read_newest_checkpoint(
     return None
 
 
-def has_checkpoint(folder: Path) -> bool:
-    """Return whether there is a checkpoint, complete or damaged."""
-    return bool(_list_notes(folder))
+def list_checkpoints(folder: Path) -> list[int]:
+    """Return the numbers of rounds before each checkpoint, complete or damaged, newest first."""
+    return [_read_round(note) for note in _list_notes(folder)]
 
 
 def clear_checkpoints_after(folder: Path, next_round: int) -> None:

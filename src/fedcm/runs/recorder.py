@@ -17,7 +17,7 @@ from fedcm.runs.build import TrainingSetup
 from fedcm.runs.checkpoint import (
     Checkpoint,
     clear_checkpoints_after,
-    has_checkpoint,
+    list_checkpoints,
     read_newest_checkpoint,
     write_checkpoint,
 )
@@ -42,11 +42,12 @@ class RunRecorder:
     setup: TrainingSetup
     states: ClientStatesInFile
 
-    def load_checkpoint(self, notify: Notify) -> Checkpoint | None:
+    def load_checkpoint(self, notify: Notify, latest: int | None = None) -> Checkpoint | None:
         """Read the newest complete checkpoint and restore the client states.
 
         Args:
             notify: Called with one sentence about each damaged checkpoint that is skipped.
+            latest: The largest number of rounds that the checkpoint may have; any by default.
 
         Returns:
             The checkpoint; None if the run has none.
@@ -55,8 +56,8 @@ class RunRecorder:
             UserError: If all checkpoints are damaged, or the run has more rounds than the experiment.
         """
         template = self.setup.init_server()
-        saved = read_newest_checkpoint(self.folder.checkpoints, template, self.states.try_restore, notify)
-        if saved is None and has_checkpoint(self.folder.checkpoints):
+        saved = read_newest_checkpoint(self.folder.checkpoints, template, self.states.try_restore, notify, latest)
+        if saved is None and list_checkpoints(self.folder.checkpoints):
             raise UserError(
                 f"no checkpoint of {str(self.folder.path)!r} is complete; start a new run with "
                 f"`fedcm run {self.folder.experiment}`"

@@ -224,6 +224,18 @@ class Session:
             stack.callback(self.states.close)
             stack.callback(self._workers.close)
 
+    def go_back(self, round: int, notify: Notify) -> None:
+        """Continue from the newest complete checkpoint before `round` instead of the newest one.
+
+        Call this before `rounds`, which then removes what the run wrote later.
+
+        Raises:
+            UserError: If there is none.
+        """
+        saved = self._recorder.load_checkpoint(notify, latest=round)
+        assert saved is not None
+        self.server, self.next_round = saved.server, saved.next_round
+
     def request_stop(self) -> None:
         """Stop the run before its next client, as a stop signal does."""
         self._stopping = True

@@ -207,7 +207,7 @@ def test_centred_clipping_starts_at_the_momentum_of_fedcm() -> None:
     algorithm = ALGORITHMS["fedcm"]()
     server = algorithm.init_server(torch.zeros(11, dtype=torch.float64))
     sent = algorithm.broadcast(server._replace(momentum=torch.full((11,), 9.0, dtype=torch.float64)))
-    expected = algorithm.expected_report(sent)
+    expected: Any = algorithm.expected_report(sent)
     template = type(expected)(torch.zeros(11, dtype=torch.float64))
     rows, cohort = draw(), np.arange(11)
     rule = CentredClipping(radius=1.0, iterations=1)

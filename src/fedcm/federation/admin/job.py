@@ -11,7 +11,7 @@ from fedcm.federation.engine import CONTROLLER, EXECUTOR
 from fedcm.federation.experiment import compute_quorum
 
 _APP = "app"
-_TASKS = ("describe", "train", "secure", "evaluate", "validate")
+_TASKS = ("describe", "offer", "train", "secure", "evaluate", "validate", "finish")
 _INTERVAL = (
     0.05  # seconds between a site's requests for a task; the engine's default of 2 s would dominate short rounds
 )

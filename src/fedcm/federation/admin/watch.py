@@ -66,6 +66,7 @@ def watch_run(
         except UnreachableError as error:
             if unreachable.exceeds(patience):
                 raise
+            watch.note_lost_server()
             notify(f"{error}; trying again")
             time.sleep(2)
 
@@ -82,6 +83,7 @@ class _Watch:
         self.restarts = self.restarts_left = restarts
         self.silence = _Timer()  # since the job's last answer
         self.answered = False  # whether the present job has answered
+        self.server_lost = False  # whether the server was unreachable since the present job was submitted
         self.returned = _Timer()  # since an absent site is connected again
         self.pausing = False  # whether the present job was asked to pause
         self.pauses = 0
@@ -96,7 +98,7 @@ class _Watch:
         if outcome is None and state == _ABORTED and not self.answered:
             return Outcome(run=self.run, state="stopped", why="it was stopped before it began")
         if outcome is None:
-            timeout = _SILENCE_TIMEOUT if self.answered else _START_TIMEOUT
+            timeout = _SILENCE_TIMEOUT if self.answered or self.server_lost else _START_TIMEOUT
             if is_final_state(state) or (state.startswith(_RUNNING) and self.silence.exceeds(timeout)):
                 self._restart_lost_run(session, state)
             return None
@@ -112,6 +114,11 @@ class _Watch:
         if outcome.state == "running" and not self.pausing:
             self._include_returned_sites(session, outcome.absent)
         return outcome
+
+    def note_lost_server(self) -> None:
+        """Give a silent job less time: a server that was started again does not continue its jobs."""
+        self.server_lost = True
+        self.silence.reset()
 
     def await_end(self, session: AdminSession) -> None:
         """Wait until the engine has ended the job of a run that is over; only then it gives out the results."""
@@ -166,6 +173,7 @@ class _Watch:
         else:
             self.job = session.submit_run(self.run, self.experiment, resume=True)
         self.silence, self.returned, self.pausing, self.answered = _Timer(), _Timer(), False, False
+        self.server_lost = False
 
 
 @final

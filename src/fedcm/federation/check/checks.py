@@ -177,9 +177,13 @@ def _check_test_data(kit: Kit) -> Iterator[CheckResult]:
 def _check_site(kit: Kit, experiment: Path | None) -> Iterator[CheckResult]:
     from fedcm.federation.check.data import check_data, check_experiment
     from fedcm.federation.settings import load_site_settings
+    from fedcm.federation.site.state_cipher import read_state_key
 
     settings = load_site_settings(kit.path)
     yield make_success("site.toml", f"data from {settings.data.source}")
+    if settings.storage.key is not None:
+        read_state_key(kit.path, settings.storage.key)
+        yield make_success("client states", f"encrypted with {settings.storage.key}")
     data = yield from check_data(kit, settings)
     if experiment is not None:
         yield from run_check("experiment", partial(check_experiment, kit, settings, data, experiment))

@@ -22,6 +22,12 @@ scores = true            # whether the server gets scores of models on this site
 [training]
 threads = 1              # more are faster and may change the last bits
 device = "cpu"
+
+[storage]
+states = 20              # newest client states of a run that are kept, for a server restored from a backup
+megabytes = 1000         # at most this many per run, but always the newest 3 states
+days = 7                 # after a run has finished, until its states are removed
+# key = "/safe/state.key" # encrypt them: 32 random bytes (head -c 32 /dev/urandom) that only you can read (chmod 600)
 """
 
 _SERVER_TOML = """\

@@ -5,6 +5,7 @@ round may repeat it with the same sites: the sum is the same.
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
@@ -39,7 +40,7 @@ class RevealedSums:
             write_text(self._file, json.dumps(sums | {str(round): sorted(sites)}))
 
     def _read(self) -> dict[str, list[str]]:
-        if not self._file.exists():
+        if not os.path.lexists(self._file):  # a broken link is damage
             return {}
         try:
             sums = json.loads(self._file.read_text(encoding="utf-8"))

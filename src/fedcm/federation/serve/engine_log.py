@@ -14,6 +14,7 @@ from fedcm.federation.kit import Kit
 # as the engine prints it: time - logger - level - [context] - message
 _RECORD = re.compile(r"^\S+ \S+ - (?P<logger>\S+) - (?P<level>[A-Z]+) - (?:\[\w+=.*?\] (?:- )?)?(?P<message>.*)$")
 _OWN_LOGGERS = ("FederatedTraining", "SiteExecutor", "Gatekeeper", "SiteLogin")
+_JOB_ENDS = ("child process exit with return code", "child worker process finished")  # at the server, at a site
 _SHOWN = (  # parts of the engine's messages at INFO
     "Server started",
     "Client: New client",
@@ -21,8 +22,7 @@ _SHOWN = (  # parts of the engine's messages at INFO
     "Client Name:",  # … left
     "Started run:",
     "Launched job",
-    "child process exit with return code",
-    "child worker process finished",
+    *_JOB_ENDS,
     "Successfully registered client",
     "registration rejected",
 )
@@ -86,6 +86,11 @@ class EngineLog:
             return None
         self._shown_at[message] = now
         return _shorten(message)
+
+
+def is_end_of_job(line: str) -> bool:
+    """Return whether a line of the engine's log says that a job has ended."""
+    return any(part in line for part in _JOB_ENDS)
 
 
 def _shorten(text: str) -> str:

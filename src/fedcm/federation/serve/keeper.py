@@ -49,6 +49,15 @@ def end_descendants(patience: float = 0.0) -> None:
         time.sleep(0.02)
 
 
+def list_command_lines() -> list[str]:
+    """Return the command lines of all processes below this one."""
+    lines = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            lines.append(" ".join(process.cmdline()))
+    return lines
+
+
 def run_engine(command: list[str], grace: int) -> int:
     """Run the engine until it ends, end what it left behind, and return its exit code.
 

@@ -20,10 +20,17 @@ from typing import final
 
 from fedcm.errors import UserError
 from fedcm.federation.check.clock import find_invalid_certificate
-from fedcm.federation.file_modes import make_private, private_files, reject_exposed_keys
+from fedcm.federation.file_modes import make_private, private_files, reject_exposed_keys, reject_exposed_states
 from fedcm.federation.kit import START_FILES, Kit
-from fedcm.federation.readiness import lock_kit, read_servable_kit, reject_bad_members, reject_taken_ports
-from fedcm.federation.serve.engine_log import EngineLog
+from fedcm.federation.readiness import (
+    lock_kit,
+    read_servable_kit,
+    reject_bad_members,
+    reject_bad_state_key,
+    reject_taken_ports,
+)
+from fedcm.federation.serve.cleaning import clean_kit
+from fedcm.federation.serve.engine_log import EngineLog, is_end_of_job
 from fedcm.system.callbacks import Notify
 from fedcm.system.processes import describe_exit
 
@@ -62,16 +69,18 @@ def serve(path: Path, kind: str, notify: Notify, times: SupervisorTimes = DEFAUL
         The exit code of the command.
 
     Raises:
-        UserError: If the kit cannot be served, others can read its private key, or the engine rejects its
-            configuration.
+        UserError: If the kit cannot be served, others can read its private key or its states, the key of its client
+            states cannot be used, or the engine rejects its configuration.
     """
     kit = read_servable_kit(path, kind)
     reject_exposed_keys(kit.path)
+    reject_bad_state_key(kit)
     with private_files(), lock_kit(kit.path) as lock:
         reject_taken_ports(kit)
         for sentence in (make_private(kit.path).sentence, find_invalid_certificate(kit, ask_server=False)):
             if sentence:
                 notify(sentence)
+        reject_exposed_states(kit.path)
         reject_bad_members(kit)
         return Supervisor(kit, make_engine_command(kit), notify, times, lock).run()
 
@@ -186,6 +195,8 @@ class Supervisor:
                     shown = log.filter_line(line.decode("utf-8", "replace").rstrip())
                     if shown and not self._signals:
                         self.notify(shown)
+                        if is_end_of_job(shown):
+                            self._clean_up_jobs()
 
     def notify(self, line: str) -> None:
         """Show a line to the operator; a closed terminal is not an error."""
@@ -222,11 +233,20 @@ class Supervisor:
             time.sleep(min(left, 0.1))
 
     def _clean_up(self) -> None:
-        """Remove temporary files and the shutdown note of a previous engine."""
+        """Remove temporary files, the shutdown note of a previous engine, and what its jobs left behind."""
         folder = self.kit.path / "tmp"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         (self.kit.path / _SHUTDOWN_NOTE).unlink(missing_ok=True)
+        for sentence in clean_kit(self.kit, idle=True):
+            self.notify(sentence)
+
+    def _clean_up_jobs(self) -> None:
+        """Remove what ended jobs left behind, while the engine runs."""
+        from fedcm.federation.serve.keeper import list_command_lines
+
+        for sentence in clean_kit(self.kit, list_command_lines(), idle=False):
+            self.notify(sentence)
 
     def _write_last_lines(self, log: EngineLog) -> None:
         with suppress(OSError):

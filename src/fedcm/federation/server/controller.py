@@ -22,9 +22,9 @@ from fedcm.errors import Diverged, Stopped
 from fedcm.federation.engine import RUN_TOPIC
 from fedcm.federation.gate.decoding import limit_decoding
 from fedcm.federation.gate.sizes import SizeLimit
-from fedcm.federation.kit import SERVER_FILE
+from fedcm.federation.kit import RUNS, SERVER_FILE
 from fedcm.federation.outcome import LOG, RESULT, Outcome
-from fedcm.federation.server.run import RUNS, RunRequest, run_federation
+from fedcm.federation.server.run import RunRequest, run_federation
 from fedcm.federation.server.task_channel import TaskChannel
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
 from fedcm.federation.trust.audit import AuditLog

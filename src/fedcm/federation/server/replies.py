@@ -13,6 +13,7 @@ from fedcm.federation.compression import get_wire_dtype, unpack
 from fedcm.federation.frames import REJECTED, Arrays
 
 MAX_LOSS = 1e30
+_MAX_STATES = 1000  # rounds in a site's list of its client states
 _MAX_NORM = 1e18  # a larger report would spoil the mean for good, whatever federation.norm_bound allows
 _BYTES_PER_ENTRY = 16  # of a report, at most: two integers with secure aggregation over float64
 _BYTES_BESIDES = 2**24  # of a reply: everything but the report
@@ -98,6 +99,21 @@ def _check(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, s
         raise BadReply(f"its vectors must be {list(names)}, got {sorted(map(str, arrays))[:8]}")
     report = type(expected.template)(*[_read_vector(name, arrays[name], expected) for name in names])
     return CheckedReply(report, steps, loss, read_seconds(fields.get("seconds")))
+
+
+def read_state_offer(fields: Mapping[str, Any], expected_run: str) -> set[int]:
+    """Return the rounds of a run after which a site has a client state.
+
+    Raises:
+        BadReply: If the reply is not such a list.
+    """
+    with reading_reply():
+        if REJECTED in fields:
+            raise BadReply(f"it reports: {str(fields[REJECTED])[:500]}")
+        rounds = fields.get("states")
+        if fields.get("run") != expected_run or not isinstance(rounds, list) or len(rounds) > _MAX_STATES:
+            raise BadReply("its reply is not a list of rounds of this run")
+        return {int(round) for round in rounds}
 
 
 def read_seconds(value: Any) -> float:

@@ -24,12 +24,12 @@ from fedcm.federation.compression import count_array_bytes, pack_broadcast
 from fedcm.federation.experiment import compute_least_sites, compute_quorum
 from fedcm.federation.private.commitments import Commitments, hash_integers
 from fedcm.federation.server.channel import Channel, SiteAnswer
-from fedcm.federation.server.collected_reports import CollectedReports
 from fedcm.federation.server.health import SiteHealth
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.replies import BadReply, ExpectedReply, compute_reply_limit
+from fedcm.federation.server.reports.collected_reports import CollectedReports
+from fedcm.federation.server.reports.secure_reports import SecureReports
 from fedcm.federation.server.requests import SILENT, SiteRequests
-from fedcm.federation.server.secure_reports import SecureReports
 from fedcm.federation.server.site_scores import SiteScores
 from fedcm.federation.terms import FederationRecord
 from fedcm.system.callbacks import Notify, StopRequested

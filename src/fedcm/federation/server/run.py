@@ -12,12 +12,13 @@ from fedcm.core.aggregation import PrivateMean
 from fedcm.data.dataset import Examples
 from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_quorum, prepare_experiment
-from fedcm.federation.kit import SERVER_FILE
+from fedcm.federation.kit import RUNS, SERVER_FILE
 from fedcm.federation.private.commitments import Commitments
 from fedcm.federation.server.channel import Channel
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.rounds import FederationExecutor
 from fedcm.federation.server.site_descriptions import describe_sites
+from fedcm.federation.server.state_messages import agree_on_round, read_counted, tell_finished_runs
 from fedcm.federation.settings import load_server_settings, load_test_data, load_validation_data
 from fedcm.federation.shares import SiteShares
 from fedcm.federation.terms import RECORD_FILE, FederationRecord, Terms, agree_on_terms, read_record, write_record
@@ -30,7 +31,6 @@ from fedcm.runs.session import Session, SessionOptions
 from fedcm.system.callbacks import Notify, StopRequested
 from fedcm.system.formatting import format_count
 
-RUNS = "runs"
 _RELEASED = "released.json"  # by round, the hash of the sum that the server added noise to
 
 
@@ -75,7 +75,7 @@ def run_federation(
         on_open()
         data = run.setup.runner.data
         assert isinstance(data, RemoteData)
-        settings, counted = experiment.federation, _read_counted(run, record.sites)
+        settings, counted = experiment.federation, read_counted(run, record.sites)
         executor = FederationExecutor(
             run.setup.runner,
             data,
@@ -89,6 +89,7 @@ def run_federation(
             released=Commitments(request.path / _RELEASED),
         )
         yield from (metrics.to_dict() for metrics in run.rounds(executor))
+        tell_finished_runs(request.kit / RUNS, channel, record.sites)
 
 
 @contextmanager
@@ -103,11 +104,13 @@ def _open_run(
             f"the server has {held_out[1].size} validation examples of its own ([validation] in {SERVER_FILE}), so "
             f"data.validation must be left out, got {experiment.data.validation}"
         )
+    RunFolder(request.path).reject_wrong_kinds()  # first: a run without its record would be taken for a new one
     if (request.path / RECORD_FILE).is_file():  # written last: without it the run has not begun
         record = _check_resumable(request, experiment)
         build_setup = _make_build(record, held_out, {})
         options = SessionOptions(build_setup=build_setup, notify=notify, stop_requested=stop_requested)
         with Session.resume(request.path, options=options) as run:
+            agree_on_round(run, record, channel, experiment.federation, notify)
             notify(f"run {request.name} resumes at round {run.next_round} of {run.total_rounds}")
             yield run, record
     else:
@@ -216,12 +219,3 @@ def _make_build(
         return setup
 
     return build_setup
-
-
-def _read_counted(run: Session, sites: Sequence[str]) -> dict[str, int]:
-    """Read from the run's metrics which round of each site counted last."""
-    counted: dict[str, int] = {}
-    for line in run.folder.read_metrics(run.next_round):
-        for client in line["clients"]:
-            counted[sites[int(client)]] = line["round"]
-    return counted

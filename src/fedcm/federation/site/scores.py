@@ -1,7 +1,6 @@
 """What a site reports about a model: its score on the site's own test data, and sums over its validation data."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 from fedcm.core.algorithm import Round, Vector
@@ -13,7 +12,7 @@ from fedcm.federation.site.states import SiteStates
 
 
 def score_on_tests(
-    runner: ClientRunner, params: Vector, client: int, round: Round, states: Path, counted: int
+    runner: ClientRunner, params: Vector, client: int, round: Round, states: SiteStates, counted: int
 ) -> dict[str, Any]:
     """Return the score on the site's own test data, and that after its own steps if the experiment asks for it.
 
@@ -22,7 +21,7 @@ def score_on_tests(
         params: The shared parameters.
         client: The site's index among the run's sites.
         round: The round.
-        states: The folder of the site's client states in this run, which has its personal parameters if there are any.
+        states: The site's client states in this run, which have its personal parameters if there are any.
         counted: The site's round that counted last.
 
     Raises:
@@ -32,7 +31,7 @@ def score_on_tests(
     if how is None:
         raise UserError("this site has no test data of its own, because it has too few examples")
     if runner.problem.personal_size:
-        state = SiteStates(states, state).read_state_after(counted)
+        state = states.read_state_after(counted)
     value, personal = evaluate_client(runner, params, client, state, round)
     scores = {"value": value} if how.epochs is None else {"value": value, "personal": personal}
     return {name: None if math.isnan(score) else score for name, score in scores.items()}

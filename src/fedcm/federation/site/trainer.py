@@ -2,10 +2,12 @@
 
 open      the experiment and which client this site is       ─► nothing
 describe                                                     ─► a description of its examples
+offer     rounds of a run                                    ─► those after which it has a client state
 train     a round, the last counted round, the broadcast     ─► its report; with secure aggregation, that it has one
 secure    a step of secure aggregation                       ─► its answer, as in fedcm.federation.secure
 evaluate  the same with the new parameters                   ─► its score on its own test data
 validate  the same                                           ─► sums over its validation data
+finish    runs that have finished                            ─► nothing
 
 The first request after "open" loads the site's examples and checks its limits.
 
@@ -34,7 +36,7 @@ from fedcm.errors import UserError
 from fedcm.federation.compression import count_array_bytes, pack_report, unpack, unpack_broadcast
 from fedcm.federation.experiment import compute_least_sites, reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
-from fedcm.federation.kit import SITE_FILE
+from fedcm.federation.kit import SITE_FILE, STATES
 from fedcm.federation.private.noisy_report import NoisyReport
 from fedcm.federation.private.rules import reject_leaks
 from fedcm.federation.secure.revealed_sums import RevealedSums
@@ -48,8 +50,10 @@ from fedcm.federation.settings import (
 from fedcm.federation.shares import SiteShares
 from fedcm.federation.site.data import make_single_site_data
 from fedcm.federation.site.experiment import adapt_experiment
+from fedcm.federation.site.finished_runs import mark_finished, unmark
 from fedcm.federation.site.scores import score_on_tests, tally_validation
 from fedcm.federation.site.secure_rounds import SecureRounds
+from fedcm.federation.site.state_cipher import open_cipher
 from fedcm.federation.site.states import SiteStates
 from fedcm.federation.terms import Terms, describe_data
 from fedcm.federation.weights import hash_weights, use_own_weights
@@ -59,8 +63,6 @@ from fedcm.system.error_messages import hide_paths
 from fedcm.system.memory import keep_freed_memory
 from fedcm.system.processes import watch_parent
 from fedcm.system.user_warnings import print_short_warnings
-
-STATES = "state"  # folder of a site's kit with its client states
 
 
 @final
@@ -92,6 +94,8 @@ class SiteTrainer:
         reject_weak_privacy(given, settings.limits)
         self.secure = SecureRounds(kit, client, experiment, given.federation)
         self.limits = settings.limits
+        self.storage = settings.storage
+        self.cipher = open_cipher(kit, settings.storage)
         self.data = load_site_data(kit, settings, fresh=bool(given.data.fresh))
         self.parts = SiteShares.of(given).draw(self.data.train.size, given.seed, client)
         self.experiment = use_own_weights(adapt_experiment(given, settings.training.device, self.parts), kit, settings)
@@ -103,6 +107,11 @@ class SiteTrainer:
         with_sums, weights = self.experiment.federation.mean is None, hash_weights(self.experiment)
         with_sums = with_sums and not self.experiment.privacy.is_on  # they would have no noise
         return describe_data(self.data, read_versions(), with_sums=with_sums, weights=weights)
+
+    def offer(self, run: str, rounds: list[int]) -> dict[str, Any]:
+        """Return the rounds after which this site has a client state: those of `rounds`, and its first and last."""
+        own = self._open_states(run, None).list_rounds()
+        return {"run": run, "states": sorted({*own[:1], *own[-1:], *(set(own) & set(rounds))})}
 
     def train(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """Do the local steps of a round from the state that counted last, and return the reply.
@@ -122,7 +131,8 @@ class SiteTrainer:
         broadcast = unpack_broadcast(get_message_types(type(runner.algorithm)).broadcast, sent, links, problem.dtype)
         for vector in broadcast:
             _check_vector(vector, problem.size)
-        states = SiteStates(self._get_state_folder(run), runner.initial_state)
+        states = self._open_states(run, runner.initial_state)
+        unmark(states.folder)
         client_state = states.load_state_after(counted)
         context = self._make_round(setup, round)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
@@ -148,7 +158,7 @@ class SiteTrainer:
     def evaluate(self, run: str, round: int, counted: int, terms: dict[str, Any], sent: Arrays) -> tuple[dict, Arrays]:
         """Score parameters on the site's own test data; the arguments are those of `train`."""
         started, setup = time.perf_counter(), self._prepare_evaluation(terms)
-        params, states = self._read_params(setup, sent), self._get_state_folder(run)
+        params, states = self._read_params(setup, sent), self._open_states(run, setup.runner.initial_state)
         context = self._make_round(setup, round)
         scores = score_on_tests(setup.runner, params, self.client, context, states, counted)
         return {"run": run, "round": round, **scores, "seconds": time.perf_counter() - started}, {}
@@ -199,6 +209,9 @@ class SiteTrainer:
     def _count_own_examples(self, setup: TrainingSetup) -> int:
         return int(setup.runner.data.sizes(np.array([self.client]))[0])
 
+    def _open_states(self, run: str, initial: Any) -> SiteStates:
+        return SiteStates(self._get_state_folder(run), initial, self.storage, self.client, self.cipher)
+
     def _get_state_folder(self, run: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{8,64}", run):
             raise UserError(f"a run's id must be hexadecimal digits, got {run!r}")
@@ -224,6 +237,8 @@ class _RequestHandler:
                 return {}, {}
             case "describe":
                 return self._trainer.describe(), {}
+            case "offer":
+                return self._trainer.offer(**fields), {}
             case "train":
                 return self._trainer.train(**fields, sent=arrays)
             case "secure":
@@ -232,8 +247,12 @@ class _RequestHandler:
                 return self._trainer.evaluate(**fields, sent=arrays)
             case "validate":
                 return self._trainer.validate(**fields, sent=arrays)
+            case "finish":
+                mark_finished(self.kit / STATES, fields["runs"])
+                return {}, {}
             case _:
-                raise UserError(f"a request must be open, describe, train, secure, evaluate or validate, got {kind!r}")
+                known = "open, describe, offer, train, secure, evaluate, validate or finish"
+                raise UserError(f"a request must be {known}, got {kind!r}")
 
 
 def main(kit: Path, requests: int, answers: int) -> None:

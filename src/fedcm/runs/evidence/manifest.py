@@ -148,7 +148,7 @@ def _compare_bytes(name: str, manifest: Manifest, data: bytes | None) -> str:
 
 def _try_read(path: Path) -> bytes | None:
     if wrong := find_wrong_kind(path):
-        raise UserError(f"{wrong}; move it away, or restore the file from a copy")
+        raise UserError(f"{wrong}; move it away, or restore the run from a copy")
     try:
         return path.read_bytes()
     except FileNotFoundError:

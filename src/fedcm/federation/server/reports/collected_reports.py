@@ -12,7 +12,7 @@ from fedcm.executors.local import summarise_round
 from fedcm.federation.compression import count_array_bytes
 from fedcm.federation.server.channel import SiteAnswer
 from fedcm.federation.server.replies import BadReply, CheckedReply, ExpectedReply, check_reply
-from fedcm.federation.server.screening import Influence, find_large_reports, measure_influence
+from fedcm.federation.server.reports.screening import Influence, find_large_reports, measure_influence
 
 
 @final

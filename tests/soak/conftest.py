@@ -1,0 +1,3 @@
+"""`make soak` runs this folder; it has no tests."""
+
+collect_ignore_glob = ["*.py"]
