@@ -229,7 +229,7 @@ def test_absent_and_small_sites_are_named(tmp_path: Path) -> None:
     assert any(line.startswith("a has too few examples to hold back a share of 0.2") for line in lines)
     assert "round 1: c is left out of the evaluation: it is not connected" in lines
     assert read_results(folder / "server" / "runs" / "r")["clients"] == [1]
-    assert channel.asked[-1] == ("evaluate", ["b"])
+    assert channel.asked[-2:] == [("evaluate", ["b"]), ("finish", ["a", "b"])]
 
 
 def test_a_share_that_no_site_can_hold_back_is_rejected(tmp_path: Path) -> None:
