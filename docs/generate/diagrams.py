@@ -215,7 +215,7 @@ _MIDDLE = (_COLUMN + _RIGHT) / 2 - 20
 
 SECURE_STEPS = (  # name, arrow, what is sent, what the receivers do
     ("train", "down", "model and momentum", "each site trains; its report stays there"),
-    ("advertise", "up", "two public keys, signed by the site", "the server passes them to all sites"),
+    ("advertise", "up", "two signed public keys", "the server passes them to all sites"),
     ("share", "up", "encrypted shares of two secrets", "the server passes each to its site"),
     ("mask", "up", "report + masks, modulo 2⁶⁴", "the server adds what arrives in time"),
     ("confirm", "up", "a signature of who is in the sum", "the server passes them to all sites"),
@@ -225,11 +225,11 @@ SECURE_STEPS = (  # name, arrow, what is sent, what the receivers do
 
 def draw_secure_aggregation() -> str:
     """Return the messages of one round with secure aggregation, between sites and server."""
-    top, height, left, right = 62, 62, 76, 324
+    top, height, left, right = 62, 62, 26, 374
     end = top + height * len(SECURE_STEPS)
     parts = [
-        *(_box(x - 66, 6, 132, 34, kind) for x, kind in ((left, ""), (right, "accent"))),
-        *(_text(x, 28, name, "name") for x, name in ((left, "sites"), (right, "server"))),
+        *(_box(x, 6, 72, 34, kind) for x, kind in ((4, ""), (WIDTH - 76, "accent"))),
+        *(_text(x, 28, name, "name") for x, name in ((40, "sites"), (WIDTH - 40, "server"))),
         *(f'<path d="M{x} 40V{end}"/>' for x in (left, right)),
     ]
     for row, (name, towards, sent, done) in enumerate(SECURE_STEPS):
