@@ -252,6 +252,7 @@ def test_a_released_round_is_repeated_only_with_the_same_sum(tmp_path: Path) -> 
         ({"privacy": NOISY | {"clip_quantile": 0.5}}, "clip_quantile"),
         ({"federation": {"norm_ratio": 5.0}}, "leave norm_ratio out"),
         ({"federation": {"norm_bound": 2.0}}, "leave norm_bound out"),
+        ({"federation": {"downlink": "bfloat16"}}, 'federation.downlink = "exact"'),
         ({"server": {"weights": "examples"}}, "clients of equal weight"),
         ({"server": {"mean": "median"}}, 'server.mean = "plain"'),
         ({"client": {"epochs": 1, "batch_size": 20, "lr": 0.1}}, "same number of local steps"),

@@ -149,3 +149,8 @@ def test_the_bound_of_a_round_is_never_below_its_epsilon_nor_beyond_the_horizon(
     assert all(exact[rounds] <= bounds[rounds - 1] < 1.07 * exact[rounds] for rounds in exact)
     assert [bounds[rounds - 1] for rounds in (7, 8, 15)] == [exact[rounds] for rounds in (7, 8, 15)]
     assert accountant.compute_epsilon(0) == 0
+
+
+def test_hardly_any_noise_has_an_upper_bound_without_amplification() -> None:
+    sampled, everyone = (Accountant(Sampling.of(kind), 1e-7, 1e-5) for kind in (Independent(0.1), Everyone()))
+    assert sampled.compute_epsilon(10) == everyone.compute_epsilon(10) > 1e12

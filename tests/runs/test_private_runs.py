@@ -242,3 +242,14 @@ def test_personal_layers_stay_at_their_clients() -> None:
     result = train(personal="bias", client_tests=0.3, privacy=fedcm.Privacy(noise_multiplier=50.0, clip=0.5))
     model = result.client_model(result.history[0]["clients"][0])
     assert dict(model.named_parameters())["bias"].abs().max() < 5
+
+
+def test_a_secret_key_decides_who_takes_part(experiment: Write, tmp_path: Path) -> None:
+    """Sampling amplifies privacy only while nobody can draw the cohorts again, and the seed is no secret."""
+    drawn = {"kind": "independent", "probability": 0.5}
+    cohorts = []
+    for k, more in enumerate(({}, {}, {"secret": True}, {"secret": True})):
+        run = run_to_end(private(experiment, NOISY | more, participation=drawn, rounds=8), tmp_path / str(k))
+        cohorts.append([line["clients"] for line in read_lines(run)])
+    assert cohorts[0] == cohorts[1]
+    assert len({str(cohorts[k]) for k in (0, 2, 3)}) == 3

@@ -10,6 +10,7 @@ from fedcm.config.schema import Section
 from fedcm.core.aggregation import PLAIN_MEAN
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
+Threshold = Annotated[float, Field(ge=1e-20, le=1e6)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Work = Annotated[Count, WrapValidator(read_work)]  # or a table, which becomes an object such as `UniformWork`
 Link = Literal["exact", "float16", "bfloat16"]  # vectors are sent unchanged, or rounded to 16 bits per number
@@ -121,7 +122,8 @@ class PrivacySection(Section):
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None  # 1e-5 by default; must be below 1 / clients
     # standard deviation of the noise over the greatest norm of a report; by default what epsilon and rounds need
     noise_multiplier: Annotated[float, Field(gt=0, le=1000)] | None = None
-    clip: Rate | dict[str, Rate] | None = None  # greatest norm of a report's private part, or one number per field
+    # greatest norm of the private part of a report, or one number per field
+    clip: Threshold | dict[str, Threshold] | None = None
     clip_quantile: Annotated[float, Field(gt=0, lt=1)] | None = None  # thresholds follow this quantile of the norms
     secret: bool | None = None  # whether the key of the noise is a secret in the run's folder; else it is the seed's
 

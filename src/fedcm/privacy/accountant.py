@@ -2,8 +2,9 @@
 
 Rounds whose clients are drawn independently are Poisson samples, composed as privacy loss distributions (PLD). All
 other rounds are accounted for without amplification, as plain Gaussian mechanisms. The noise is a discrete Gaussian on
-a grid of at least 2¹⁶ steps per standard deviation; its Rényi divergences of whole orders are those of the continuous
-Gaussian exactly, and the PLD treats it as continuous. `compute_rdp_epsilon` is the check by Rényi divergences alone.
+a grid of 2²⁰ steps per threshold, or fewer if the noise is above 64 thresholds. Its Rényi divergences of whole orders
+are those of the continuous Gaussian exactly, and the PLD treats it as continuous. `compute_rdp_epsilon` is the check by
+Rényi divergences alone.
 """
 
 import math
@@ -179,7 +180,7 @@ def _guess_noise(sampling: Sampling, epsilon: float, delta: float, rounds: int) 
 
 @lru_cache(maxsize=4096)
 def _compute_epsilon(probability: float, noise: float, rounds: int, delta: float) -> float:
-    if probability == 1:
+    if probability == 1 or noise < _LEAST_NOISE:  # with so little noise, sampling hardly helps and its PLD is huge
         return float(import_accounting().get_epsilon_gaussian(noise / math.sqrt(rounds), delta))
     return float(_make_loss_distribution(probability, noise).self_compose(rounds).get_epsilon_for_delta(delta))
 

@@ -197,12 +197,12 @@ def make_cohort_redraw(table: Mapping[str, Any]) -> RedrawCohort:
 
     `metrics.jsonl` does not list the clients of large cohorts. If the data define the clients, the experiment does not
     contain their number, and only a cohort of all clients is known. With an availability or a deadline, cohorts also
-    depend on files and on the sizes of clients, and are not drawn again.
+    depend on files and on the sizes of clients, and are not drawn again; with `privacy.secret` they depend on a key.
     """
     population = table.get("split", {}).get("clients")
 
     def redraw(line: Mapping[str, Any]) -> list[int] | None:
-        if "availability" in table or "stragglers" in table:
+        if "availability" in table or "stragglers" in table or table.get("privacy", {}).get("secret"):
             return None
         chosen = read_choice(PARTICIPATION, table.get("participation", {"kind": "everyone"}), "kind", "participation")
         clients = line["cohort"] if isinstance(chosen, Everyone) else population

@@ -31,6 +31,7 @@ from fedcm.core.losses import (
     Loss,
     find_loss,
 )
+from fedcm.core.privacy.keystream import derive_cohort_seed
 from fedcm.core.problem import Problem
 from fedcm.core.round_loop import TrainingPlan
 from fedcm.core.scoring.whole import MetricFunction
@@ -120,6 +121,8 @@ class TrainingSetup:
     def with_noise_key(self, folder: Path) -> "TrainingSetup":
         """Return the setup of a run with this folder: with its secret key, if the experiment wants one.
 
+        The key decides the noise, and who takes part: sampling amplifies privacy only while nobody knows the cohorts.
+
         Raises:
             UserError: If the key cannot be read.
         """
@@ -127,7 +130,9 @@ class TrainingSetup:
             return self
         mean = self.runner.aggregation
         assert isinstance(mean, PrivateMean)
-        return replace(self, runner=replace(self.runner, aggregation=replace(mean, key=read_noise_key(folder))))
+        key = read_noise_key(folder)
+        runner = replace(self.runner, aggregation=replace(mean, key=key))
+        return replace(self, runner=runner, plan=replace(self.plan, seed=derive_cohort_seed(key)))
 
     def open_client_states(self, path: Path) -> ClientStatesInFile:
         """Open the file of client states of a run, which all its workers share."""

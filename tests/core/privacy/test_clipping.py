@@ -20,7 +20,7 @@ REPORT = st.lists(st.lists(ENTRY, min_size=1, max_size=40), min_size=1, max_size
 
 
 @settings(deadline=None)
-@given(REPORT, st.lists(st.floats(1e-6, 1e6), min_size=4, max_size=4), st.integers(4, MOST_BITS))
+@given(REPORT, st.lists(st.floats(1e-300, 1e6), min_size=4, max_size=4), st.integers(4, MOST_BITS))
 def test_the_integers_of_any_report_are_within_the_sensitivity(
     report: list[list[float]], thresholds: list[float], bits: int
 ) -> None:
@@ -72,3 +72,10 @@ def test_the_noise_fits_the_exact_sampler_at_any_multiplier(noise: float) -> Non
     bits = choose_grid_bits(noise)
     assert math.ceil(noise * 2**bits) <= GREATEST_SIGMA + 1
     assert bits == MOST_BITS or noise >= 63
+
+
+def test_a_quotient_that_overflows_is_within_the_sensitivity() -> None:
+    report = [torch.tensor([[1e38, -3.0, 0.0]]), torch.tensor([[-1e30]])]
+    clipped = clip_to_grid(report, [1e-300, 1e-290], 20)
+    assert 0 < sum(int(unit) ** 2 for field in clipped.fields for unit in field.reshape(-1).tolist()) <= 4**20
+    assert not clipped.is_below.any()

@@ -16,6 +16,7 @@ from torch import Tensor
 from fedcm.core.privacy.discrete_gaussian import GREATEST_SIGMA
 
 MOST_BITS = 20
+_LARGEST = 1e150  # in thresholds: a quotient beyond it may be infinite, and its norm would not be a number
 _SHRINK = 1 - 2.0**-20  # of a report whose integers are too long, because floats round
 
 
@@ -39,7 +40,10 @@ def clip_to_grid(fields: Sequence[Tensor], thresholds: Sequence[float], bits: in
         thresholds: One per field.
         bits: Of the grid.
     """
-    parts = [field.to(torch.float64) / threshold for field, threshold in zip(fields, thresholds, strict=True)]
+    parts = [
+        (field.to(torch.float64) / threshold).clamp_(-_LARGEST, _LARGEST)
+        for field, threshold in zip(fields, thresholds, strict=True)
+    ]
     peaks = torch.stack([part.abs().amax(1) for part in parts]).amax(0).clamp(min=1.0)  # so that no square overflows
     squares = sum((part / peaks[:, None]).square().sum(1) for part in parts)
     norms = torch.as_tensor(squares).sqrt() * peaks

@@ -20,6 +20,11 @@ def derive_key(seed: int) -> bytes:
     return hashlib.sha256(f"fedcm: noise of seed {seed}".encode()).digest()
 
 
+def derive_cohort_seed(key: bytes) -> int:
+    """Return the seed of the cohorts of a run with a secret key: nobody may know who was drawn."""
+    return int.from_bytes(hashlib.sha256(b"fedcm: cohorts of " + key).digest()[:16], "big")
+
+
 @final
 class KeyStream:
     """A stream of 64-bit words."""

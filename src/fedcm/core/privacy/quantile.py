@@ -18,6 +18,7 @@ from typing import Any, final
 SHARE = "below_clip"  # the column with the noisy share
 FACTOR = "clip_factor"  # the column with the factor of the thresholds
 _RATE = 0.2  # η of the paper
+_LARGEST_FACTOR = 1e9  # so that a threshold never becomes 0 or infinite
 _NOISE_SHARE = 0.05  # standard deviation of the noise of the share, as in the paper
 
 
@@ -54,4 +55,5 @@ class ClipQuantile:
         """Return the factor of a round, given the metrics of the round before; None before the first one."""
         if before is None:
             return 1.0
-        return before[FACTOR] * math.exp(-_RATE * (before[SHARE] - self.quantile))
+        factor = before[FACTOR] * math.exp(-_RATE * (before[SHARE] - self.quantile))
+        return min(max(factor, 1 / _LARGEST_FACTOR), _LARGEST_FACTOR)

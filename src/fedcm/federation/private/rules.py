@@ -64,6 +64,11 @@ def reject_leaks(experiment: Experiment, least: int) -> None:
     ):
         if getattr(settings, name):
             raise UserError(f"privacy.clip bounds every report, and federation.{name} {reason}; leave {name} out")
+    if settings.downlink != "exact":
+        raise UserError(
+            "privacy clips the part of a report that the broadcast does not determine, so server and sites must have "
+            'the same broadcast; set federation.downlink = "exact"'
+        )
     for name, given in (
         ("evaluation.clients", experiment.evaluation.clients),
         ("data.validation", experiment.data.validation),
