@@ -1,4 +1,4 @@
-"""A site may end a job for the others twice; after that, jobs go on without it."""
+"""A site may end a job for the others twice; after that, jobs continue without it."""
 
 import time
 

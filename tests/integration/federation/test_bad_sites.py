@@ -224,4 +224,4 @@ def test_a_site_that_crashes_its_job_again_and_again_is_left_out(spoiled: Spoile
     assert bits(run) == spoiled.without(2)
     audit = (spoiled.fleet.server / "audit.jsonl").read_text()
     assert audit.count('\\"event\\": \\"crashed\\"') >= 3
-    assert f"{BAD} crashes again and again; jobs go on without it" in audit
+    assert f"{BAD} crashes again and again; jobs continue without it" in audit

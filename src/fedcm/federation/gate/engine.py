@@ -67,7 +67,7 @@ class GuardedServer(fed_server.FederatedServer):
         """Take note that a site's part of a job has crashed; called by the engine.
 
         The engine then ends the job for all sites, and the run resumes in a new job. For a site that crashes again and
-        again, the job goes on without it.
+        again, the job continues without it.
         """
         payload = request.payload if isinstance(request.payload, dict) else {}
         job, code = str(payload.get(JobFailureMsgKey.JOB_ID)), payload.get(JobFailureMsgKey.CODE)
@@ -77,7 +77,7 @@ class GuardedServer(fed_server.FederatedServer):
         self.gatekeeper.audit.append("crashed", name=client.name, job=job)
         if not self.crashes.add(client.name):
             return super().process_job_failure(request)
-        self.gatekeeper.raise_alarm(f"{client.name} crashes again and again; jobs go on without it")
+        self.gatekeeper.raise_alarm(f"{client.name} crashes again and again; jobs continue without it")
         self._notify_dead_job(client, job, "it crashes again and again")
         job_runner: Any = self.engine.job_runner
         job_runner.resolve_client_outcome(job, client.name)

@@ -2,7 +2,7 @@
 
 The engine itself would just exit, and the server would count on the site until several heartbeats are missing.
 
-It would also go on for ever with a login that the server does not accept any more. The server signs logins with its
+It would also continue for ever with a login that the server does not accept any more. The server signs logins with its
 key, so a login ends when the server has a new key. Then this process ends, and the site's command starts it again. It
 also does so if heartbeats fail to start, as they do on a machine that was suspended at that moment: without them, the
 server would never count on the site again.
@@ -72,7 +72,7 @@ def run_heartbeat(self: Any, interval: float) -> None:
     """Send heartbeats until the engine ends; called by the engine in a thread."""
     try:
         self.heartbeat(interval)
-    except Exception as error:  # the engine would go on without heartbeats
+    except Exception as error:  # the engine would continue without heartbeats
         logging.getLogger("SiteLogin").error(f"no heartbeats can be sent ({error}); logging in again")
         os._exit(LOGIN_ENDED)
 

@@ -30,7 +30,7 @@ def mark_finished(states: Path, runs: Iterable[str]) -> None:
 
 
 def unmark(folder: Path) -> None:
-    """Note that a run goes on; `folder` has its states."""
+    """Note that a run continues; `folder` has its states."""
     (folder / _MARK).unlink(missing_ok=True)
 
 
