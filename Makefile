@@ -26,7 +26,7 @@ demo: $(READY)  ## compare FedCM and its four baselines on real digits: a table,
 test: $(READY)  ## run the tests on all cores (minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not federation"
 
-test-federation: $(READY)  ## run the tests with whole federations of real processes over mutual TLS, with crashes and attacks (30 minutes)
+test-federation: $(READY)  ## run the tests with whole federations of real processes over mutual TLS, with crashes and attacks (an hour)
 	$(BIN)/python -m pytest -n 0 -m federation
 
 soak: $(READY)  ## kill processes of a real federation at random for 20 minutes and compare the parameters (MINUTES=2 is shorter, SEED=1 other)
