@@ -324,3 +324,55 @@ def test_a_site_can_insist_on_secure_aggregation(
 def test_what_secure_aggregation_excludes_is_rejected(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_federated(make_experiment(**tables))
+
+
+def run_under_two_ids(chosen: Experiment, folder: Path, spoil: Spoil | None, lines: list[str]) -> tuple[Path, Path]:
+    """Run the same experiment twice with the same kits; the second run has another id."""
+    first = run_all(InProcessChannel(folder, make_federated(chosen)), chosen, name="x")
+    return first, run_all(InProcessChannel(folder, make_federated(chosen), spoil), chosen, lines, name="y")
+
+
+def test_a_training_is_never_summed_over_two_sets_of_sites_under_two_run_ids(tmp_path: Path) -> None:
+    """The server gets the sum of round 0 over all sites, and asks for it again in a new run without one of them."""
+    chosen, lines = secure(rounds=2, federation={"threshold": 2}), list[str]()
+    folder = write_all_kits(chosen, tmp_path)
+    first, second = run_under_two_ids(chosen, folder, losing("b", "mask", round=0), lines)
+    assert [line["clients"] for line in metrics(first)] == [[0, 1, 2]] * 2
+    assert [line["clients"] for line in metrics(second)] == [[], [0, 1, 2]]  # only round 0 is lost
+    assert [line for line in lines if "round 0 has no sum" in line]
+    for site in SITES:
+        file = folder / site / "state" / "sums.json"
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert len(json.loads(file.read_text())) == 3
+
+
+def test_a_renamed_experiment_with_another_deadline_is_the_same_training(tmp_path: Path) -> None:
+    chosen = secure("fedavg", rounds=1, federation={"threshold": 2})
+    folder = write_all_kits(chosen, tmp_path)
+    run_all(InProcessChannel(folder, make_federated(chosen)), chosen, name="x")
+    settings = chosen.federation.model_copy(update={"deadline": 77})
+    renamed = chosen.model_copy(update={"name": "other", "federation": settings})
+    again = InProcessChannel(folder, make_federated(renamed), losing("c", "train", round=0))
+    assert [line["clients"] for line in metrics(run_all(again, renamed, name="y"))] == [[]]
+
+
+def test_a_new_run_over_the_same_sites_gives_the_same_bits(tmp_path: Path) -> None:
+    chosen = secure(rounds=2)
+    first, second = run_under_two_ids(chosen, write_all_kits(chosen, tmp_path), None, [])
+    assert parameters(first) == parameters(second)
+
+
+@pytest.mark.parametrize("damage", ["junk", "[]", "folder"])
+def test_damaged_sums_of_all_runs_are_one_sentence(damage: str, tmp_path: Path) -> None:
+    """They are not forgotten: the site reveals nothing more."""
+    chosen, lines = secure(rounds=1, federation={"give_up_after": 9}), list[str]()
+    folder = write_all_kits(chosen, tmp_path)
+    file = folder / "b" / "state" / "sums.json"
+    if damage == "folder":
+        file.mkdir(parents=True)
+    else:
+        file.parent.mkdir()
+        file.write_text(damage)
+    run = run_all(InProcessChannel(folder, make_federated(chosen)), chosen, lines)
+    assert [line["clients"] for line in metrics(run)] == [[]]
+    assert [line for line in lines if "must say what this site revealed in all runs, but is damaged" in line]
