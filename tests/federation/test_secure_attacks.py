@@ -245,12 +245,26 @@ def test_steps_run_in_order_and_once(step: str) -> None:
 @pytest.mark.parametrize("kind", ["seeds", "keys"])
 def test_false_shares_do_not_change_the_sum_unnoticed(kind: str) -> None:
     def lie(step: str, site: str, answer: Any) -> Any:
-        if step == "unmask" and site == "s00":
+        if step == "unmask" and site in ("s00", "s01"):
             answer[kind] = dict.fromkeys(answer[kind], "00" + "17" * 32)
         return answer
 
     with pytest.raises(UserError, match=r"shares of the (seeds?|keys?) of s0\d are false"):
         run_round(make_sites(NAMES), REPORTS, lost={"mask": ["s03"]}, change=lie)
+
+
+@pytest.mark.parametrize("kind", ["seeds", "keys"])
+@pytest.mark.parametrize("liar", ["s00", "s04"])
+def test_one_liar_among_more_sites_than_needed_does_not_end_the_round(kind: str, liar: str) -> None:
+    """Four sites reveal shares and three are needed: other choices of three are tried."""
+
+    def lie(step: str, site: str, answer: Any) -> Any:
+        if step == "unmask" and site == liar:
+            answer[kind] = dict.fromkeys(answer[kind], "00" + "17" * 32)
+        return answer
+
+    total, _ = run_round(make_sites(NAMES), REPORTS, lost={"mask": ["s03"]}, change=lie)
+    assert np.array_equal(total, add_up(REPORTS, set(NAMES) - {"s03"}))
 
 
 JUNK: dict[str, tuple[str, Any, str]] = {
