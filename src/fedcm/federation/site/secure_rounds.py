@@ -1,6 +1,7 @@
 """A site's answers to the steps of secure aggregation; the report of a round stays here until it is masked."""
 
 import hashlib
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,7 +21,7 @@ from fedcm.federation.secure.integers import check_report, encode_report
 from fedcm.federation.secure.kit_sums import KitSums
 from fedcm.federation.secure.messages import compute_digest
 from fedcm.federation.secure.revealed_sums import RevealedSums
-from fedcm.federation.secure.site_session import SiteSession
+from fedcm.federation.secure.site_session import SiteSession, UnusableMessages
 
 
 class _TrainedRound(NamedTuple):
@@ -103,7 +104,7 @@ class SecureRounds:
         self._trained = _TrainedRound(run, round, trained_on, report, loss, kit_sums=kit_sums, **more)
 
     def answer(self, step: str, run: str, round: int, arrays: Arrays, **fields: Any) -> tuple[dict[str, Any], Arrays]:
-        """Answer one step of secure aggregation.
+        """Answer one step of secure aggregation, or name the sites whose messages this one cannot use.
 
         Raises:
             UserError: If this site has no report of that round, for example after a restart, or refuses the step.
@@ -112,26 +113,34 @@ class SecureRounds:
         if trained is None or (trained.run, trained.round) != (run, round):
             raise UserError(f"this site has no report of round {round}: it may have been restarted since it trained")
         names: dict[str, Any] = {"run": run, "round": round}
+        try:
+            done, masked = self._run_step(step, trained, **fields)
+        except UnusableMessages as error:
+            self._session = None  # its secrets are not used again; the report stays for another session
+            print(error, file=sys.stderr, flush=True)
+            return names | {"unusable": error.reasons}, {}
+        return names | done, masked
+
+    def _run_step(self, step: str, trained: _TrainedRound, **fields: Any) -> tuple[dict[str, Any], Arrays]:
         if step == "advertise":
             self._session = self._start_session(trained, **fields)
-            return names | {"advert": self._session.advertise()}, {}
+            return {"advert": self._session.advertise()}, {}
         session = self._session
         if session is None:
             raise UserError("this site has not advertised keys for this round")
         match step:
             case "share":
-                return names | {"shares": session.share(**fields)}, {}
+                return {"shares": session.share(**fields)}, {}
             case "mask":
                 if trained.noisy is not None:
-                    trained.kit_sums.claim_noise(run)
-                masked = session.mask(self._encode(trained), **fields)
-                return names, {"masked": masked}
+                    trained.kit_sums.claim_noise(trained.run)
+                return {}, {"masked": session.mask(self._encode(trained), **fields)}
             case "confirm":
-                return names | {"signature": session.confirm(permit=trained.check_sum, **fields)}, {}
+                return {"signature": session.confirm(permit=trained.check_sum, **fields)}, {}
             case "unmask":
                 revealed = session.unmask(permit=trained.remember_sum, **fields)
                 self._trained = self._session = None
-                return names | {"revealed": revealed}, {}
+                return {"revealed": revealed}, {}
             case _:
                 raise UserError(f"a step of secure aggregation must be advertise to unmask, got {step!r}")
 
