@@ -158,6 +158,19 @@ class Recorder(InProcessChannel):
         return answer
 
 
+def count_pieces(channel: Recorder, written: bytes = b"") -> int:
+    """Return how many pieces of the reports are in what the server received or wrote; a piece has four numbers."""
+    sent = b"".join(array.tobytes() for _, _, arrays in channel.received for array in arrays.values())
+    texts, found = json.dumps([fields for _, fields, _ in channel.received]), 0
+    for secret in channel.secrets:
+        for start in range(0, len(secret) - 4, 4):
+            piece = secret[start : start + 4]
+            if np.count_nonzero(piece) == 4:
+                data = piece.tobytes()
+                found += data in sent or data in written or data.hex() in texts
+    return found
+
+
 def test_the_server_sees_no_report_and_writes_none(tmp_path: Path) -> None:
     """Everything that the server receives, and every file that it writes, is searched for parts of the reports."""
     chosen = secure("scaffold", rounds=2)
@@ -165,19 +178,10 @@ def test_the_server_sees_no_report_and_writes_none(tmp_path: Path) -> None:
     before = {path for path in (tmp_path / "server").rglob("*") if path.is_file()}
     run_all(channel, chosen)
     assert len(channel.secrets) == 2 * 3 * 3  # per round and site: the integers, and two vectors
-    sent = b"".join(array.tobytes() for _, _, arrays in channel.received for array in arrays.values())
-    texts = json.dumps([fields for _, fields, _ in channel.received])
     files = [path for path in (tmp_path / "server").rglob("*") if path.is_file() and path not in before]
     written = b"".join(path.read_bytes() for path in files)
     assert len(files) > 5
-    for secret in channel.secrets:
-        for start in range(0, len(secret) - 4, 4):
-            piece = secret[start : start + 4]
-            if np.count_nonzero(piece) == 4:
-                data = piece.tobytes()
-                assert data not in sent
-                assert data not in written
-                assert data.hex() not in texts
+    assert count_pieces(channel, written) == 0
     assert {key for _, fields, _ in channel.received for key in fields} <= {
         *("run", "round", "steps", "examples", "seconds", "advert", "shares", "signature", "revealed"),
         *("shape", "kind", "classes", "sums", "versions", "weights"),  # of the description before the first round
@@ -191,13 +195,31 @@ def test_the_server_sees_no_report_and_writes_none(tmp_path: Path) -> None:
 
 
 def test_the_recorder_finds_reports_that_are_not_masked(tmp_path: Path) -> None:
-    """The search of the test above finds the reports of a plain run in what the server receives."""
+    """The statistic of the test above tells the reports of a plain run from masked ones."""
     chosen = make_experiment(rounds=1)
     channel = Recorder(write_all_kits(chosen, tmp_path), make_federated(chosen))
     run_all(channel, chosen)
     arrays = [array for _, _, arrays in channel.received for array in arrays.values()]
     assert len(arrays) == 3
     assert all(compute_chi_square(array.tobytes()) > 1000 for array in arrays)
+
+
+@pytest.mark.parametrize("place", ["arrays", "texts", "files"])
+@pytest.mark.parametrize("kind", ["integers", "vector"])
+def test_the_search_finds_a_report_that_is_planted(kind: str, place: str, tmp_path: Path) -> None:
+    """The search for pieces of reports finds one that is put among what the server receives or writes."""
+    chosen, written = secure("fedavg", rounds=1), b""
+    channel = Recorder(write_all_kits(chosen, tmp_path), make_federated(chosen))
+    run_all(channel, chosen)
+    assert count_pieces(channel) == 0
+    report = next(secret for secret in channel.secrets if (secret.dtype == np.uint64) == (kind == "integers"))
+    if place == "arrays":
+        channel.received.append(("b", {}, {"masked": report}))
+    elif place == "texts":
+        channel.received.append(("b", {"shares": {"a": report.tobytes().hex()}}, {}))
+    else:
+        written = b"before" + report.tobytes() + b"after"
+    assert count_pieces(channel, written) > 50
 
 
 def test_a_restarted_site_is_lost_for_the_round_and_back_in_the_next(tmp_path: Path) -> None:
