@@ -99,6 +99,9 @@ def test_states_of_finished_runs_are_removed_after_some_days_and_others_never(si
     old = make_states(states, "aa" * 16, finished_days_ago=8)
     make_states(states, "bb" * 16, finished_days_ago=6)
     make_states(states, "cc" * 16, finished_days_ago=None)
+    for name in ("sums.json", "masked.json"):  # what the site revealed in all runs
+        (states / name).write_text("{}")
+        os.utime(states / name, (0, 0))
     os.utime(states / ("cc" * 16), (0, 0))
     assert remove_finished_states(states, 7) == ["aa" * 16]
     assert sorted(path.name for path in old.iterdir() if path.name[0] != ".") == ["finished", "sums.json"]
@@ -107,6 +110,7 @@ def test_states_of_finished_runs_are_removed_after_some_days_and_others_never(si
     assert len(list((states / ("cc" * 16)).glob("round-*"))) == 2
     remove_unfinished_files(states)
     assert list(states.glob("*/.round-*")) == []
+    assert sorted(path.name for path in states.glob("*.json")) == ["masked.json", "sums.json"]
 
 
 def test_a_run_id_that_is_a_path_is_ignored(tmp_path: Path) -> None:

@@ -263,8 +263,26 @@ def test_a_report_that_is_not_finite_is_not_masked(tmp_path: Path) -> None:
     assert not (tmp_path / "masked.json").exists()
 
 
-def test_two_runs_of_the_same_experiment_have_other_noise(tmp_path: Path) -> None:
-    chosen = noisy(rounds=1)
-    channel = InProcessChannel(write_all_kits(chosen, tmp_path), make_federated(chosen))
-    runs = [run_all(channel, chosen, name=name) for name in ("one", "other")]
+def test_two_runs_have_other_noise(tmp_path: Path) -> None:
+    """Each at sites with kits of their own, because a site masks a training in one run only."""
+    chosen, runs = noisy(rounds=1), []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        channel = InProcessChannel(write_all_kits(chosen, tmp_path / name), make_federated(chosen))
+        runs.append(run_all(channel, chosen))
     assert parameters(runs[0]) != parameters(runs[1])
+
+
+def test_a_noisy_training_is_masked_in_one_run_only(tmp_path: Path) -> None:
+    """A server that starts the same run again under another id would get the same reports with other noise."""
+    chosen, lines = noisy(rounds=2), list[str]()
+    folder = write_all_kits(chosen, tmp_path)
+    first = run_all(InProcessChannel(folder, make_federated(chosen)), chosen, name="one")
+    again = Listener(folder, make_federated(chosen))
+    second = run_all(again, chosen, lines, name="other")
+    assert [line["clients"] for line in metrics(first)] == [[0, 1, 2]] * 2
+    assert [line["clients"] for line in metrics(second)] == [[], [0, 1, 2]]  # only round 0 is lost
+    assert not [fields for _, fields, arrays in again.received if arrays and fields["round"] == 0]
+    assert sum("with other noise; start a new run with another seed" in line for line in lines) == 3
+    for site in SITES:
+        assert stat.S_IMODE((folder / site / "state" / "masked.json").stat().st_mode) == 0o600

@@ -19,8 +19,9 @@ from secure_parties import (
 
 from fedcm.errors import UserError
 from fedcm.federation.secure.identity import SiteIdentity
+from fedcm.federation.secure.messages import Advert
 from fedcm.federation.secure.server_session import ServerSession
-from fedcm.federation.secure.site_session import SiteSession
+from fedcm.federation.secure.site_session import SiteSession, UnusableMessages
 
 NAMES = name_sites(5)
 REPORTS = draw_reports(NAMES, 4)
@@ -245,12 +246,46 @@ def test_steps_run_in_order_and_once(step: str) -> None:
 @pytest.mark.parametrize("kind", ["seeds", "keys"])
 def test_false_shares_do_not_change_the_sum_unnoticed(kind: str) -> None:
     def lie(step: str, site: str, answer: Any) -> Any:
-        if step == "unmask" and site == "s00":
+        if step == "unmask" and site in ("s00", "s01"):
             answer[kind] = dict.fromkeys(answer[kind], "00" + "17" * 32)
         return answer
 
     with pytest.raises(UserError, match=r"shares of the (seeds?|keys?) of s0\d are false"):
         run_round(make_sites(NAMES), REPORTS, lost={"mask": ["s03"]}, change=lie)
+
+
+@pytest.mark.parametrize("kind", ["seeds", "keys"])
+@pytest.mark.parametrize("liar", ["s00", "s04"])
+def test_one_liar_among_more_sites_than_needed_does_not_end_the_round(kind: str, liar: str) -> None:
+    """Four sites reveal shares and three are needed: other choices of three are tried."""
+
+    def lie(step: str, site: str, answer: Any) -> Any:
+        if step == "unmask" and site == liar:
+            answer[kind] = dict.fromkeys(answer[kind], "00" + "17" * 32)
+        return answer
+
+    total, _ = run_round(make_sites(NAMES), REPORTS, lost={"mask": ["s03"]}, change=lie)
+    assert np.array_equal(total, add_up(REPORTS, set(NAMES) - {"s03"}))
+
+
+@pytest.mark.parametrize("field", ["cipher_key", "mask_key"])
+def test_a_key_of_small_order_is_refused_by_name(field: str) -> None:
+    """A hostile site signs a key with which nobody can agree on a secret."""
+    sites, hostile = make_sites(NAMES), shared_identity("s02")
+    keys = advance(sites, "share").list_keys()
+    fields = keys["s02"] | {field: "00" * 32}
+    bad = fields | {"signature": hostile.sign(Advert(**fields).signed).hex()}
+    with pytest.raises(UnusableMessages, match="large order") as refusal:
+        sites["s00"].share(keys | {"s02": bad})
+    assert list(refusal.value.reasons) == ["s02"]
+
+
+def test_all_sites_with_unreadable_shares_are_named() -> None:
+    sites = make_sites(NAMES)
+    sealed = advance(sites, "mask").list_shares_for("s00") | {"s01": "00" * 99, "s03": "no digits"}
+    with pytest.raises(UnusableMessages) as refusal:
+        sites["s00"].mask(REPORTS["s00"], sealed)
+    assert list(refusal.value.reasons) == ["s01", "s03"]
 
 
 JUNK: dict[str, tuple[str, Any, str]] = {

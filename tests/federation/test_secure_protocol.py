@@ -9,7 +9,7 @@ from secure_parties import add_up, draw_reports, make_sites, name_sites, run_rou
 from fedcm.errors import UserError
 from fedcm.federation.secure.masks import add_mask
 from fedcm.federation.secure.messages import compute_threshold
-from fedcm.federation.secure.shamir import PRIME, combine_shares, split_secret
+from fedcm.federation.secure.shamir import PRIME, combine_shares, find_secret, split_secret
 
 STEPS = ("advertise", "share", "mask", "confirm", "unmask")
 SECRETS = st.binary(min_size=32, max_size=32)
@@ -23,6 +23,19 @@ def test_any_threshold_of_shares_give_the_secret(secret: bytes, holders: int, da
     assert combine_shares({holder: shares[holder] for holder in chosen}, threshold) == secret
     with pytest.raises(ValueError, match="shares are needed"):
         combine_shares({holder: shares[holder] for holder in chosen[1:]}, threshold)
+
+
+@pytest.mark.parametrize(("holders", "threshold", "false"), [(5, 3, 2), (30, 16, 3), (30, 21, 1)])
+def test_the_secret_is_found_among_false_shares(holders: int, threshold: int, false: int) -> None:
+    """With 3 false shares of 30, 9 % of the choices of 16 have none of them, and 200 are tried."""
+    secret = b"\5" * 32
+    shares = split_secret(secret, range(1, holders + 1), threshold)
+    shares |= {holder: bytes(33) for holder in range(1, false + 1)}
+    assert find_secret(shares, threshold, lambda found: found == secret) == secret
+    with pytest.raises(ValueError, match="no choice of shares gives the secret"):
+        find_secret(shares, threshold, lambda found: False)
+    with pytest.raises(ValueError, match="shares are needed"):
+        find_secret({1: shares[1]}, threshold, lambda found: True)
 
 
 @given(secret=SECRETS, other=SECRETS, threshold=st.integers(2, 6))

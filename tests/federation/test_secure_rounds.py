@@ -158,6 +158,19 @@ class Recorder(InProcessChannel):
         return answer
 
 
+def count_pieces(channel: Recorder, written: bytes = b"") -> int:
+    """Return how many pieces of the reports are in what the server received or wrote; a piece has four numbers."""
+    sent = b"".join(array.tobytes() for _, _, arrays in channel.received for array in arrays.values())
+    texts, found = json.dumps([fields for _, fields, _ in channel.received]), 0
+    for secret in channel.secrets:
+        for start in range(0, len(secret) - 4, 4):
+            piece = secret[start : start + 4]
+            if np.count_nonzero(piece) == 4:
+                data = piece.tobytes()
+                found += data in sent or data in written or data.hex() in texts
+    return found
+
+
 def test_the_server_sees_no_report_and_writes_none(tmp_path: Path) -> None:
     """Everything that the server receives, and every file that it writes, is searched for parts of the reports."""
     chosen = secure("scaffold", rounds=2)
@@ -165,19 +178,10 @@ def test_the_server_sees_no_report_and_writes_none(tmp_path: Path) -> None:
     before = {path for path in (tmp_path / "server").rglob("*") if path.is_file()}
     run_all(channel, chosen)
     assert len(channel.secrets) == 2 * 3 * 3  # per round and site: the integers, and two vectors
-    sent = b"".join(array.tobytes() for _, _, arrays in channel.received for array in arrays.values())
-    texts = json.dumps([fields for _, fields, _ in channel.received])
     files = [path for path in (tmp_path / "server").rglob("*") if path.is_file() and path not in before]
     written = b"".join(path.read_bytes() for path in files)
     assert len(files) > 5
-    for secret in channel.secrets:
-        for start in range(0, len(secret) - 4, 4):
-            piece = secret[start : start + 4]
-            if np.count_nonzero(piece) == 4:
-                data = piece.tobytes()
-                assert data not in sent
-                assert data not in written
-                assert data.hex() not in texts
+    assert count_pieces(channel, written) == 0
     assert {key for _, fields, _ in channel.received for key in fields} <= {
         *("run", "round", "steps", "examples", "seconds", "advert", "shares", "signature", "revealed"),
         *("shape", "kind", "classes", "sums", "versions", "weights"),  # of the description before the first round
@@ -191,13 +195,31 @@ def test_the_server_sees_no_report_and_writes_none(tmp_path: Path) -> None:
 
 
 def test_the_recorder_finds_reports_that_are_not_masked(tmp_path: Path) -> None:
-    """The search of the test above finds the reports of a plain run in what the server receives."""
+    """The statistic of the test above tells the reports of a plain run from masked ones."""
     chosen = make_experiment(rounds=1)
     channel = Recorder(write_all_kits(chosen, tmp_path), make_federated(chosen))
     run_all(channel, chosen)
     arrays = [array for _, _, arrays in channel.received for array in arrays.values()]
     assert len(arrays) == 3
     assert all(compute_chi_square(array.tobytes()) > 1000 for array in arrays)
+
+
+@pytest.mark.parametrize("place", ["arrays", "texts", "files"])
+@pytest.mark.parametrize("kind", ["integers", "vector"])
+def test_the_search_finds_a_report_that_is_planted(kind: str, place: str, tmp_path: Path) -> None:
+    """The search for pieces of reports finds one that is put among what the server receives or writes."""
+    chosen, written = secure("fedavg", rounds=1), b""
+    channel = Recorder(write_all_kits(chosen, tmp_path), make_federated(chosen))
+    run_all(channel, chosen)
+    assert count_pieces(channel) == 0
+    report = next(secret for secret in channel.secrets if (secret.dtype == np.uint64) == (kind == "integers"))
+    if place == "arrays":
+        channel.received.append(("b", {}, {"masked": report}))
+    elif place == "texts":
+        channel.received.append(("b", {"shares": {"a": report.tobytes().hex()}}, {}))
+    else:
+        written = b"before" + report.tobytes() + b"after"
+    assert count_pieces(channel, written) > 50
 
 
 def test_a_restarted_site_is_lost_for_the_round_and_back_in_the_next(tmp_path: Path) -> None:
@@ -324,3 +346,55 @@ def test_a_site_can_insist_on_secure_aggregation(
 def test_what_secure_aggregation_excludes_is_rejected(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make_federated(make_experiment(**tables))
+
+
+def run_under_two_ids(chosen: Experiment, folder: Path, spoil: Spoil | None, lines: list[str]) -> tuple[Path, Path]:
+    """Run the same experiment twice with the same kits; the second run has another id."""
+    first = run_all(InProcessChannel(folder, make_federated(chosen)), chosen, name="x")
+    return first, run_all(InProcessChannel(folder, make_federated(chosen), spoil), chosen, lines, name="y")
+
+
+def test_a_training_is_never_summed_over_two_sets_of_sites_under_two_run_ids(tmp_path: Path) -> None:
+    """The server gets the sum of round 0 over all sites, and asks for it again in a new run without one of them."""
+    chosen, lines = secure(rounds=2, federation={"threshold": 2}), list[str]()
+    folder = write_all_kits(chosen, tmp_path)
+    first, second = run_under_two_ids(chosen, folder, losing("b", "mask", round=0), lines)
+    assert [line["clients"] for line in metrics(first)] == [[0, 1, 2]] * 2
+    assert [line["clients"] for line in metrics(second)] == [[], [0, 1, 2]]  # only round 0 is lost
+    assert [line for line in lines if "round 0 has no sum" in line]
+    for site in SITES:
+        file = folder / site / "state" / "sums.json"
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert len(json.loads(file.read_text())) == 3
+
+
+def test_a_renamed_experiment_with_another_deadline_is_the_same_training(tmp_path: Path) -> None:
+    chosen = secure("fedavg", rounds=1, federation={"threshold": 2})
+    folder = write_all_kits(chosen, tmp_path)
+    run_all(InProcessChannel(folder, make_federated(chosen)), chosen, name="x")
+    settings = chosen.federation.model_copy(update={"deadline": 77})
+    renamed = chosen.model_copy(update={"name": "other", "federation": settings})
+    again = InProcessChannel(folder, make_federated(renamed), losing("c", "train", round=0))
+    assert [line["clients"] for line in metrics(run_all(again, renamed, name="y"))] == [[]]
+
+
+def test_a_new_run_over_the_same_sites_gives_the_same_bits(tmp_path: Path) -> None:
+    chosen = secure(rounds=2)
+    first, second = run_under_two_ids(chosen, write_all_kits(chosen, tmp_path), None, [])
+    assert parameters(first) == parameters(second)
+
+
+@pytest.mark.parametrize("damage", ["junk", "[]", "folder"])
+def test_damaged_sums_of_all_runs_are_one_sentence(damage: str, tmp_path: Path) -> None:
+    """They are not forgotten: the site reveals nothing more."""
+    chosen, lines = secure(rounds=1, federation={"give_up_after": 9}), list[str]()
+    folder = write_all_kits(chosen, tmp_path)
+    file = folder / "b" / "state" / "sums.json"
+    if damage == "folder":
+        file.mkdir(parents=True)
+    else:
+        file.parent.mkdir()
+        file.write_text(damage)
+    run = run_all(InProcessChannel(folder, make_federated(chosen)), chosen, lines)
+    assert [line["clients"] for line in metrics(run)] == [[]]
+    assert [line for line in lines if "must say what this site revealed in all runs, but is damaged" in line]

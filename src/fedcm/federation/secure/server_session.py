@@ -4,7 +4,7 @@ Sites may be lost at any step. Every step goes on with the sites that completed 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import numpy as np
@@ -20,7 +20,7 @@ from fedcm.federation.secure.messages import (
     from_hex,
     read_advert,
 )
-from fedcm.federation.secure.shamir import SHARE_BYTES, combine_shares
+from fedcm.federation.secure.shamir import SHARE_BYTES, find_secret
 from fedcm.federation.secure.site_session import derive_own_mask, get_sign, hash_seed
 
 
@@ -126,29 +126,28 @@ class ServerSession:
         """Return the sum of the survivors' reports modulo 2⁶⁴, as uint64.
 
         Raises:
-            UserError: If too few sites revealed shares, or shares are false.
+            UserError: If too few sites revealed shares, or so many shares are false that no choice of them fits.
         """
         if len(self._revealed) < self.threshold:
             raise UserError(f"{self.threshold} sites must reveal shares, but {len(self._revealed)} did")
         session, total = compute_session(dict(sorted(self.roster.items()))), self._total.copy()
         purpose = compute_mask_purpose(session, self._sealed)
         for site in sorted(self.survivors):
-            seed = self._combine("seeds", site)
-            if hash_seed(seed) != self.roster[site].seed_hash:
-                raise UserError(f"the shares of the seed of {site} are false")
+            expected = self.roster[site].seed_hash
+            seed = self._find("seeds", site, lambda secret, expected=expected: hash_seed(secret) == expected)
             add_mask(total, derive_own_mask(seed, session), -1)
         for lost in sorted(set(self.sharers) - self.survivors):
-            pair = keys.restore_key_pair(self._combine("keys", lost))
-            if pair.public.hex() != self.roster[lost].mask_key:
-                raise UserError(f"the shares of the key of {lost} are false")
+            public = from_hex(self.roster[lost].mask_key)
+            fits = lambda secret, public=public: keys.restore_key_pair(secret).public == public  # noqa: E731
+            pair = keys.restore_key_pair(self._find("keys", lost, fits))
             for site in sorted(self.survivors):
                 add_mask(total, keys.agree(pair, from_hex(self.roster[site].mask_key), purpose), -get_sign(site, lost))
         return total
 
-    def _combine(self, kind: str, owner: str) -> bytes:
+    def _find(self, kind: str, owner: str, fits: Callable[[bytes], bool]) -> bytes:
         holders = {site: number for number, site in enumerate(sorted(self.roster), 1)}
         shares = {holders[site]: revealed[kind][owner] for site, revealed in self._revealed.items()}
         try:
-            return combine_shares(shares, self.threshold)
+            return find_secret(shares, self.threshold, fits)
         except ValueError as error:
             raise UserError(f"the shares of the {kind} of {owner} are false: {error}") from None

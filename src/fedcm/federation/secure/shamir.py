@@ -5,11 +5,14 @@ x is the polynomial's value at x. (A. Shamir, "How to share a secret", 1979.)
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from math import comb
 
 SECRET_BYTES = 32
 PRIME = 2**256 + 297  # the smallest prime above every secret
 SHARE_BYTES = 33
+_MOST_TRIES = 200  # of different shares, if some are false
 
 
 def split_secret(secret: bytes, holders: Sequence[int], threshold: int) -> dict[int, bytes]:
@@ -47,6 +50,41 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     if secret.bit_length() > 8 * SECRET_BYTES:
         raise ValueError("these are not shares of one secret")
     return secret.to_bytes(SECRET_BYTES, "big")
+
+
+def find_secret(shares: Mapping[int, bytes], threshold: int, fits: Callable[[bytes], bool]) -> bytes:
+    """Return the secret that fits, even if some of the shares are false.
+
+    All choices of `threshold` shares are tried, or 200 random ones if there are more.
+
+    Args:
+        shares: At least `threshold` shares by holder.
+        threshold: How many shares give the secret.
+        fits: Whether a secret is the right one.
+
+    Raises:
+        ValueError: If there are too few shares, or no choice gives a secret that fits.
+    """
+    if len(shares) < threshold:
+        raise ValueError(f"{threshold} shares are needed, got {len(shares)}")
+    for chosen in _choose_holders(sorted(shares), threshold):
+        try:
+            secret = combine_shares({holder: shares[holder] for holder in chosen}, threshold)
+        except ValueError:
+            continue
+        if fits(secret):
+            return secret
+    raise ValueError("no choice of shares gives the secret")
+
+
+def _choose_holders(holders: Sequence[int], threshold: int) -> Iterator[Sequence[int]]:
+    if comb(len(holders), threshold) <= _MOST_TRIES:
+        yield from combinations(holders, threshold)
+        return
+    yield holders[:threshold]
+    random = secrets.SystemRandom()
+    for _ in range(_MOST_TRIES - 1):
+        yield random.sample(holders, threshold)
 
 
 def _evaluate(coefficients: Sequence[int], point: int) -> int:

@@ -9,14 +9,15 @@ unmask      for each site, one of its two secrets' shares                   â”€â
 The secrets are the key of the pairwise masks and the seed of the site's own mask. For a site whose masked report is in
 the sum, the others reveal shares of the seed; for a site that was lost, shares of the key. Revealing both would unmask
 its report, so a site reveals at most one of them. The steps run once each and in this order; a site that restarts has
-no secrets any more and is lost for this round.
+no secrets any more and is lost for this round. If keys, shares or signatures of other sites cannot be used, the site
+names these sites and ends its session; the server may start again without them, with fresh secrets of all sites.
 """
 
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 
@@ -37,7 +38,18 @@ from fedcm.federation.secure.messages import (
 from fedcm.federation.secure.shamir import SHARE_BYTES, split_secret
 
 _STEPS = ("advertise", "share", "mask", "confirm", "unmask", "nothing more")
+_T = TypeVar("_T")
 Permit = Callable[[Sequence[str]], None]  # raises UserError if a round's reports may not be summed over these sites
+
+
+@final
+class UnusableMessages(UserError):  # noqa: N818
+    """Other sites sent keys, shares or signatures that cannot be used."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        """Say why the message of each of these sites cannot be used."""
+        super().__init__("; ".join(reasons[site] for site in sorted(reasons)))
+        self.reasons = dict(reasons)
 
 
 @final
@@ -84,10 +96,13 @@ class SiteSession:
         """Check the keys of all sites and return this site's encrypted shares for each of the others.
 
         Raises:
-            UserError: If a key is not signed by its site, a site has another context, or there are too few sites.
+            UnusableMessages: If a key is not signed by its site or unusable, or a site has another context.
+            UserError: If there are too few sites, or one that is not of this run.
         """
         with self._run_step("share"):
-            self._roster = {site: self._check_advert(site, fields) for site, fields in sorted(roster.items())}
+            if strangers := sorted(set(roster) - set(self.sites)):
+                raise UserError(f"{str(strangers[0])[:80]!r} is not a site of this run")
+            self._roster = self._read_all(roster, self._check_advert)
             own = self._roster.get(self.name)
             if own is None or own.mask_key != self._mask_keys.public.hex():
                 raise UserError("the keys of a round must contain this site's own")
@@ -114,16 +129,13 @@ class SiteSession:
             sealed: By site, the encrypted shares that it dealt to this one; only these sites take part further.
 
         Raises:
-            UserError: If shares cannot be decrypted, or there are too few sites.
+            UnusableMessages: If shares cannot be decrypted.
+            UserError: If there are too few sites.
         """
         with self._run_step("mask"):
-            for site, text in sorted(sealed.items()):
-                if site not in self._roster or site == self.name:
-                    raise UserError(f"{str(site)[:80]!r} has no keys in this round and cannot deal shares")
-                shares = self._decrypt(site, from_hex(text))
-                if len(shares) != 2 * SHARE_BYTES:
-                    raise UserError(f"the shares of {site} must have {2 * SHARE_BYTES} bytes, got {len(shares)}")
-                self._shares[site] = (shares[:SHARE_BYTES], shares[SHARE_BYTES:])
+            if strangers := sorted(set(sealed) - (set(self._roster) - {self.name})):
+                raise UserError(f"{str(strangers[0])[:80]!r} has no keys in this round and cannot deal shares")
+            self._shares |= self._read_all(sealed, self._read_shares)
             self._check_enough(self._shares, "dealt their shares")
             masked = report.copy()
             add_mask(masked, derive_own_mask(self._own_seed, self._session), 1)
@@ -161,11 +173,16 @@ class SiteSession:
                 the set.
 
         Raises:
-            UserError: If too few sites of the sum signed the same set.
+            UnusableMessages: If too few sites of the sum signed the same set, and some signatures are false.
+            UserError: If too few signed it.
         """
         with self._run_step("unmask"):
             message = encode_survivors(self._session, self._survivors)
             confirmed = [site for site in self._survivors if self._has_signed(site, message, signatures.get(site))]
+            false = [site for site in self._survivors if site in signatures and site not in confirmed]
+            if len(confirmed) < self.threshold and false:
+                few = f"at least {self.threshold} sites must take part, but only {len(confirmed)} confirmed the sum"
+                raise UnusableMessages({site: f"{few}, and {site} signed something else" for site in false})
             self._check_enough(confirmed, "confirmed the sum")
             permit(self._survivors)
             revealed = {
@@ -193,13 +210,33 @@ class SiteSession:
         if len(sites) < self.threshold:
             raise UserError(f"at least {self.threshold} sites must take part, but only {len(sites)} {what}")
 
+    def _read_all(self, messages: Mapping[str, Any], read: Callable[[str, Any], _T]) -> dict[str, _T]:
+        """Read the message of each site; raise UnusableMessages that names all sites whose messages cannot be read."""
+        done, reasons = dict[str, _T](), dict[str, str]()
+        for site, message in sorted(messages.items()):
+            try:
+                done[site] = read(site, message)
+            except UserError as error:
+                reasons[site] = str(error)
+        if self.name in reasons:  # the server changed it
+            raise UserError(reasons[self.name])
+        if reasons:
+            raise UnusableMessages(reasons)
+        return done
+
+    def _read_shares(self, site: str, text: Any) -> tuple[bytes, bytes]:
+        shares = self._decrypt(site, from_hex(text))
+        if len(shares) != 2 * SHARE_BYTES:
+            raise UserError(f"the shares of {site} must have {2 * SHARE_BYTES} bytes, got {len(shares)}")
+        return shares[:SHARE_BYTES], shares[SHARE_BYTES:]
+
     def _check_advert(self, site: str, fields: Any) -> Advert:
-        if site not in self.sites:
-            raise UserError(f"{str(site)[:80]!r} is not a site of this run")
         advert = read_advert(fields, site)
         self.identity.verify(site, advert.certificate.encode(), advert.signed, from_hex(advert.signature))
         if advert.context != self.context:
             raise UserError(f"{site} trains another round or another model than this site: the server is inconsistent")
+        for key in (advert.cipher_key, advert.mask_key):
+            keys.agree(self._cipher_keys, from_hex(key), b"try")  # a key of small order is no key
         return advert
 
     def _has_signed(self, site: str, message: bytes, signature: Any) -> bool:

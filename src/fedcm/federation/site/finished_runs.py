@@ -3,7 +3,8 @@
 When a run has finished, the server says so, and the site marks it. States of a marked run are removed after
 `storage.days` of `site.toml`: until then, a server that is restored from a backup can still resume the run, which
 removes the mark. States of runs that are not marked are never removed, because such a run can be resumed. The sums that
-the site has helped to reveal stay in any case: no server may get another sum of the same round.
+the site has helped to reveal stay in any case, those of the run and those of all runs (`state/sums.json` and
+`state/masked.json`): no server may get another sum of the same round.
 """
 
 import re

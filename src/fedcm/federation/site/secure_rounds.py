@@ -1,7 +1,9 @@
 """A site's answers to the steps of secure aggregation; the report of a round stays here until it is masked."""
 
 import hashlib
-from collections.abc import Mapping
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -12,13 +14,14 @@ from fedcm.config.sections import FederationSection
 from fedcm.errors import UserError
 from fedcm.federation.experiment import compute_least_sites
 from fedcm.federation.frames import Arrays
-from fedcm.federation.kit import read_kit
+from fedcm.federation.kit import STATES, read_kit
 from fedcm.federation.private.noisy_report import NoisyReport
 from fedcm.federation.secure.identity import SiteIdentity
 from fedcm.federation.secure.integers import check_report, encode_report
+from fedcm.federation.secure.kit_sums import KitSums
 from fedcm.federation.secure.messages import compute_digest
 from fedcm.federation.secure.revealed_sums import RevealedSums
-from fedcm.federation.secure.site_session import SiteSession
+from fedcm.federation.secure.site_session import SiteSession, UnusableMessages
 
 
 class _TrainedRound(NamedTuple):
@@ -30,8 +33,20 @@ class _TrainedRound(NamedTuple):
     report: Any
     loss: float
     examples: int | None  # for the weight; None: the weight is 1
-    sums: RevealedSums
+    kit_sums: KitSums  # of this training in any run
+    sums: RevealedSums  # of this run
     noisy: NoisyReport | None = None  # what is masked in place of the report, if the run is private
+
+    def check_sum(self, sites: Sequence[str]) -> None:
+        """Raise UserError if the report may not be in a sum over these sites."""
+        self.sums.check(self.round, sites)
+        self.kit_sums.check(sites)
+
+    def remember_sum(self, sites: Sequence[str]) -> None:
+        """Write to the disk that the report is in a sum over these sites; the errors are those of `check_sum`."""
+        self.check_sum(sites)
+        self.kit_sums.remember(sites)
+        self.sums.remember(self.round, sites)
 
 
 @final
@@ -78,16 +93,18 @@ class SecureRounds:
         if more.get("noisy") is None:
             check_report(report, loss, len(self.sites), self.settings.norm_bound)
         common = {
-            "run": run,
             "round": round,
             "terms": terms,
-            "experiment": hashlib.sha256(self.experiment.encode()).hexdigest(),
             "broadcast": {name: _hash_array(array) for name, array in sent.items()},
         }
-        self._trained = _TrainedRound(run, round, compute_digest("trained", common), report, loss, **more)
+        experiment = hashlib.sha256(self.experiment.encode()).hexdigest()
+        trained_on = compute_digest("trained", common | {"run": run, "experiment": experiment})
+        training = compute_digest("training", common | {"experiment": _select_training(self.experiment)})
+        kit_sums = KitSums(self.kit / STATES, training)
+        self._trained = _TrainedRound(run, round, trained_on, report, loss, kit_sums=kit_sums, **more)
 
     def answer(self, step: str, run: str, round: int, arrays: Arrays, **fields: Any) -> tuple[dict[str, Any], Arrays]:
-        """Answer one step of secure aggregation.
+        """Answer one step of secure aggregation, or name the sites whose messages this one cannot use.
 
         Raises:
             UserError: If this site has no report of that round, for example after a restart, or refuses the step.
@@ -96,26 +113,34 @@ class SecureRounds:
         if trained is None or (trained.run, trained.round) != (run, round):
             raise UserError(f"this site has no report of round {round}: it may have been restarted since it trained")
         names: dict[str, Any] = {"run": run, "round": round}
+        try:
+            done, masked = self._run_step(step, trained, **fields)
+        except UnusableMessages as error:
+            self._session = None  # its secrets are not used again; the report stays for another session
+            print(error, file=sys.stderr, flush=True)
+            return names | {"unusable": error.reasons}, {}
+        return names | done, masked
+
+    def _run_step(self, step: str, trained: _TrainedRound, **fields: Any) -> tuple[dict[str, Any], Arrays]:
         if step == "advertise":
             self._session = self._start_session(trained, **fields)
-            return names | {"advert": self._session.advertise()}, {}
+            return {"advert": self._session.advertise()}, {}
         session = self._session
         if session is None:
             raise UserError("this site has not advertised keys for this round")
         match step:
             case "share":
-                return names | {"shares": session.share(**fields)}, {}
+                return {"shares": session.share(**fields)}, {}
             case "mask":
-                masked = session.mask(self._encode(trained), **fields)
-                return names, {"masked": masked}
+                if trained.noisy is not None:
+                    trained.kit_sums.claim_noise(trained.run)
+                return {}, {"masked": session.mask(self._encode(trained), **fields)}
             case "confirm":
-                permit = lambda sites: trained.sums.check(round, sites)  # noqa: E731
-                return names | {"signature": session.confirm(permit=permit, **fields)}, {}
+                return {"signature": session.confirm(permit=trained.check_sum, **fields)}, {}
             case "unmask":
-                permit = lambda sites: trained.sums.remember(round, sites)  # noqa: E731
-                revealed = session.unmask(permit=permit, **fields)
+                revealed = session.unmask(permit=trained.remember_sum, **fields)
                 self._trained = self._session = None
-                return names | {"revealed": revealed}, {}
+                return {"revealed": revealed}, {}
             case _:
                 raise UserError(f"a step of secure aggregation must be advertise to unmask, got {step!r}")
 
@@ -139,6 +164,11 @@ class SecureRounds:
         if identity.name != self.sites[self.client]:
             raise UserError(f"this kit is of {identity.name!r}, but the run has {self.sites[self.client]!r} here")
         return identity
+
+
+def _select_training(experiment: str) -> dict[str, Any]:
+    """Return the settings that decide a report; those of the federation say who takes part."""
+    return {key: value for key, value in tomllib.loads(experiment).items() if key not in ("name", "federation")}
 
 
 def _hash_array(array: np.ndarray) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -21,7 +21,15 @@ from fedcm.federation.secure.integers import count_integers, decode_sum, unpack_
 from fedcm.federation.secure.server_session import ServerSession
 from fedcm.federation.server.channel import SiteAnswer
 from fedcm.federation.server.replies import BadReply, check_round, read_seconds, reading_reply
+from fedcm.federation.server.reports.disputes import (
+    Complaints,
+    choose_suspects,
+    describe_complaints,
+    read_complaint,
+)
 from fedcm.federation.server.requests import SILENT, SiteRequests
+
+_DISPUTABLE = ("share", "mask", "unmask")  # steps in which a site reads messages of others
 
 
 @final
@@ -78,34 +86,55 @@ class SecureReports:
     def aggregate(self, requests: SiteRequests) -> dict[str, str]:
         """Run the steps of secure aggregation with the sites that have trained.
 
+        If sites cannot use the keys or shares of others, all start again with fresh secrets and without the suspects;
+        there are fewer sites every time.
+
         Returns:
             By site, why its report is not in the sum.
         """
-        sites = requests.record.sites
+        trained = sorted(requests.record.sites[client] for client in self._trained)
+        reasons, again = dict[str, str](), True
+        while again:
+            left = [site for site in trained if site not in reasons]
+            steps = _Steps(self, requests, self._start_session(), reasons)
+            again = False
+            try:
+                self._add_up(steps, left)
+            except _Disputed:
+                again = True
+            except UserError as error:  # too few sites, or false shares: the round changes nothing
+                reasons |= choose_suspects(steps.complaints)
+                in_time = [site for site in trained if site not in reasons]
+                self.answered = sorted(map(requests.get_client, in_time))
+                requests.health.notify(f"round {self._round} has no sum: {error}")
+        return reasons
+
+    def _start_session(self) -> ServerSession:
         count = count_noisy_integers if self._is_private else count_integers
-        session = ServerSession(compute_least_sites(self._settings), count(self._runner.templates.report))
-        trained = sorted(sites[client] for client in self._trained)
-        steps = _Steps(self, requests, session)
-        try:
-            steps.run("advertise", trained, {"unit": self._compute_unit()}, "advert", session.add_advert)
-            steps.reasons |= dict.fromkeys(session.exclude_minority(), "it has trained another model than most sites")
-            steps.run("share", session.roster, {"roster": session.list_keys()}, "shares", session.add_shares)
-            sealed = {site: {"sealed": session.list_shares_for(site)} for site in session.sharers}
-            steps.run("mask", session.sharers, {"own": sealed}, "masked", session.add_masked)
-            survivors = sorted(session.survivors)
-            steps.run("confirm", survivors, {"survivors": survivors}, "signature", session.add_signature)
-            signatures = session.list_signatures()
-            steps.run("unmask", signatures, {"signatures": signatures}, "revealed", session.add_revealed)
-            if self._is_private:
-                unpack_integers(session.remove_masks(), self.reports.sum.units)
-            else:
-                self._loss = decode_sum(session.remove_masks(), self.reports.sum)
-            self.clients = self.answered = sorted(map(requests.get_client, survivors))
-        except UserError as error:  # too few sites, or false shares: the round changes nothing
-            in_time = [site for site in trained if site not in steps.reasons]
-            self.answered = sorted(map(requests.get_client, in_time))
-            requests.health.notify(f"round {self._round} has no sum: {error}")
-        return steps.reasons
+        return ServerSession(compute_least_sites(self._settings), count(self._runner.templates.report))
+
+    def _add_up(self, steps: "_Steps", sites: Sequence[str]) -> None:
+        """Run all steps and keep the sum.
+
+        Raises:
+            _Disputed: If sites cannot use messages of others, so that the suspects are left out.
+            UserError: If there is no sum.
+        """
+        session = steps.session
+        steps.run("advertise", sites, {"unit": self._compute_unit()}, "advert", session.add_advert)
+        steps.reasons |= dict.fromkeys(session.exclude_minority(), "it has trained another model than most sites")
+        steps.run("share", session.roster, {"roster": session.list_keys()}, "shares", session.add_shares)
+        sealed = {site: {"sealed": session.list_shares_for(site)} for site in session.sharers}
+        steps.run("mask", session.sharers, {"own": sealed}, "masked", session.add_masked)
+        survivors = sorted(session.survivors)
+        steps.run("confirm", survivors, {"survivors": survivors}, "signature", session.add_signature)
+        signatures = session.list_signatures()
+        steps.run("unmask", signatures, {"signatures": signatures}, "revealed", session.add_revealed)
+        if self._is_private:
+            unpack_integers(session.remove_masks(), self.reports.sum.units)
+        else:
+            self._loss = decode_sum(session.remove_masks(), self.reports.sum)
+        self.clients = self.answered = sorted(map(steps.requests.get_client, survivors))
 
     def make_result(self) -> RoundResult:
         """Return the result of the round over the reports in the sum."""
@@ -127,15 +156,23 @@ class SecureReports:
         return {"run": self._run, "round": self._round}
 
 
+class _Disputed(Exception):  # noqa: N818
+    """Sites cannot use messages of others, so the steps must begin again without the suspects."""
+
+
 @final
 class _Steps:
     """Sends the messages of the steps and counts their bytes."""
 
-    def __init__(self, reports: SecureReports, requests: SiteRequests, session: ServerSession) -> None:
+    def __init__(
+        self, reports: SecureReports, requests: SiteRequests, session: ServerSession, reasons: dict[str, str]
+    ) -> None:
+        """Add to `reasons` why sites are not in the sum."""
         self.reports = reports
         self.requests = requests
         self.session = session
-        self.reasons: dict[str, str] = {}
+        self.reasons = reasons
+        self.complaints: Complaints = {}
 
     def run(
         self,
@@ -155,6 +192,8 @@ class _Steps:
             add: Adds a site's answer; raises UserError if it is not what the step requires.
 
         Raises:
+            _Disputed: If sites cannot use messages of others; `reasons` has the suspects. After "confirm" sites may
+                have revealed shares, so that the set of sites cannot change any more.
             UserError: If too few sites can take part.
         """
         threshold, asked = self.session.threshold, sorted(sites)
@@ -166,16 +205,27 @@ class _Steps:
         def take(client: int, answer: SiteAnswer) -> None:
             self.reports.bytes += _count_bytes(answer.fields) + count_array_bytes(answer.arrays)
             with reading_reply():
-                keys = set() if step == "mask" else {key}
+                keys = {"unusable"} if step in _DISPUTABLE else set()
+                keys |= set() if step == "mask" else {key}
                 check_round(answer.fields, self.reports.names["run"], self.reports.names["round"], keys)
                 try:
+                    if "unusable" in answer.fields:
+                        complaint = read_complaint(answer.site, answer.fields["unusable"], set(asked))
+                        self.complaints[answer.site] = complaint
+                        return
                     add(answer.site, (answer.arrays if step == "mask" else answer.fields).get(key))
                 except UserError as error:
                     raise BadReply(str(error)) from None
                 done.add(answer.site)
 
         self.reasons |= self.requests.exchange("secure", message, {}, asked, threshold, take)
-        self.reasons |= {site: f"{SILENT} ({step})" for site in asked if site not in done and site not in self.reasons}
+        known = {*done, *self.reasons, *self.complaints}
+        self.reasons |= {site: f"{SILENT} ({step})" for site in asked if site not in known}
+        for sentence in describe_complaints(self.complaints):
+            self.requests.health.notify(f"round {self.reports.names['round']}: {sentence}")
+        if self.complaints and step != "unmask":
+            self.reasons |= choose_suspects(self.complaints)
+            raise _Disputed
 
 
 def _count_bytes(fields: Mapping[str, Any]) -> int:
