@@ -12,6 +12,7 @@ from test_audit import Server
 from fedcm.errors import UserError
 from fedcm.federation.admin.results import fetch_run
 from fedcm.federation.outcome import RESULT
+from fedcm.federation.server.alarms import SiteAlarm
 from fedcm.federation.server.controller import FederatedTraining
 from fedcm.federation.trust.manifest import verify_manifest
 
@@ -124,6 +125,19 @@ def test_a_repeated_round_that_counted_other_sites_is_appended(server: Server, j
     make_resumed(server)._complete_audit([{"round": 0, "clients": [0, 2], "missed": ["b"], "epsilon": 0.5}, repeated])
     last = read_events(server)[-1]
     assert (last["round"], last["counted"], last["appended_at_resume"]) == (1, ["a", "b", "c"], True)
+
+
+def test_an_alarm_about_a_site_is_an_alarm_in_the_audit_log(server: Server, job: Path) -> None:
+    controller = make_resumed(server)
+    controller._say(SiteAlarm("b", "it moves the mean more than all other sites together (influence 0.81)", 3))
+    event = read_events(server)[-1]
+    assert (event["event"], event["site"], event["run"]) == ("alarm", "b", "r")
+    assert (
+        server.verify()
+        .alarms[0]
+        .endswith("run r: round 3: look at b: it moves the mean more than all other sites together (influence 0.81)")
+    )
+    assert "round 3: ALARM: look at b: " in (server.folder / "logs" / "r.log").read_text()
 
 
 class Session:

@@ -25,6 +25,7 @@ from fedcm.federation.gate.decoding import limit_decoding
 from fedcm.federation.gate.sizes import SizeLimit
 from fedcm.federation.kit import RUNS, SERVER_FILE
 from fedcm.federation.outcome import LOG, OUTCOME, RESULT, Outcome
+from fedcm.federation.server.alarms import SiteAlarm
 from fedcm.federation.server.run import RunRequest, run_federation
 from fedcm.federation.server.task_channel import TaskChannel
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
@@ -156,7 +157,10 @@ class FederatedTraining(Controller):
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("a", encoding="utf-8") as log:
                 log.write(f"{line}\n")
-        self._audit("log", line=line)
+        if isinstance(message, SiteAlarm):
+            self._audit("alarm", what=message.what, site=message.site)
+        else:
+            self._audit("log", line=line)
 
     @cached_property
     def _audit_log(self) -> AuditLog:
