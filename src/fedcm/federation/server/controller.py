@@ -39,6 +39,7 @@ from fedcm.system.files import write_text
 
 _LOGS = "logs"  # folder of the server's kit with one log file per run
 _PUBLISHED = (*EVIDENCE, MANIFEST)
+_SUMMARY = "summary.json"
 _TAIL = 200  # lines of the log that the outcome contains
 
 
@@ -226,7 +227,8 @@ class FederatedTraining(Controller):
         if self.opened:
             run = self.kit / RUNS / self.run
             for name in _PUBLISHED:
-                if (run / name).is_file():
+                is_early = name == _SUMMARY and not (run / MANIFEST).is_file()  # of a run that was killed at its end
+                if (run / name).is_file() and not is_early:
                     shutil.copyfile(run / name, result_folder / name)
             shutil.copyfile(self._get_log_file(), result_folder / LOG)
         else:
