@@ -63,6 +63,10 @@ def read_lines(folder: Path) -> list[dict[str, Any]]:
 def forget_manifest(folder: Path) -> Path:
     """Turn a finished run into one of an older version, whose files may be changed unnoticed."""
     (folder / "manifest.json").unlink()
+    file = folder / "summary.json"
+    summary = json.loads(file.read_text())
+    del summary["manifest"]
+    file.write_text(json.dumps(summary))
     return folder
 
 

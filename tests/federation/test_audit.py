@@ -1,9 +1,11 @@
 """The audit log: what is changed, left out, inserted or torn is found, and several processes may write."""
 
+import io
 import json
 import multiprocessing
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -129,6 +131,52 @@ def test_a_torn_line_is_found_and_the_log_goes_on(server: Server, cut: int) -> N
     assert not report.torn
     assert report.problem == ""
     assert report.events == {"certificate": 1, "round": 3, "torn": 1, "started": 1}
+
+
+class CountedFile(io.FileIO):
+    """A file that counts the bytes that are read."""
+
+    bytes_read = 0
+
+    def readinto(self, buffer: Any) -> int:
+        count = super().readinto(buffer) or 0
+        CountedFile.bytes_read += count
+        return count
+
+    def readall(self) -> bytes:
+        data = super().readall()
+        CountedFile.bytes_read += len(data)
+        return data
+
+
+def test_an_append_does_not_read_the_whole_log(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server.log.file.open("ab") as file:
+        file.write((b"x" * 1023 + b"\n") * 8 * 1024)  # bytes, 8 MiB
+    server.log.append("round")
+    monkeypatch.setattr(os, "fdopen", lambda descriptor, mode: io.BufferedRandom(CountedFile(descriptor, mode)))
+    CountedFile.bytes_read = 0
+    server.log.append("round")
+    assert 0 < CountedFile.bytes_read < 2 * 2**20
+
+
+def test_a_certificate_that_another_process_named_is_not_named_again(server: Server) -> None:
+    server.renew()
+    AuditLog(server.folder).append("round", run="r", round=4)
+    server.log.append("round", run="r", round=5)
+    assert server.verify().problem == ""
+    assert server.verify().events == {"certificate": 2, "round": 6}
+
+
+@pytest.mark.parametrize("how", ["another file", "the same file"])
+def test_a_log_that_begins_again_names_its_certificate_again(server: Server, how: str) -> None:
+    if how == "another file":
+        server.log.file.unlink()
+    else:
+        os.truncate(server.log.file, 0)
+    for _ in range(8):  # longer than before
+        server.log.append("round", run="s")
+    assert server.verify().problem == ""
+    assert server.verify().events == {"certificate": 1, "round": 8}
 
 
 def _append_many(folder: Path, name: str) -> None:

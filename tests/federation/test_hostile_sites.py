@@ -12,6 +12,7 @@ from sites_here import SITES, InProcessChannel, make_experiment, make_federated,
 from test_server import metrics, run_all
 
 from fedcm.errors import UserError
+from fedcm.federation.server.alarms import SiteAlarm
 from fedcm.federation.server.reports.screening import find_large_reports, measure_influence
 
 
@@ -69,6 +70,7 @@ def test_a_later_larger_description_does_not_raise_a_weight(tmp_path: Path) -> N
     run = run_all(channel, chosen, lines)
     assert ("describe", [HOSTILE]) in channel.asked
     assert [line["missed"] for line in metrics(run)] == [[HOSTILE], [], []]
+    assert "b" in [line.site for line in lines if isinstance(line, SiteAlarm)]
     assert any("ALARM: look at b: it described" in line and "1000000000 now" in line for line in lines)
     shares = [line["influence"][HOSTILE]["share"] for line in metrics(run)[1:]]
     assert all(share < 0.9 for share in shares)
@@ -80,6 +82,7 @@ def test_the_record_has_the_influence_of_each_site_and_the_log_an_alarm(tmp_path
         assert sorted(line["influence"]) == SITES
         assert sum(own["share"] for own in line["influence"].values()) == pytest.approx(1, abs=1e-5)
     assert any(line.startswith("round 2: ALARM: look at b: ") for line in lines)
+    assert {line.site for line in lines if isinstance(line, SiteAlarm)} == {"b"}
     assert not any("ALARM: look at a" in line or "ALARM: look at c" in line for line in lines)
 
 

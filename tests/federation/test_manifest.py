@@ -46,6 +46,18 @@ def test_a_missing_file_is_found(server: Server, results: Path) -> None:
         verify_manifest(results, server.root.pem)
 
 
+@pytest.mark.parametrize("name", ["best.safetensors", "metrics.jsonl", "manifest.json", "federation.log"])
+def test_a_file_that_the_server_did_not_sign_is_found(server: Server, results: Path, name: str) -> None:
+    (results / name).write_bytes(b"added")
+    with pytest.raises(UserError, match=f"{name}' was added: the server did not sign it"):
+        verify_manifest(results, server.root.pem)
+
+
+def test_notes_of_the_reader_may_be_added(server: Server, results: Path) -> None:
+    (results / "notes.txt").write_text("good")
+    verify_manifest(results, server.root.pem)
+
+
 def test_a_manifest_with_other_facts_is_found(server: Server, results: Path) -> None:
     table = json.loads((results / MANIFEST_FILE).read_text())
     table["record"] = table["record"].replace('"rounds": 3', '"rounds": 9')

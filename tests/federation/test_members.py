@@ -1,6 +1,7 @@
 """The list of members: who may connect, signed with the root key, and how it changes."""
 
 import json
+import threading
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -150,6 +151,32 @@ def test_the_gatekeeper_keeps_its_list_when_the_new_one_is_wrong(gate: Gate, spo
     assert gate.keeper.members == kept
     assert gate.events()[-1]["event"] == "alarm"
     assert "the list of members was not taken over" in gate.events()[-1]["what"]
+
+
+def test_open_connections_are_closed_even_if_a_new_connection_read_the_list_first(gate: Gate) -> None:
+    certificate = read_certificate(gate.kit.certificate)
+    gate.write(number=2, members=gate.list.members[1:])
+    gate.keeper.find_objection(certificate)
+    assert gate.keeper.members.number == 2
+    closed = threading.Event()
+    gate.keeper.watch(closed.set, interval=0.01)
+    assert closed.wait(10)
+
+
+def test_a_list_is_enforced_once_and_again_only_if_that_failed(gate: Gate) -> None:
+    calls = list[int]()
+
+    def fail() -> None:
+        raise OSError("the connection is gone")
+
+    gate.keeper.enforce(lambda: calls.append(1))
+    assert calls == []
+    gate.write(number=2)
+    with pytest.raises(OSError, match="gone"):
+        gate.keeper.enforce(fail)
+    for _ in range(2):
+        gate.keeper.enforce(lambda: calls.append(gate.keeper.members.number))
+    assert calls == [2]
 
 
 def test_an_alarm_is_not_repeated_within_a_minute(gate: Gate) -> None:

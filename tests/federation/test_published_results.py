@@ -12,6 +12,7 @@ from test_audit import Server
 from fedcm.errors import UserError
 from fedcm.federation.admin.results import fetch_run
 from fedcm.federation.outcome import RESULT
+from fedcm.federation.server.alarms import SiteAlarm
 from fedcm.federation.server.controller import FederatedTraining
 from fedcm.federation.trust.manifest import verify_manifest
 
@@ -37,7 +38,7 @@ def job(server: Server, tmp_path: Path) -> Path:
     for round in range(2):
         metrics = {"round": round, "clients": [0, 2], "missed": ["b"], "epsilon": 0.5 * (round + 1)}
         controller._update(metrics=metrics)
-        controller._audit_round(metrics)
+        controller._audit("round", **controller._describe_round(metrics))
     controller._say("round 1: b does not count: its loss is nan")
     controller._update(state="finished")
     publish(controller, tmp_path / "job")
@@ -90,6 +91,53 @@ def test_a_run_that_is_resumed_at_its_end_keeps_its_spent_privacy(server: Server
     publish(controller, tmp_path / "again")
     signed = verify_manifest(tmp_path / "again" / RESULT, server.root.pem)
     assert (signed["rounds"], signed["privacy"]) == (5, {"epsilon": 2.5, "delta": 1e-5})
+
+
+def make_resumed(server: Server) -> FederatedTraining:
+    controller = FederatedTraining("r", "rounds = 5", resume=True)
+    controller.kit, controller._delta = server.folder, 1e-5
+    controller._update(sites=["a", "b", "c"])
+    return controller
+
+
+def test_a_resume_appends_the_rounds_that_a_killed_server_did_not_write_to_the_audit_log(
+    server: Server, job: Path
+) -> None:
+    lines = [{"round": round, "clients": [0, 2], "missed": ["b"], "epsilon": 0.5 * (round + 1)} for round in range(3)]
+    for _ in range(2):  # the second resume finds nothing missing
+        make_resumed(server)._complete_audit(lines)
+    rounds = [event for event in read_events(server) if event["event"] == "round"]
+    assert [(event["round"], event.get("appended_at_resume")) for event in rounds] == [(0, None), (1, None), (2, True)]
+    assert (rounds[-1]["counted"], rounds[-1]["epsilon"], rounds[-1]["run"]) == (["a", "c"], 1.5, "r")
+    assert server.verify().problem == ""
+
+
+def test_rounds_of_an_earlier_run_of_the_same_name_do_not_stand_for_those_of_this_one(
+    server: Server, job: Path
+) -> None:
+    make_resumed(server)._complete_audit([])  # a new run begins
+    make_resumed(server)._complete_audit([{"round": 0, "clients": [0, 2], "missed": ["b"], "epsilon": 0.5}])
+    assert [event["event"] for event in read_events(server)][-2:] == ["began", "round"]
+
+
+def test_a_repeated_round_that_counted_other_sites_is_appended(server: Server, job: Path) -> None:
+    repeated = {"round": 1, "clients": [0, 1, 2], "missed": [], "epsilon": 1.0}
+    make_resumed(server)._complete_audit([{"round": 0, "clients": [0, 2], "missed": ["b"], "epsilon": 0.5}, repeated])
+    last = read_events(server)[-1]
+    assert (last["round"], last["counted"], last["appended_at_resume"]) == (1, ["a", "b", "c"], True)
+
+
+def test_an_alarm_about_a_site_is_an_alarm_in_the_audit_log(server: Server, job: Path) -> None:
+    controller = make_resumed(server)
+    controller._say(SiteAlarm("b", "it moves the mean more than all other sites together (influence 0.81)", 3))
+    event = read_events(server)[-1]
+    assert (event["event"], event["site"], event["run"]) == ("alarm", "b", "r")
+    assert (
+        server.verify()
+        .alarms[0]
+        .endswith("run r: round 3: look at b: it moves the mean more than all other sites together (influence 0.81)")
+    )
+    assert "round 3: ALARM: look at b: " in (server.folder / "logs" / "r.log").read_text()
 
 
 class Session:

@@ -176,6 +176,40 @@ def test_a_run_in_progress_has_no_manifest(experiment: Write, tmp_path: Path) ->
     assert verify_run(RunFolder(run)).state == "intact"
 
 
+def test_a_missing_manifest_is_damage(copy: Callable[[], Path], fedcm: Fedcm) -> None:
+    run = copy()
+    (run / "manifest.json").unlink()
+    assert_damage_is_reported(run, "manifest.json")
+    assert fedcm("verify", run).code == 1
+
+
+def test_a_manifest_is_missing_for_every_reader_of_the_other_files(copy: Callable[[], Path]) -> None:
+    run = copy()
+    (run / "manifest.json").unlink()
+    for read in (lambda: library.Run(run).metrics, lambda: library.Run(run).model("best")):
+        with pytest.raises(DamagedRunError, match=r"manifest\.json is missing"):
+            read()
+
+
+def test_a_run_that_was_killed_before_its_manifest_is_not_damaged(
+    experiment: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedcm.runs import recorder
+
+    def die(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(recorder, "write_manifest", die)
+        with pytest.raises(KeyboardInterrupt):
+            run_to_end(experiment(rounds=1), tmp_path / "runs")
+    run = tmp_path / "runs" / "whole"
+    assert (run / "summary.json").exists()
+    assert verify_run(RunFolder(run)).state == "not finished"
+    library.resume(run, notify=lambda sentence: None)
+    assert verify_run(RunFolder(run)).state == "intact"
+
+
 def test_a_diverged_run_is_evidence_too(experiment: Write, fedcm: Fedcm, tmp_path: Path) -> None:
     path = experiment(rounds=5, client={"epochs": 2, "batch_size": 7, "lr": 1e5})
     assert fedcm("run", path, "--name", "lost", "--runs-dir", tmp_path / "runs").code == 1

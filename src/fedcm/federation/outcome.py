@@ -8,6 +8,7 @@ from fedcm.config.schema import Section
 
 RESULT = "fedcm"  # our folder in the results of a job
 LOG = "federation.log"  # the run's log in that folder
+OUTCOME = "outcome.json"  # how the job ended, in that folder
 
 
 class Outcome(Section):

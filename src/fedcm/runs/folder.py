@@ -27,7 +27,7 @@ from typing import Any, Literal, final
 from fedcm.config.overrides import read_table
 from fedcm.errors import UserError, suggest
 from fedcm.runs.archive import move_to_archive, remove_if_empty
-from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST, DamagedRunError, read_evidence
+from fedcm.runs.evidence.manifest import EVIDENCE, HAS_MANIFEST, MANIFEST, DamagedRunError, read_evidence
 from fedcm.system.files import (
     atomic_write,
     find_wrong_kind,
@@ -239,7 +239,7 @@ class RunFolder:
         write_text(self.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def read_summary(self) -> dict[str, Any] | None:
-        """Return the summary; None if there is none.
+        """Return the summary; None if there is none, or the run was killed before it wrote the manifest.
 
         Without a manifest, None also stands for a damaged summary; a resume writes it again.
 
@@ -253,7 +253,8 @@ class RunFolder:
         except ValueError:
             return None
         complete = isinstance(summary, dict) and {"name", "outcome", "params_sha256"} <= set(summary)
-        return summary if complete else None
+        has_ended = complete and (HAS_MANIFEST not in summary or (self.path / MANIFEST).is_file())
+        return summary if has_ended else None
 
     def write_model(self, tensors: dict[str, Any]) -> None:
         """Write model.safetensors."""

@@ -21,7 +21,7 @@ from fedcm.runs.checkpoint import (
     read_newest_checkpoint,
     write_checkpoint,
 )
-from fedcm.runs.evidence.manifest import remove_manifest, write_manifest
+from fedcm.runs.evidence.manifest import FORMAT, HAS_MANIFEST, remove_manifest, write_manifest
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import hash_params, summarise
 from fedcm.system.callbacks import Notify
@@ -131,6 +131,7 @@ class RunRecorder:
             **({"best_round": best.round} if best is not None else {}),
             **({"stopped_early": stop._asdict()} if stop is not None and outcome == "finished" else {}),
             "params_sha256": hash_params(server.params),
+            HAS_MANIFEST: FORMAT,
         }
 
     def _describe_privacy(self, lines: Sequence[Metrics]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class Gatekeeper:
         self.logger = logging.getLogger(type(self).__name__)
         self._changed = _get_stamp(self.file)
         self.members = read_members(self.file, kit.root)
+        self._enforced = self.members.number  # of the list that open connections were last compared with
         self._raised: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -84,15 +85,25 @@ class Gatekeeper:
         self.logger.error(f"ALARM: {what}")
         self.audit.append("alarm", what=what, **fields)
 
+    def enforce(self, on_change: Callable[[], None]) -> None:
+        """Call a function if the list is another one than at the last call that succeeded.
+
+        What counts is the number of the list: a new connection may have read the list before.
+        """
+        self.refresh()
+        number = self.members.number  # before the call, in which a newer list may be read
+        if number != self._enforced:
+            on_change()
+            self._enforced = number
+
     def watch(self, on_change: Callable[[], None], interval: float = 1.0) -> threading.Thread:
-        """Start a thread that reads the list again when it changes and then calls a function."""
+        """Start a thread that calls a function whenever the list has changed, again and again until it succeeds."""
 
         def run() -> None:
             while True:
                 time.sleep(interval)
                 try:
-                    if self.refresh() is not None:
-                        on_change()
+                    self.enforce(on_change)
                 except Exception:  # the watch must go on
                     self.logger.exception("the list of members could not be enforced")
 

@@ -4,8 +4,9 @@ import hashlib
 import shutil
 import threading
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -23,7 +24,8 @@ from fedcm.federation.engine import RUN_TOPIC
 from fedcm.federation.gate.decoding import limit_decoding
 from fedcm.federation.gate.sizes import SizeLimit
 from fedcm.federation.kit import RUNS, SERVER_FILE
-from fedcm.federation.outcome import LOG, RESULT, Outcome
+from fedcm.federation.outcome import LOG, OUTCOME, RESULT, Outcome
+from fedcm.federation.server.alarms import SiteAlarm
 from fedcm.federation.server.run import RunRequest, run_federation
 from fedcm.federation.server.task_channel import TaskChannel
 from fedcm.federation.settings import load_server_settings, reject_foreign_code
@@ -37,6 +39,7 @@ from fedcm.system.files import write_text
 
 _LOGS = "logs"  # folder of the server's kit with one log file per run
 _PUBLISHED = (*EVIDENCE, MANIFEST)
+_SUMMARY = "summary.json"
 _TAIL = 200  # lines of the log that the outcome contains
 
 
@@ -95,10 +98,16 @@ class FederatedTraining(Controller):
             )
             request = RunRequest(self.kit, self.run, _get_submitter(fl_ctx), self.resume)
             for metrics in run_federation(
-                request, experiment, channel, self._say, lambda: bool(self._stop_command), self._mark_opened
+                request,
+                experiment,
+                channel,
+                self._say,
+                lambda: bool(self._stop_command),
+                self._mark_opened,
+                self._complete_audit,
             ):
                 self._update(metrics=metrics)
-                self._audit_round(metrics)
+                self._audit("round", **self._describe_round(metrics))
             self._update(state="finished")
         except Stopped as stopped:
             if abort_signal.triggered and not self._stop_command:
@@ -140,30 +149,57 @@ class FederatedTraining(Controller):
         with self._changing:
             self._outcome = self._outcome.replace(**changes)
 
-    def _say(self, line: str) -> None:
-        self.logger.info(line)
-        line = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {line}"
+    def _say(self, message: str) -> None:
+        self.logger.info(message)
+        line = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {message}"
         with self._changing:
             self._outcome = self._outcome.replace(lines=[*self._outcome.lines, line][-_TAIL:])
             file = self._get_log_file()
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("a", encoding="utf-8") as log:
                 log.write(f"{line}\n")
-        self._audit("log", line=line)
+        if isinstance(message, SiteAlarm):
+            self._audit("alarm", what=message.what, site=message.site)
+        else:
+            self._audit("log", line=line)
+
+    @cached_property
+    def _audit_log(self) -> AuditLog:
+        return AuditLog(self.kit)  # one object, because it remembers how far it has read the log
 
     def _audit(self, event: str, **fields: Any) -> None:
         """Write a line about this run to the audit log."""
-        AuditLog(self.kit).append(event, run=self.run, **fields)
+        self._audit_log.append(event, run=self.run, **fields)
 
-    def _audit_round(self, metrics: Mapping[str, Any]) -> None:
+    def _complete_audit(self, saved: Sequence[Mapping[str, Any]]) -> None:
+        """Append the saved rounds that the audit log lacks: a server may die before it writes the last one there.
+
+        A round that the log describes differently was repeated, so the log lacks it too. An earlier run of this name,
+        whose folder is gone, ends with the event "began".
+        """
+        if not saved:
+            self._audit("began")
+            return
+        known: dict[Any, dict[str, Any]] = {}
+        for record in self._audit_log.read_events(run=self.run):
+            if record.get("event") == "began":
+                known.clear()
+            elif record.get("event") == "round":
+                known[record.get("round")] = record
+        for metrics in saved:
+            described, last = self._describe_round(metrics), known.get(metrics["round"], {})
+            if described != {name: last.get(name) for name in described}:
+                self._audit("round", **described, appended_at_resume=True)
+
+    def _describe_round(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the audit log says about a round."""
         sites = self._outcome.sites
-        self._audit(
-            "round",
-            round=metrics["round"],
-            counted=[sites[client] for client in metrics.get("clients", [])],
-            missed=metrics.get("missed", []),
+        return {
+            "round": metrics["round"],
+            "counted": [sites[client] for client in metrics.get("clients", [])],
+            "missed": metrics.get("missed", []),
             **self._describe_privacy(metrics),
-        )
+        }
 
     def _describe_privacy(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Return the ε that a private run has spent, and its δ."""
@@ -189,21 +225,23 @@ class FederatedTraining(Controller):
         result_folder = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / RESULT
         result_folder.mkdir(parents=True, exist_ok=True)
         if self.opened:
-            for file in (self.kit / RUNS / self.run / name for name in _PUBLISHED):
-                if file.is_file():
-                    shutil.copyfile(file, result_folder / file.name)
+            run = self.kit / RUNS / self.run
+            for name in _PUBLISHED:
+                is_early = name == _SUMMARY and not (run / MANIFEST).is_file()  # of a run that was killed at its end
+                if (run / name).is_file() and not is_early:
+                    shutil.copyfile(run / name, result_folder / name)
             shutil.copyfile(self._get_log_file(), result_folder / LOG)
         else:
             write_text(result_folder / LOG, "\n".join([*self._outcome.lines, ""]))
         if self._outcome.has_ended:  # without this file, an admin's command treats the job as lost
-            write_text(result_folder / "outcome.json", self._outcome.model_dump_json(indent=2))
+            write_text(result_folder / OUTCOME, self._outcome.model_dump_json(indent=2))
         metrics = self._last | self._outcome.metrics
         privacy = self._describe_privacy(metrics)
         self._audit("published", state=self._outcome.state, **privacy)
         write_manifest(
             result_folder,
             self.kit,
-            AuditLog(self.kit).read_head(),
+            self._audit_log.read_head(),
             run=self.run,
             sites=self._outcome.sites,
             rounds=metrics.get("round", -1) + 1,

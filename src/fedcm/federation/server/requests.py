@@ -8,6 +8,7 @@ from typing import Any, final
 from fedcm.config.sections import FederationSection
 from fedcm.errors import Stopped, UserError
 from fedcm.federation.frames import Arrays
+from fedcm.federation.server.alarms import SiteAlarm
 from fedcm.federation.server.channel import Channel, Deadline, SiteAnswer
 from fedcm.federation.server.health import SiteHealth
 from fedcm.federation.server.remote_data import RemoteData
@@ -149,7 +150,8 @@ class SiteRequests:
             self.record.examples[site] = examples
             self.save_record()
         elif examples > self.record.examples[site]:
-            self.notify(
-                f"ALARM: look at {site}: it described {self.record.examples[site]} examples at first and {examples} "
-                "now; its weight stays that of the first number"
+            reason = (
+                f"it described {self.record.examples[site]} examples at first and {examples} now; its weight stays "
+                "that of the first number"
             )
+            self.notify(SiteAlarm(site, reason))

@@ -23,6 +23,7 @@ from fedcm.executors.local import evaluate_model, make_empty_result
 from fedcm.federation.compression import count_array_bytes, pack_broadcast
 from fedcm.federation.experiment import compute_least_sites, compute_quorum
 from fedcm.federation.private.commitments import Commitments, hash_integers
+from fedcm.federation.server.alarms import SiteAlarm
 from fedcm.federation.server.channel import Channel, SiteAnswer
 from fedcm.federation.server.health import SiteHealth
 from fedcm.federation.server.remote_data import RemoteData
@@ -203,7 +204,7 @@ class FederationExecutor:
         own = {self.record.sites[client]: one for client, one in collected.influence.items()}
         for site, influence in own.items():
             if influence.alarm is not None:
-                self.notify(f"round {round.index}: ALARM: look at {site}: {influence.alarm}")
+                self.notify(SiteAlarm(site, influence.alarm, round.index))
         return {"influence": {site: one.to_dict() for site, one in own.items()}} if own else {}
 
     def _bound_sizes(self, cohort: np.ndarray) -> np.ndarray:

@@ -55,6 +55,7 @@ def run_federation(
     notify: Notify,
     stop_requested: StopRequested,
     on_open: Callable[[], None],
+    on_saved_rounds: Callable[[Sequence[dict[str, Any]]], None] = lambda metrics: None,
 ) -> Generator[dict[str, Any], None, None]:
     """Start a run, or resume it if its folder exists, and yield the metrics of each round once it is saved.
 
@@ -65,6 +66,7 @@ def run_federation(
         notify: Called with each line for the run's log.
         stop_requested: Returns whether an admin has asked to stop.
         on_open: Called once the run is known to be this admin's and its folder is open.
+        on_saved_rounds: Called then with the metrics of the rounds that were saved before.
 
     Raises:
         UserError: If the run exists and is not to be resumed, belongs to another admin, or differs from this
@@ -73,6 +75,7 @@ def run_federation(
     """
     with _open_run(request, experiment, channel, notify, stop_requested) as (run, record):
         on_open()
+        on_saved_rounds(run.folder.read_metrics(run.next_round))
         data = run.setup.runner.data
         assert isinstance(data, RemoteData)
         settings, counted = experiment.federation, read_counted(run, record.sites)

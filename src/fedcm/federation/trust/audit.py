@@ -22,6 +22,7 @@ from fedcm.federation.trust.signature import sign
 AUDIT_FILE = "audit.jsonl"  # in the server's kit
 NO_HASH = "0" * 64  # before the first line
 _TAIL = 2**20  # bytes; a line is shorter
+_MARK = 64  # bytes
 
 
 class AuditHead(NamedTuple):
@@ -40,6 +41,7 @@ class AuditLog:
         self.file = kit / AUDIT_FILE
         self._certificate = kit / "startup" / "server.crt"
         self._key = kit / "startup" / "server.key"
+        self._known = _KnownCertificate()
 
     def append(self, event: str, **fields: Any) -> AuditHead:
         """Write a line and wait until it is on the disk.
@@ -54,7 +56,7 @@ class AuditLog:
             lines = []
             if torn:  # a process died while it wrote the last line
                 lines.append(("torn", {"bytes": len(torn), "sha256": hashlib.sha256(torn).hexdigest()}))
-            if _find_last_certificate(file) != pem:
+            if self._known.find(file) != pem:
                 lines.insert(0, ("certificate", {"pem": pem}))
             file.truncate(file.seek(0, os.SEEK_END) - len(torn))
             file.seek(0, os.SEEK_END)
@@ -72,6 +74,14 @@ class AuditLog:
             return AuditHead(0, NO_HASH)
         with self._lock() as file:
             return AuditHead(*_read_tail(file)[:2])
+
+    def read_events(self, **fields: Any) -> list[dict[str, Any]]:
+        """Return the lines that have these values, oldest first, without verifying them."""
+        if not self.file.exists():
+            return []
+        with self._lock() as file:
+            records = [_try_read_record(line) for line in file]
+        return [one for one in records if all(one.get(name) == value for name, value in fields.items())]
 
     def _make_line(self, number: int, before: str, event: str, fields: dict[str, Any]) -> bytes:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -96,20 +106,55 @@ def _read_tail(file: BinaryIO) -> tuple[int, str, bytes]:
         return 0, NO_HASH, torn
     line = complete.rpartition(b"\n")[2] + b"\n"
     try:
-        number = int(json.loads(json.loads(line)["record"])["number"])
+        number = int(_try_read_record(line)["number"])
     except (ValueError, LookupError, TypeError):
         number = 0  # somebody wrote into the log: the chain goes on, and `verify_audit` names the line
     return number, hashlib.sha256(line).hexdigest(), torn
 
 
-def _find_last_certificate(file: BinaryIO) -> str:
-    """Return the certificate that the log named last; empty if there is none."""
-    file.seek(0)
-    pem = ""
-    for line in file:
-        if b'\\"event\\": \\"certificate\\"' in line:
-            try:
-                pem = str(json.loads(json.loads(line)["record"])["pem"])
-            except (ValueError, LookupError, TypeError):
-                continue
-    return pem
+@final
+class _KnownCertificate:
+    """Finds the certificate that a log named last, and reads only the lines that are new since the last time.
+
+    Other processes append too. All is read again if the file is another one, or does not have what was read before.
+    """
+
+    def __init__(self) -> None:
+        self._file: tuple[int, int] | None = None  # its device and number
+        self._mark = b""  # the last bytes that were read: of a signature, so no other line has them
+        self._read = 0  # bytes: complete lines
+        self._pem = ""
+
+    def find(self, file: BinaryIO) -> str:
+        """Return the certificate; empty if there is none. Call this under the log's lock."""
+        status = os.fstat(file.fileno())
+        if self._file != (status.st_dev, status.st_ino) or not self._has_mark(file):
+            self._file, self._mark, self._read, self._pem = (status.st_dev, status.st_ino), b"", 0, ""
+        file.seek(self._read)
+        for line in file:
+            if not line.endswith(b"\n"):  # torn
+                break
+            self._pem = _read_certificate(line) or self._pem
+            self._read += len(line)
+            self._mark = line[-_MARK:]
+        return self._pem
+
+    def _has_mark(self, file: BinaryIO) -> bool:
+        file.seek(self._read - len(self._mark))
+        return file.read(len(self._mark)) == self._mark
+
+
+def _read_certificate(line: bytes) -> str:
+    """Return the certificate in a line; empty if there is none."""
+    if b'\\"event\\": \\"certificate\\"' not in line:
+        return ""
+    return str(_try_read_record(line).get("pem", ""))
+
+
+def _try_read_record(line: bytes) -> dict[str, Any]:
+    """Return what a line says; empty if somebody wrote something else into the log."""
+    try:
+        record = json.loads(json.loads(line)["record"])
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -47,7 +47,8 @@ def verify_audit(file: Path, root: bytes) -> AuditReport:
         head = AuditHead(number, hashlib.sha256(line + b"\n").hexdigest())
         events[str(record["event"])] += 1
         if record["event"] == "alarm":
-            alarms.append(f"{record['time']} {record.get('what', '')}")
+            place = f"run {record['run']}: " if "run" in record else ""
+            alarms.append(f"{record['time']} {place}{record.get('what', '')}")
     return AuditReport(head, "", dict(events), alarms, bool(torn))
 
 

@@ -5,16 +5,20 @@ The server signs it with its key. The root certificate is all that a reader need
 
 import hashlib
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fedcm.errors import UserError
 from fedcm.federation.certificate import parse_certificate
+from fedcm.federation.outcome import LOG, OUTCOME
 from fedcm.federation.trust.audit import AuditHead
 from fedcm.federation.trust.signature import is_issued_by, is_signed, sign
+from fedcm.runs.evidence.manifest import EVIDENCE, MANIFEST
 
 MANIFEST_FILE = "signature.json"
+_VOUCHED = (*EVIDENCE, MANIFEST, LOG, OUTCOME)  # a reader takes these files for the server's
 
 
 def write_manifest(results: Path, kit: Path, head: AuditHead, **facts: Any) -> None:
@@ -48,7 +52,8 @@ def verify_manifest(results: Path, root: bytes) -> dict[str, Any]:
         root: The federation's root certificate in PEM.
 
     Raises:
-        UserError: If the manifest is missing, is not the server's, or does not fit the files.
+        UserError: If the manifest is missing, is not the server's, or does not fit the files. Files that are no part
+            of a run, such as notes of the reader, may be added.
     """
     file = results / MANIFEST_FILE
     try:
@@ -66,6 +71,9 @@ def verify_manifest(results: Path, root: bytes) -> dict[str, Any]:
         raise UserError(f"{str(file)!r} must be a manifest that the server signed, but is damaged ({error})") from None
     if not is_good:
         raise UserError(f"{str(file)!r} must be signed by the federation's server, but is not; do not use this model")
+    for name in _VOUCHED:
+        if name not in files and os.path.lexists(results / name):
+            raise UserError(f"{str(results / name)!r} was added: the server did not sign it; do not use this model")
     for name, found in _hash_files(results).items():
         if name in files and files.pop(name) != found:
             raise UserError(f"{str(results / name)!r} is not the file that the server signed; do not use this model")

@@ -1,8 +1,10 @@
 """The manifest of a finished run: `manifest.json`, with the size and the sha256 of every file that is evidence.
 
 It is written last, when a run ends, and removed first, when a resume makes the run longer. So a run in progress has
-none, and a file that differs from its manifest was changed or damaged after the run ended. The manifest also has the
-checksum of its own table. It detects damage, not fraud: who can write to the folder can write another manifest.
+none, and a file that differs from its manifest was changed or damaged after the run ended. The file `.open` is there
+while a session may change the files. A run with a summary and without `.open` has lost its manifest, unless an older
+version, which wrote none, wrote the summary. The manifest also has the checksum of its own table. It detects damage,
+not fraud: who can write to the folder can write another manifest.
 """
 
 import hashlib
@@ -18,6 +20,9 @@ from fedcm.system.files import find_wrong_kind, write_text
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+HAS_MANIFEST = "manifest"  # key of summary.json with the format: the run that wrote the summary also wrote a manifest
+_SUMMARY = "summary.json"
+_OPEN = ".open"
 EVIDENCE = (
     "experiment.toml",
     "provenance.json",
@@ -58,10 +63,12 @@ def write_manifest(folder: Path) -> None:
     }
     table = {"format": FORMAT, "files": files, "sha256": _hash_table(files)}
     write_text(folder / MANIFEST, json.dumps(table, indent=2) + "\n")
+    (folder / _OPEN).unlink(missing_ok=True)
 
 
 def remove_manifest(folder: Path) -> None:
-    """Remove the manifest, before a resume changes the files."""
+    """Remove the manifest, before a session changes the files."""
+    (folder / _OPEN).touch()
     (folder / MANIFEST).unlink(missing_ok=True)
 
 
@@ -69,7 +76,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """Return the manifest of a run; None if it has none, because it has not ended or an older version wrote it.
 
     Raises:
-        DamagedRunError: If the manifest itself is damaged.
+        DamagedRunError: If the manifest itself is damaged, or was removed after the run ended.
     """
     path = folder / MANIFEST
     try:
@@ -79,9 +86,13 @@ def read_manifest(folder: Path) -> Manifest | None:
             raise ValueError("its own checksum differs")
         return {str(name): FileRecord(int(own["size"]), str(own["sha256"])) for name, own in files.items()}
     except FileNotFoundError as error:
-        if os.path.lexists(path):
+        if path.is_symlink():
             raise DamagedRunError(folder, describe_os_error(error)) from None
-        return None
+        if not _lacks_manifest(folder):
+            return None
+        if path.exists():  # another process has just ended the run
+            return read_manifest(folder)
+        raise DamagedRunError(folder, f"{MANIFEST} is missing") from None
     except OSError as error:
         raise DamagedRunError(folder, describe_os_error(error)) from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -163,6 +174,15 @@ def _describe_size(name: str, before: int, now: int) -> str:
 
 def _describe_change(name: str) -> str:
     return f"{name} is not what the run wrote (its sha256 differs)"
+
+
+def _lacks_manifest(folder: Path) -> bool:
+    """Return whether a run without a manifest must have one: its summary says so, and no process is changing it."""
+    try:
+        summary: Any = json.loads((folder / _SUMMARY).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(summary, dict) and HAS_MANIFEST in summary and not (folder / _OPEN).exists()
 
 
 def _hash_table(files: Any) -> str:
