@@ -143,7 +143,7 @@ class _Watch:
             self.returns.update(back)
             for site in back:
                 if self.returns[site] == _RETURNS:
-                    self.notify(f"{site} was lost {_RETURNS} times; if it is lost again, {self.run} continues without it")
+                    self.notify(f"{site} was lost {_RETURNS} times; next time, {self.run} continues without it")
             session.query_run(self.job, "pause")
             self.pausing = True
             self.pauses += 1
