@@ -21,7 +21,7 @@ from fedcm.runs.checkpoint import (
     read_newest_checkpoint,
     write_checkpoint,
 )
-from fedcm.runs.evidence.manifest import FORMAT, HAS_MANIFEST, remove_manifest, write_manifest
+from fedcm.runs.evidence.manifest import FORMAT, HAS_MANIFEST, mark_open, remove_manifest, write_manifest
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.summary import hash_params, summarise
 from fedcm.system.callbacks import Notify
@@ -109,6 +109,7 @@ class RunRecorder:
         self._end("diverged", server, {"reason": reason})
 
     def _end(self, outcome: str, server: Any, more: dict[str, str] | None = None) -> None:
+        mark_open(self.folder.path)
         self.folder.write_summary(self._summarise(outcome, server) | (more or {}))
         if self.folder.metrics.is_file():
             self.folder.flush_metrics()

@@ -2,9 +2,9 @@
 
 It is written last, when a run ends, and removed first, when a resume makes the run longer. So a run in progress has
 none, and a file that differs from its manifest was changed or damaged after the run ended. The file `.open` is there
-while a session may change the files. A run with a summary and without `.open` has lost its manifest, unless an older
-version, which wrote none, wrote the summary. The manifest also has the checksum of its own table. It detects damage,
-not fraud: who can write to the folder can write another manifest.
+from before a summary can lack its manifest until the manifest is written. A run with a summary, without a manifest and
+without `.open` has lost its manifest, unless an older version, which wrote none, wrote the summary. The manifest also
+has the checksum of its own table. It detects damage, not fraud: who can write to the folder can write another manifest.
 """
 
 import hashlib
@@ -68,8 +68,14 @@ def write_manifest(folder: Path) -> None:
 
 def remove_manifest(folder: Path) -> None:
     """Remove the manifest, before a session changes the files."""
+    if os.path.lexists(folder / MANIFEST):
+        mark_open(folder)
+        (folder / MANIFEST).unlink(missing_ok=True)
+
+
+def mark_open(folder: Path) -> None:
+    """Say that the run has no manifest now, before its summary is written; `write_manifest` ends this."""
     (folder / _OPEN).touch()
-    (folder / MANIFEST).unlink(missing_ok=True)
 
 
 def read_manifest(folder: Path) -> Manifest | None:
