@@ -108,5 +108,5 @@ def test_the_given_conversion_of_a_pickle_works(tmp_path: Path, monkeypatch: pyt
 def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file of weights"):
         load_weights_file(make_model(), tmp_path / "nothing.safetensors")
-    with pytest.raises(UserError, match="must be a safetensors file"):
+    with pytest.raises(UserError, match="must be a file, and it is a folder; give a safetensors file of weights"):
         load_weights_file(make_model(), tmp_path)
