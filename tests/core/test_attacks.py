@@ -67,6 +67,7 @@ def test_nobody_and_strangers_cannot_attack(clients: Any, words: str) -> None:
         build(read(attack={"kind": "sign-flip", "clients": clients}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ATTACKS)
 @pytest.mark.parametrize("mean", ["plain", fedcm.Median(bucketing=2)])
 def test_an_attack_has_the_same_bits_on_two_workers_and_after_a_resume(kind: str, mean: Any) -> None:

@@ -25,6 +25,7 @@ def regression() -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(x[k::8], y[k::8]) for k in range(8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm", [fedcm.FedAvg(), fedcm.FedCM(0.3), fedcm.Scaffold("I"), fedcm.Scaffold("II")], ids=str
 )

@@ -177,6 +177,7 @@ def test_local_training_prints_what_the_guide_says(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_python_of_the_front_pages_runs_as_written(tmp_path: Path, page: str) -> None:
     for number, code in enumerate(blocks(page, "python")):

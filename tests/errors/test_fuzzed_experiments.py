@@ -155,6 +155,7 @@ def find_wrong_answers(count: int, seed: int, attempt: Attempt) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_a_mutated_experiment_works_or_is_rejected(attempt: Attempt) -> None:
     assert find_wrong_answers(500, 0, attempt) == []
 

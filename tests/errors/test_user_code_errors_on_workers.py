@@ -29,6 +29,7 @@ def run_and_fail_on_two_workers(folder: Path, path: object, *words: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_a_workers_failure_is_reported_and_debug_adds_its_traceback(
     experiment: Write, tmp_path: Path, module: Callable[[str], str]
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_killed_training_process_is_restarted_and_the_request_repeated(site: t
         training.close()
 
 
+@pytest.mark.slow
 def test_a_training_process_that_always_dies_gives_an_answer_not_an_exception(
     site: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_training_process_that_always_dies_gives_an_answer_not_an_exception(
     training.close()
 
 
+@pytest.mark.slow
 def test_errors_sent_to_the_server_contain_no_file_names(
     site: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def test_the_simulator_reaches_the_exact_optimum(
     assert compute_distance(algorithm, participation, rounds=400) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [VRLSGD(), Mime(0.5), FedDANE(0.1), FedMoSWA(0.5, 1.0, 0.5)], ids=str)
 def test_with_everyone_it_reaches_the_exact_optimum(algorithm: Algorithm[Any, Any, Any, Any]) -> None:
     assert compute_distance(algorithm, Everyone(), rounds=400, stack=CLIENTS) < 1e-9

@@ -148,6 +148,7 @@ def test_a_killed_run_resumes_with_another_number_of_workers(
     assert_same_bits(folder, reference)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_ends_the_run_and_is_named(experiment: Write, tmp_path: Path) -> None:
     path = experiment(rounds=100_000, client={"lr": 0.01}, checkpoints={"every": 50})
     folder = tmp_path / "runs" / "one"
@@ -165,6 +166,7 @@ def test_a_killed_worker_ends_the_run_and_is_named(experiment: Write, tmp_path: 
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_an_exception_on_a_worker_names_its_client(experiment: Write, tmp_path: Path) -> None:
     (tmp_path / "falling.py").write_text(
         "from torch import nn\n"

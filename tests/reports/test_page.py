@@ -115,6 +115,7 @@ def test_figures_and_tables_are_written(tmp_path: Path) -> None:
     assert suffixes == {".tex", ".md", ".csv"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "has_claims"),
     [

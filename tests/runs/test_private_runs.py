@@ -56,6 +56,7 @@ def test_a_run_without_its_secret_key_is_not_resumed(experiment: Write, tmp_path
         Session.resume(stopped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", [False, True])
 def test_workers_draw_the_same_noise(experiment: Write, tmp_path: Path, secret: bool) -> None:
     privacy = NOISY | {"clip_quantile": 0.5, "noise_multiplier": 0.2}

@@ -124,6 +124,7 @@ def test_a_finished_run_can_be_tracked_later(experiment: Write, fedcm: Fedcm, tm
         assert read_series(tracker, folder) == rounded(read_expected_series(folder))
 
 
+@pytest.mark.slow
 def test_settings_and_summary_are_logged(experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str) -> None:
     folder = tmp_path / "runs" / "one"
     fedcm("run", experiment(), "--runs-dir", folder.parent, "--name", "one", "--track", tracker)
@@ -221,6 +222,7 @@ def test_the_mlflow_store_is_in_the_runs_folder_by_default(
     assert read_series("mlflow", runs / "one") == rounded(read_expected_series(runs / "one"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRACKERS)
 def test_a_tracker_that_is_not_installed_raises_before_the_run(experiment: Write, tmp_path: Path, name: str) -> None:
     code = f"import sys; sys.modules[{name!r}] = None; from fedcm.cli.main import main; main()"

@@ -36,6 +36,7 @@ def deal_out(experiment: Path, folder: Path, fleet: Fleet, sites: Sequence[str],
     return shlex.split(found[1]) if found else []
 
 
+@pytest.mark.federation
 def test_three_sites_end_with_the_bits_of_the_simulation(tmp_path: Path, fedcm: Call) -> None:
     """The files of all kits stay private, also data that were copied into them with usual modes."""
     sites, experiment = ("a", "b", "c"), experiment_file(tmp_path / "trial.toml")
