@@ -111,7 +111,7 @@ def test_with_little_noise_the_run_is_that_of_the_simulation(algorithm: str, tmp
     quiet = chosen.model_copy(update={"federation": chosen.federation.model_copy(update={"secure_aggregation": False})})
     simulated = simulate_with_secret(quiet, tmp_path)
     ours, theirs, start = load_params(run, 3), load_params(simulated, 3), load_initial(chosen, tmp_path)
-    # the noise of both runs is secret, so it differs: about 0.02 of the distance for SCAFFOLD, less for the others
+    # the noise of both runs is secret, so it differs: 0.022 of the distance was seen with SCAFFOLD
     assert float((ours - theirs).norm()) < 0.06 * float((theirs - start).norm())
     assert [line["clients"] for line in metrics(run)] == [[0, 1, 2]] * 3
 
