@@ -1,10 +1,10 @@
-"""How unequal the norms of honest reports are, beside the default of `federation.norm_ratio`.
+"""How unequal honest reports are, beside the defaults of `federation.norm_ratio` and `federation.min_cosine`.
 
     python benchmarks/norm_ratios.py
 
 Every row is a simulation of honest sites on digits. It prints, over all rounds and sites, the largest norm of a report
-in units of the round's median norm, the share of reports above 5 times the median, the largest influence and the lowest
-cosine with the median report.
+(of its difference from the server's guess, if the algorithm has one) in units of the round's median norm, the share of
+reports above 5 times the median, the largest influence and the lowest cosine with the median report.
 """
 
 from collections.abc import Sequence
@@ -42,15 +42,17 @@ class Measured:
 class MeasuringMean:
     """The plain mean, which notes the norms of the reports."""
 
+    algorithm: Any
     measured: Measured
 
     def start_round(self, template: Any, sent: Any, cohort: np.ndarray, round: Round) -> ReportSum:
-        return _MeasuringTable(ReportTable(ExactMean(template, len(cohort)), cohort), self.measured)
+        guess = self.algorithm.expected_report(sent)
+        return _MeasuringTable(ReportTable(ExactMean(template, len(cohort)), cohort), guess, self.measured)
 
 
 class _MeasuringTable(ReportSum):
-    def __init__(self, table: ReportTable, measured: Measured) -> None:
-        self._table, self._measured = table, measured
+    def __init__(self, table: ReportTable, guess: Any, measured: Measured) -> None:
+        self._table, self._guess, self._measured = table, guess, measured
 
     @property
     def sum(self) -> ExactMean[Any]:
@@ -61,7 +63,9 @@ class _MeasuringTable(ReportSum):
 
     def compute(self, clients: np.ndarray, weights: np.ndarray) -> Any:
         reports = {client: tuple(field[client] for field in self._table.fields) for client in clients.tolist()}
-        norms = np.sqrt([sum(float(part.double().square().sum()) for part in own) for own in reports.values()])
+        guess = [0.0 for _ in self._table.fields] if self._guess is None else [part.double() for part in self._guess]
+        apart = [[part.double() - at for part, at in zip(own, guess, strict=True)] for own in reports.values()]
+        norms = np.sqrt([sum(float(part.square().sum()) for part in own) for own in apart])
         self._measured.ratios += (norms / np.sort(norms)[(len(norms) - 1) // 2]).tolist()
         influence = measure_influence(reports, dict(zip(clients.tolist(), weights.tolist(), strict=True)))
         self._measured.shares += [one.share for one in influence.values()]
@@ -87,7 +91,7 @@ def measure(split: dict[str, Any], algorithm: str, sites: int, seed: int, rounds
         )
     )
     measured = Measured()
-    object.__setattr__(setup.runner, "aggregation", MeasuringMean(measured))
+    object.__setattr__(setup.runner, "aggregation", MeasuringMean(setup.algorithm, measured))
     for _ in run_rounds(setup.algorithm, LocalExecutor(setup.runner), setup.plan, setup.init_server()):
         pass
     return measured

@@ -345,6 +345,7 @@ IN_WORDS = {
     "epochs": "1",
     "sites": "all connected sites",
     "norm_ratio": "5; 0 with `[privacy]`",
+    "min_cosine": "-0.5; -1 with `[privacy]`",
     "threshold": "more than two thirds of the run's sites",
     "classes": "the most that a site has",
     "mean": "from the sites' sums",

@@ -22,8 +22,12 @@ Answer = tuple[Mapping[str, Any], Arrays]
 HOSTILE = "b"
 
 
-def flip(factor: float) -> Any:
-    return lambda fields, arrays: (fields, {name: -factor * array for name, array in arrays.items()})
+def flip(factor: float, first: int = 0) -> Any:
+    def spoil(fields: Any, arrays: Any) -> Any:
+        scale = -factor if fields["round"] >= first else 1.0
+        return fields, {name: scale * array for name, array in arrays.items()}
+
+    return spoil
 
 
 def send_constant(fields: Any, arrays: Any) -> Any:
@@ -35,10 +39,15 @@ ATTACKS: dict[str, Any] = {
     "none": lambda fields, arrays: (fields, arrays),
     "sign flipped": flip(1.0),
     "sign flipped, three-fold": flip(3.0),
+    "sign flipped from round 10": flip(1.0, 10),
     "constant 1e3 from round 10": send_constant,
     "sign flipped, examples overstated to 1e9": flip(1.0),
 }
-UNPROTECTED = {"federation": {"norm_ratio": 0.0}}
+UNPROTECTED = {"federation": {"norm_ratio": 0.0, "min_cosine": -1.0}}
+SPLITS: dict[str, dict[str, Any]] = {
+    "IID": {"kind": "iid", "clients": 3},
+    "Dirichlet 0.5": {"kind": "dirichlet", "clients": 3, "concentration": 0.5},
+}
 DEFENCES: dict[str, dict[str, Any]] = {
     "no bound": UNPROTECTED,
     "defaults": {},
@@ -47,7 +56,7 @@ DEFENCES: dict[str, dict[str, Any]] = {
     "centred-clipping": {"server": {"mean": "centred-clipping"}},
 }
 BY_EXAMPLES: dict[str, dict[str, Any]] = {
-    "no bound": {"federation": {"norm_ratio": 0.0}, "server": {"weights": "examples"}},
+    "no bound": {**UNPROTECTED, "server": {"weights": "examples"}},
     "defaults": {"server": {"weights": "examples"}},
     "max_examples": {"server": {"weights": "examples"}, "federation": {"max_examples": 600}},
 }
@@ -78,7 +87,7 @@ def run_attacked(
         algorithm,
         rounds=rounds,
         **{
-            "split": {"kind": "iid", "clients": 3},
+            "split": SPLITS["IID"],
             "model": {"name": "mlp", "hidden": [32]},
             "client": {"steps": 24, "batch_size": 20, "lr": 0.1},
             "evaluation": {"every": rounds},
@@ -108,12 +117,14 @@ def measure(algorithm: str, attack: str, settings: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    for defences, attacks in ((DEFENCES, list(ATTACKS)[:4]), (BY_EXAMPLES, ["none", list(ATTACKS)[4]])):
-        print(f"| site b | algorithm | {' | '.join(defences)} |")
+    tables = [(DEFENCES, list(ATTACKS)[:-1], split) for split in SPLITS]
+    for defences, attacks, split in [*tables, (BY_EXAMPLES, ["none", list(ATTACKS)[-1]], "IID")]:
+        print(f"{split}:\n\n| site b | algorithm | {' | '.join(defences)} |")
         print("|---|---|" + "---|" * len(defences))
         for attack in attacks:
             for algorithm in ("fedavg", "fedcm"):
-                results = [measure(algorithm, attack, settings) for settings in defences.values()]
+                own = [{**settings, "split": SPLITS[split]} for settings in defences.values()]
+                results = [measure(algorithm, attack, settings) for settings in own]
                 print(f"| {attack} | {algorithm} | {' | '.join(results)} |", flush=True)
         print(flush=True)
 

@@ -13,7 +13,7 @@ from test_server import metrics, run_all
 
 from fedcm.errors import UserError
 from fedcm.federation.server.alarms import SiteAlarm
-from fedcm.federation.server.reports.screening import find_large_reports, measure_influence
+from fedcm.federation.server.reports.screening import find_large_reports, find_opposed_reports, measure_influence
 
 
 def accuracy(folder: Path, algorithm: str, attack: str, settings: dict[str, Any], rounds: int = 11) -> float:
@@ -44,10 +44,60 @@ def test_the_default_bound_survives_a_huge_report(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "scaffold"])
+@pytest.mark.parametrize("attack", ["sign flipped", "sign flipped, three-fold"])
+def test_the_defaults_survive_a_flipped_sign_of_similar_sites(algorithm: str, attack: str, tmp_path: Path) -> None:
+    lines: list[str] = []
+    (tmp_path / "a").mkdir()
+    found = run_attacked(tmp_path / "a", algorithm, attack, {}, 8, lines)
+    assert found[-1]["test_accuracy"] > accuracy(tmp_path / "b", algorithm, "none", {}, 8) - 0.1
+    assert any(HOSTILE in line["missed"] for line in found)
+    alarms = [line for line in lines if isinstance(line, SiteAlarm)]
+    assert {line.site for line in alarms} == {HOSTILE}
+    assert any("min_cosine = -0.5" in line or "norm_ratio = 5" in line for line in alarms)
+
+
+def test_the_defaults_survive_overstated_examples_with_a_flipped_sign(tmp_path: Path) -> None:
+    attack = "sign flipped, examples overstated to 1e9"
+    assert accuracy(tmp_path / "a", "fedavg", attack, BY_EXAMPLES["defaults"], 8) > 0.7
+    assert accuracy(tmp_path / "b", "fedavg", attack, BY_EXAMPLES["no bound"], 8) < 0.3
+
+
+def test_a_flipped_report_of_fedcm_is_far_from_the_servers_guess(tmp_path: Path) -> None:
+    """After ten honest rounds the server expects Δ; a flipped report has an ordinary norm and is far from it."""
+    lines: list[str] = []
+    settings = {"federation": {"min_cosine": -1.0}}
+    found = run_attacked(tmp_path, "fedcm", "sign flipped from round 10", settings, 12, lines)
+    assert [line["missed"] for line in found] == [*[[]] * 10, [HOSTILE], [HOSTILE]]
+    alarm = "round 10: ALARM: look at b: the distance of its report from the expected one is"
+    assert any(line.startswith(alarm) for line in lines)
+
+
+def test_a_report_is_compared_with_the_guess() -> None:
+    """All three have norm 1; seen from (1, 0), the third is far away."""
+    guess = (torch.tensor([1.0, 0.0]),)
+    angles = {0: 0.1, 1: -0.1, 2: 1.0}
+    reports = {one: (torch.tensor([math.cos(angle), math.sin(angle)]),) for one, angle in angles.items()}
+    assert not find_large_reports(reports, 5.0)
+    assert list(find_large_reports(reports, 5.0, guess)) == [2]
+    distance = 2 * math.sin(0.5)  # the chord
+    assert f"{distance:.4g}" in find_large_reports(reports, 5.0, guess)[2]
+
+
+def test_a_report_that_points_against_the_others_does_not_count() -> None:
+    rows = [[1.0, 0.0], [1.0, 0.1], [1.0, -0.1], [-0.4, 1.0], [-1.0, 0.2]]
+    reports = {one: (torch.tensor(row),) for one, row in enumerate(rows)}
+    influence = measure_influence(reports, dict.fromkeys(reports, 1.0))
+    assert list(find_opposed_reports(influence, -0.5)) == [4]
+    assert list(find_opposed_reports(influence, 0.0)) == [3, 4]
+    assert not find_opposed_reports(influence, -1.0)
+
+
 def test_an_overstated_number_of_examples_is_bounded_by_the_experiment(tmp_path: Path) -> None:
     attack = "sign flipped, examples overstated to 1e9"
     assert accuracy(tmp_path / "a", "fedavg", attack, BY_EXAMPLES["no bound"]) < 0.3
-    bounded = accuracy(tmp_path / "b", "fedavg", attack, BY_EXAMPLES["max_examples"])
+    settings = {**BY_EXAMPLES["max_examples"], "federation": {"max_examples": 600, "min_cosine": -1.0}}
+    bounded = accuracy(tmp_path / "b", "fedavg", attack, settings)
     equal = accuracy(tmp_path / "c", "fedavg", "sign flipped", DEFENCES["no bound"])
     assert bounded > equal - 0.1, "it counts no more than the other sites, which have 479 examples each"
 
@@ -78,12 +128,28 @@ def test_a_later_larger_description_does_not_raise_a_weight(tmp_path: Path) -> N
 
 def test_the_record_has_the_influence_of_each_site_and_the_log_an_alarm(tmp_path: Path) -> None:
     lines: list[str] = []
-    for line in run_attacked(tmp_path, "fedcm", "sign flipped", {}, 3, lines):
+    for line in run_attacked(tmp_path, "fedcm", "sign flipped", {"federation": {"norm_ratio": 1e6}}, 3, lines):
         assert sorted(line["influence"]) == SITES
         assert sum(own["share"] for own in line["influence"].values()) == pytest.approx(1, abs=1e-5)
     assert any(line.startswith("round 2: ALARM: look at b: ") for line in lines)
     assert {line.site for line in lines if isinstance(line, SiteAlarm)} == {"b"}
     assert not any("ALARM: look at a" in line or "ALARM: look at c" in line for line in lines)
+
+
+def test_a_site_that_points_against_the_others_raises_an_alarm_also_if_it_counts(tmp_path: Path) -> None:
+    lines: list[str] = []
+    found = run_attacked(tmp_path, "fedavg", "sign flipped", {"federation": {"min_cosine": -1.0}}, 2, lines)
+    assert [line["missed"] for line in found] == [[], []]
+    alarms = [line for line in lines if isinstance(line, SiteAlarm)]
+    start = "ALARM: look at b: its report points against those of the other sites (cosine -0.9"
+    assert [line.startswith(f"round {round}: {start}") for round, line in enumerate(alarms)] == [True, True]
+
+
+@pytest.mark.parametrize("setting", [{"norm_ratio": 5.0}, {"min_cosine": 0.0}])
+def test_secure_aggregation_excludes_comparisons(setting: dict[str, float]) -> None:
+    (name,) = setting
+    with pytest.raises(UserError, match=f"federation.{name} compares single reports, which secure aggregation hides"):
+        make_federated(make_experiment(federation={"secure_aggregation": True, **setting}))
 
 
 def test_honest_sites_cause_no_alarm(tmp_path: Path) -> None:

@@ -251,6 +251,7 @@ def test_a_released_round_is_repeated_only_with_the_same_sum(tmp_path: Path) -> 
         ({"privacy": NOISY | {"secret": False}}, "must have a secret key"),
         ({"privacy": NOISY | {"clip_quantile": 0.5}}, "clip_quantile"),
         ({"federation": {"norm_ratio": 5.0}}, "leave norm_ratio out"),
+        ({"federation": {"min_cosine": 0.0}}, "leave min_cosine out"),
         ({"federation": {"norm_bound": 2.0}}, "leave norm_bound out"),
         ({"federation": {"downlink": "bfloat16"}}, 'federation.downlink = "exact"'),
         ({"server": {"weights": "examples"}}, "clients of equal weight"),

@@ -271,6 +271,18 @@ def bounds_the_norm_by_the_median(bench: Bench, setting: str) -> None:
         assert [line["missed"] for line in run.lines] == missed
 
 
+def bounds_the_cosine_with_the_median(bench: Bench, setting: str) -> None:
+    """One site reports its vector with the opposite sign."""
+
+    def flip(site: str, fields: dict[str, Any], arrays: Arrays) -> tuple[Mapping[str, Any], Arrays]:
+        return fields, {name: -array if site == "b" else array for name, array in arrays.items()}
+
+    more: dict[str, Any] = {"algorithm": "fedavg", "split": {"kind": "iid", "clients": 3}}
+    for value, missed in ((None, [["b"]]), (-0.999, [[]]), (-1.0, [[]])):
+        run = run_federation(bench, setting, value, flip, **more)
+        assert [line["missed"] for line in run.lines] == missed
+
+
 def bounds_the_weight_of_a_site(bench: Bench, setting: str) -> None:
     """With a bound of one example all sites weigh the same."""
     split = {"kind": "dirichlet-by-label", "clients": 3, "concentration": 0.6}

@@ -62,6 +62,7 @@ from records import (
 from robustness import ATTACK_ROWS, MEAN_ROWS
 from schema import list_settings
 from sites import (
+    bounds_the_cosine_with_the_median,
     bounds_the_norm,
     bounds_the_norm_by_the_median,
     bounds_the_weight_of_a_site,
@@ -328,6 +329,7 @@ ROWS: dict[str, Row] = {
     "federation.give_up_after": gives_up_after_rounds,
     "federation.norm_bound": bounds_the_norm,
     "federation.norm_ratio": bounds_the_norm_by_the_median,
+    "federation.min_cosine": bounds_the_cosine_with_the_median,
     "federation.max_examples": bounds_the_weight_of_a_site,
     "federation.downlink": rounds_the_broadcast("params"),
     "federation.momentum": rounds_the_broadcast("momentum"),

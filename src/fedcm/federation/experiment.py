@@ -35,6 +35,7 @@ def prepare_experiment(experiment: Experiment) -> Experiment:
         raise UserError(f"{name!r} must have every site in every round; set federation.quorum = 1")
     if experiment.federation.secure_aggregation:
         _reject_small_sums(experiment)
+        _reject_comparisons(experiment.federation)
         if reason := describe_exclusion_with_secure_aggregation(experiment.server.mean):
             raise UserError(reason)
     engine = experiment.engine.model_copy(update={"stack": 1, "compile": "off", "device": "cpu"})
@@ -87,6 +88,16 @@ def _reject_small_sums(experiment: Experiment) -> None:
             f"secure aggregation needs at least {least} sites in every sum, but a round has {chosen.clients} "
             "(participation.clients); set federation.threshold, or let more sites take part"
         )
+
+
+def _reject_comparisons(settings: FederationSection) -> None:
+    """Raise UserError if the server would have to compare reports that secure aggregation hides from it."""
+    for name, off in (("norm_ratio", 0), ("min_cosine", -1)):
+        if getattr(settings, name) not in (None, off):
+            raise UserError(
+                f"federation.{name} compares single reports, which secure aggregation hides from the server; leave it "
+                "out, and bound reports at the sites by federation.norm_bound"
+            )
 
 
 def compute_least_sites(settings: FederationSection) -> int:

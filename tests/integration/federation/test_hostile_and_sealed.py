@@ -58,7 +58,7 @@ def ended(shared: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Ended:
         split={"kind": "iid", "clients": len(SITES)},
         algorithm={"name": "scaffold"},
         server={"mean": "median"},
-        federation={"classes": 10, "sites": list(SITES), "norm_ratio": 5.0},
+        federation={"classes": 10, "sites": list(SITES), "norm_ratio": 5.0, "min_cosine": -1.0},
     )
     dealt = deal(load_experiment_file(experiment), SITES, place / "dealt")
     shared.deal(dealt.files[0].parent, SITES)

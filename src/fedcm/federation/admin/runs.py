@@ -24,6 +24,7 @@ CHANGEABLE = tuple(
         "give_up_after",
         "norm_bound",
         "norm_ratio",
+        "min_cosine",
         "max_examples",
     )
 )

@@ -58,11 +58,12 @@ def reject_leaks(experiment: Experiment, least: int) -> None:
             "privacy.clip_quantile counts the reports within the thresholds, which needs more clients than a "
             "federation has sites; leave it out and give privacy.clip"
         )
-    for name, reason in (
-        ("norm_ratio", "compares a report with those of other sites"),
-        ("norm_bound", "would show which report is long"),
+    for name, off, reason in (
+        ("norm_ratio", 0, "compares a report with those of other sites"),
+        ("min_cosine", -1, "compares a report with those of other sites"),
+        ("norm_bound", None, "would show which report is long"),
     ):
-        if getattr(settings, name):
+        if getattr(settings, name) not in (None, off):
             raise UserError(f"privacy.clip bounds every report, and federation.{name} {reason}; leave {name} out")
     if settings.downlink != "exact":
         raise UserError(

@@ -29,6 +29,7 @@ from fedcm.federation.server.health import SiteHealth
 from fedcm.federation.server.remote_data import RemoteData
 from fedcm.federation.server.replies import BadReply, ExpectedReply, compute_reply_limit
 from fedcm.federation.server.reports.collected_reports import CollectedReports
+from fedcm.federation.server.reports.screening import OPPOSED, ScreeningRules
 from fedcm.federation.server.reports.secure_reports import SecureReports
 from fedcm.federation.server.requests import SILENT, SiteRequests
 from fedcm.federation.server.site_scores import SiteScores
@@ -106,7 +107,10 @@ class FederationExecutor:
             reasons |= collected.aggregate(self.requests)
             down += collected.bytes_down
         else:
-            reasons |= {self.record.sites[client]: reason for client, reason in collected.screen().items()}
+            screened = {self.record.sites[client]: reason for client, reason in collected.screen().items()}
+            for site, reason in screened.items():
+                self.notify(SiteAlarm(site, reason, round.index))
+            reasons |= screened
         answered = {self.record.sites[client] for client in collected.answered}
         for site in selected:
             if site in answered:
@@ -143,12 +147,13 @@ class FederationExecutor:
         if self.settings.secure_aggregation:
             return SecureReports(self.runner, sent, cohort, round, self.record.id, self.settings, weights)
         expected = self._make_expected_reply(round)
-        return CollectedReports(self.runner, sent, cohort, round, expected, weights, self._choose_norm_ratio())
+        return CollectedReports(self.runner, sent, cohort, round, expected, weights, self._choose_rules())
 
-    def _choose_norm_ratio(self) -> float:
+    def _choose_rules(self) -> ScreeningRules:
         if isinstance(self.runner.aggregation, PrivateMean):
-            return 0.0  # no report may decide whether another one counts
-        return _NORM_RATIO if self.settings.norm_ratio is None else self.settings.norm_ratio
+            return ScreeningRules()  # no report may decide whether another one counts
+        ratio, cosine = self.settings.norm_ratio, self.settings.min_cosine
+        return ScreeningRules(_NORM_RATIO if ratio is None else ratio, OPPOSED if cosine is None else cosine)
 
     def _collect(self, collected: CollectedReports | SecureReports, client: int, answer: SiteAnswer) -> None:
         """Add an answer; raise BadReply if it does not count."""
@@ -202,8 +207,9 @@ class FederationExecutor:
     def _report_influence(self, collected: CollectedReports, round: Round) -> dict[str, Any]:
         """Return the influence of each site for metrics.jsonl, and log an alarm for each site that stands out."""
         own = {self.record.sites[client]: one for client, one in collected.influence.items()}
+        counted = {self.record.sites[client] for client in collected.clients}
         for site, influence in own.items():
-            if influence.alarm is not None:
+            if influence.alarm is not None and site in counted:  # of the others there is an alarm already
                 self.notify(SiteAlarm(site, influence.alarm, round.index))
         return {"influence": {site: one.to_dict() for site, one in own.items()}} if own else {}
 

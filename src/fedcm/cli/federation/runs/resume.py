@@ -20,7 +20,7 @@ def resume(
     """Resume a run that was stopped or lost, from the last round that the server has saved.
 
     --set can change `deadline`, `quorum`, `wait`, `drop_after`, `retry_after`, `give_up_after`, `norm_bound`,
-    `norm_ratio` and `max_examples` of `[federation]`, and nothing else.
+    `norm_ratio`, `min_cosine` and `max_examples` of `[federation]`, and nothing else.
 
     Example: `fedcm federation resume demo-fedcm-seed1 --kit admins/lead@example.org --set federation.deadline=60`
     """

@@ -1,5 +1,6 @@
 """Check the reports of one round as they arrive, compare them with each other and average those that count."""
 
+from collections.abc import Iterable
 from typing import Any, final
 
 import numpy as np
@@ -12,15 +13,21 @@ from fedcm.executors.local import summarise_round
 from fedcm.federation.compression import count_array_bytes
 from fedcm.federation.server.channel import SiteAnswer
 from fedcm.federation.server.replies import BadReply, CheckedReply, ExpectedReply, check_reply
-from fedcm.federation.server.reports.screening import Influence, find_large_reports, measure_influence
+from fedcm.federation.server.reports.screening import (
+    Influence,
+    ScreeningRules,
+    find_large_reports,
+    find_opposed_reports,
+    measure_influence,
+)
 
 
 @final
 class CollectedReports:
     """The good reports of one round, and their mean.
 
-    With `norm_ratio`, reports are held until all have arrived, because only then can they be compared. Without it, each
-    is added to the mean when it arrives.
+    With rules, reports are held until all have arrived, because only then can they be compared. Without any, each is
+    added to the mean when it arrives.
     """
 
     def __init__(
@@ -31,7 +38,7 @@ class CollectedReports:
         round: Round,
         expected: ExpectedReply,
         weights: np.ndarray,
-        norm_ratio: float,
+        rules: ScreeningRules,
     ) -> None:
         """Expect reports of the cohort, which gets the broadcast `sent`.
 
@@ -42,11 +49,12 @@ class CollectedReports:
             round: The round.
             expected: What every good reply has in common.
             weights: The weight of each client in the mean.
-            norm_ratio: The largest norm of a report in units of the median norm; 0 for no such bound.
+            rules: When a report does not count beside the others.
         """
         self.expected = expected
         self._runner = runner
-        self._norm_ratio = norm_ratio
+        self._rules = rules
+        self._guess = runner.algorithm.expected_report(sent)
         self._held: dict[int, Any] = {}
         self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort, expected.round).tolist(), strict=True))
         self.weights = dict(zip(cohort.tolist(), weights.tolist(), strict=True))
@@ -75,7 +83,7 @@ class CollectedReports:
         if client in self.client_stats:
             raise BadReply("it answered twice")
         reply = check_reply(answer.fields, answer.arrays, self.expected, self.steps[client])
-        if self._norm_ratio:
+        if self._rules.is_on:
             self._held[client] = reply.report
         else:
             self._add_report(client, reply)
@@ -95,14 +103,19 @@ class CollectedReports:
         Returns:
             By client, why its report does not count.
         """
-        reasons = find_large_reports(self._held, self._norm_ratio)
-        for client in reasons:
-            del self._held[client], self.client_stats[client]
+        reasons = find_large_reports(self._held, self._rules.norm_ratio, self._guess)
+        self._leave_out(reasons)
         self.influence = measure_influence(self._held, self.weights)
+        opposed = find_opposed_reports(self.influence, self._rules.min_cosine)
+        self._leave_out(opposed)
         for client in sorted(self._held):  # their norms were checked, so none is out of range
             self.reports.add_stack([client], self._held[client], [self.weights[client]])
         self._held = {}
-        return reasons
+        return reasons | opposed
+
+    def _leave_out(self, clients: Iterable[int]) -> None:
+        for client in clients:
+            del self._held[client], self.client_stats[client]
 
     def make_result(self) -> RoundResult:
         """Return the result of the round over the reports that count."""

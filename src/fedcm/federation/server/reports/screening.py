@@ -1,8 +1,12 @@
 """Compare the reports of a round with each other: which do not count, and how much each site moves the mean.
 
-A report does not count if its norm is above `federation.norm_ratio` times the median norm of the round's reports. Of an
-even number of norms, the median is the lower of the two in the middle, so that it takes more than half of the sites to
-raise it.
+A report does not count if it is too far away: its distance from the server's guess (`Algorithm.expected_report`, or 0)
+is above `federation.norm_ratio` times the median distance of the round's reports. An honest report of FedCM is close to
+Δ, so a flipped one is far away although its length is ordinary. Of an even number of distances, the median is the lower
+of the two in the middle, so that it takes more than half of the sites to raise it.
+
+Nor does it count if it points against the others: its cosine with the median of the remaining reports, coordinate by
+coordinate, is below `federation.min_cosine`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +27,7 @@ OPPOSED = -0.5  # cosine with the median of the reports
 @final
 @dataclass(frozen=True)
 class Influence:
-    """How much one site's report moved the mean of a round."""
+    """How much one site's report moves the mean of a round if it counts."""
 
     share: float  # distance of the mean from the mean without this site, over the sum of these distances
     cosine: float  # of its report with the median of the reports, coordinate by coordinate
@@ -42,23 +46,55 @@ class Influence:
         return {"share": round(self.share, 6), "cosine": round(self.cosine, 6)}
 
 
-def find_large_reports(reports: Mapping[int, Any], ratio: float) -> dict[int, str]:
-    """Return the clients whose reports are too large beside the others, with the reasons.
+@final
+@dataclass(frozen=True)
+class ScreeningRules:
+    """When a report does not count beside the others of its round."""
+
+    norm_ratio: float = 0.0  # largest distance from the guess in units of the median distance; 0: no bound
+    min_cosine: float = -1.0  # smallest cosine with the median of the reports; -1: no bound
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is any rule."""
+        return self.norm_ratio > 0 or self.min_cosine > -1
+
+
+def find_large_reports(reports: Mapping[int, Any], ratio: float, guess: Any = None) -> dict[int, str]:
+    """Return the clients whose reports are too far away beside the others, with the reasons.
 
     Args:
         reports: The reports by client.
-        ratio: The largest norm in units of the median norm; 0 for no bound.
+        ratio: The largest distance from the guess, in units of the median distance; 0 for no bound.
+        guess: The server's guess of every report; None for 0.
     """
     if not ratio or len(reports) < LEAST_REPORTS:
         return {}
     clients = sorted(reports)
-    norms = {client: float(_make_rows([reports[client]]).compute_distances()[0]) for client in clients}
+    centre = None if guess is None else [field.reshape(-1).double() for field in guess]
+    norms = {client: float(_make_rows([reports[client]]).compute_distances(centre)[0]) for client in clients}
     median = sorted(norms.values())[(len(norms) - 1) // 2]
+    what = "the norm of its report is" if guess is None else "the distance of its report from the expected one is"
     return {
-        client: f"the norm of its report is {norm:.4g}, above federation.norm_ratio = {ratio:g} times the median "
-        f"{median:.4g} of the round's {len(norms)} reports"
+        client: f"{what} {norm:.4g}, above federation.norm_ratio = {ratio:g} times the median {median:.4g} of the "
+        f"round's {len(norms)} reports"
         for client, norm in norms.items()
         if norm > ratio * median
+    }
+
+
+def find_opposed_reports(influence: Mapping[int, Influence], min_cosine: float) -> dict[int, str]:
+    """Return the clients whose reports point against the others', with the reasons.
+
+    Args:
+        influence: The influence by client.
+        min_cosine: The smallest cosine with the median of the reports; -1 for no bound.
+    """
+    return {
+        client: f"its report points against those of the other sites: its cosine with their median is "
+        f"{one.cosine:.2f}, below federation.min_cosine = {min_cosine:g}"
+        for client, one in influence.items()
+        if min_cosine > -1 and one.cosine < min_cosine
     }
 
 
