@@ -58,7 +58,18 @@ STATES_PUBLIC_PART = sorted(name for name, kind in ALGORITHMS.items() if kind.pu
 
 
 def test_these_algorithms_state_a_public_part() -> None:
-    assert {"fedcm", "scaffold", "mofedsam", "mimelite", "ghbm", "mfl", "fedlada", "fednova"} <= set(STATES_PUBLIC_PART)
+    assert {
+        "fedcm",
+        "scaffold",
+        "mofedsam",
+        "mimelite",
+        "ghbm",
+        "mfl",
+        "fedlada",
+        "fednova",
+        "fedac",
+        "fedmuon",
+    } <= set(STATES_PUBLIC_PART)
     assert not {"fedavg", "fedadam", "feddyn"} & set(STATES_PUBLIC_PART)
 
 

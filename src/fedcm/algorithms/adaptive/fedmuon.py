@@ -86,6 +86,14 @@ class FedMuon(Algorithm[ServerState, ServerState, Nothing, Report]):
     def report(self, run: LocalRun, sent: ServerState, kept: Nothing) -> tuple[Report, Nothing]:
         return Report(run.moved, run.local.matrix_momentum), kept
 
+    def public_part(self, sent: ServerState, round: Round) -> Report:
+        """Return the movement by γ·Δ, and what is left of the server's M after K steps.
+
+        The movement along polar(M) is not in it: it depends on the shapes of the parameters.
+        """
+        moved = round.client_lr * round.steps * self.gamma * sent.momentum
+        return Report(moved, self.beta**round.steps * sent.matrix_momentum)
+
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         params = server.params - round.server_lr * mean.moved
         return ServerState(params, mean.moved / (round.client_lr * round.steps), mean.matrix_momentum)

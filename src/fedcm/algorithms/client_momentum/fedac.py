@@ -69,6 +69,14 @@ class FedAc(Algorithm[ServerState, ServerState, Nothing, Report]):
     def report(self, run: LocalRun, sent: ServerState, kept: Nothing) -> tuple[Report, Nothing]:
         return Report(run.moved, sent.anchor - run.local.anchor), kept
 
+    def public_part(self, sent: ServerState, round: Round) -> Report:
+        """Return how far the two sequences pull each other in K steps without a gradient."""
+        params, anchor = sent
+        for _ in range(int(round.steps)):
+            params = anchor / self.beta + (1 - 1 / self.beta) * params
+            anchor = (1 - 1 / self.alpha) * anchor + params / self.alpha
+        return Report(sent.params - params, sent.anchor - anchor)
+
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         return ServerState(
             server.params - round.server_lr * mean.moved, server.anchor - round.server_lr * mean.anchor_moved

@@ -28,7 +28,7 @@ class Krum(RobustRule):
     """Krum: the report that is closest to its neighbours, or the mean of several such reports."""
 
     hostile: int  # f, the number of hostile reports in a round that it survives; a round needs 2f + 3 reports
-    keep: int = 1  # m, the number of reports whose mean is taken
+    keep: int = 1  # m, the number of reports whose mean is taken; a round needs m + f, so that m honest ones exist
     bucketing: int = 1  # reports per bucket; Krum selects buckets
 
     def __post_init__(self) -> None:
@@ -38,8 +38,8 @@ class Krum(RobustRule):
 
     @property
     def least_rows(self) -> int:
-        """2f + 3, and no fewer than are to be kept."""
-        return max(2 * self.hostile + 3, self.keep)
+        """2f + 3, and at least m + f: with fewer, some of the m reports that are kept would have to be hostile ones."""
+        return max(2 * self.hostile + 3, self.keep + self.hostile)
 
     def combine(self, rows: ReportRows, weights: np.ndarray, guess: Sequence[Tensor] | None) -> Combined:
         """Return the mean of the selected rows; see `RobustRule`."""
