@@ -2,9 +2,11 @@
 
 import json
 import math
+import random
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from fedcm.core.privacy.noise_shares import LEAST_SHARE, compute_least_noise, co
 from fedcm.errors import Stopped, UserError
 from fedcm.federation.frames import Arrays
 from fedcm.federation.private.noisy_report import NoisyReport
+from fedcm.privacy import key_file
 from fedcm.privacy.accountant import Accountant, Sampling
 from fedcm.privacy.key_file import FILE
 
@@ -105,14 +108,17 @@ def test_one_report_changes_the_sum_by_at_most_the_threshold(
 
 
 @pytest.mark.parametrize("algorithm", ["fedcm", "fedavg", "scaffold"])
-def test_with_little_noise_the_run_is_that_of_the_simulation(algorithm: str, tmp_path: Path) -> None:
+def test_with_little_noise_the_run_is_that_of_the_simulation(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = random.Random(1)  # keys of the noise, which are secret otherwise: so the test has one result
+    monkeypatch.setattr(key_file, "secrets", SimpleNamespace(token_bytes=drawn.randbytes))
     chosen = noisy(algorithm, noise=4e-5)
     run = run_all(InProcessChannel(write_all_kits(chosen, tmp_path), make_federated(chosen)), chosen)
     quiet = chosen.model_copy(update={"federation": chosen.federation.model_copy(update={"secure_aggregation": False})})
     simulated = simulate_with_secret(quiet, tmp_path)
     ours, theirs, start = load_params(run, 3), load_params(simulated, 3), load_initial(chosen, tmp_path)
-    # the noise of both runs is secret, so it differs: 0.022 of the distance was seen with SCAFFOLD
-    assert float((ours - theirs).norm()) < 0.06 * float((theirs - start).norm())
+    assert float((ours - theirs).norm()) < 0.02 * float((theirs - start).norm())
     assert [line["clients"] for line in metrics(run)] == [[0, 1, 2]] * 3
 
 
