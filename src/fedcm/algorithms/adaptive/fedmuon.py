@@ -74,8 +74,7 @@ class FedMuon(Algorithm[ServerState, ServerState, Nothing, Report]):
     ) -> tuple[Vector, LocalState]:
         slope = gradient(params)
         matrix_momentum = self.beta * local.matrix_momentum + slope
-        first, second = local.first_moment, local.second_moment
-        other = slope
+        first, second, other = local.first_moment, local.second_moment, slope
         if self.others == "adam":
             first, second = torch.lerp(slope, first, _BETA1), torch.lerp(slope.square(), second, _BETA2)
             root = (second / (1 - _BETA2 ** (step.index + 1))).sqrt()
@@ -87,10 +86,7 @@ class FedMuon(Algorithm[ServerState, ServerState, Nothing, Report]):
         return Report(run.moved, run.local.matrix_momentum), kept
 
     def public_part(self, sent: ServerState, round: Round) -> Report:
-        """Return the movement by γ·Δ, and what is left of the server's M after K steps.
-
-        The movement along polar(M) is not in it: it depends on the shapes of the parameters.
-        """
+        """Return the movement by γ·Δ, and what is left of M after K steps; polar(M) would need the shapes."""
         moved = round.client_lr * round.steps * self.gamma * sent.momentum
         return Report(moved, self.beta**round.steps * sent.matrix_momentum)
 
