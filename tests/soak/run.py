@@ -28,6 +28,7 @@ from fedcm.federation.provision.deal import deal
 SITES = ("a", "b", "c", "d")
 ALGORITHMS = ("scaffold", "fedcm")
 ROUNDS = 25
+PATIENCE = 60.0  # seconds without a new round, after which nothing is killed until there is one
 STUCK = 300.0  # seconds without a new round, after which the soak fails
 SECURE = {
     "classes": 10,
@@ -69,7 +70,8 @@ def watch(fleet: Fleet, command: Running, name: str, killer: Killer, until: floa
         if not resting and time.monotonic() >= until:
             say("the time is over: the last run may finish")
             resting = True
-        killer.restart() if resting else killer.step()
+        has_rest = resting or time.monotonic() - changed > PATIENCE
+        killer.restart() if has_rest else killer.step()
         if fleet.rounds(name) != rounds:
             rounds, changed = fleet.rounds(name), time.monotonic()
         if command.process.poll() not in (None, 0):
