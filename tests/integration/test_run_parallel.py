@@ -15,6 +15,7 @@ from scenes import load_summary, read_lines, resume_run, run_and_stop_after, run
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
+from fedcm.runs.evidence.manifest import write_manifest
 from fedcm.runs.folder import RunFolder
 from fedcm.sweeps.estimate import estimate_tasks
 from fedcm.sweeps.grid import expand_grid
@@ -76,6 +77,7 @@ def test_many_runs_have_one_picture_per_table(experiment: Write, fedcm: Fedcm, t
             (other / name).write_text(
                 text.replace("seed = 3", f"seed = {seed}").replace('"seed": 3', f'"seed": {seed}')
             )
+        write_manifest(other)
     answer = fedcm(*words, "--seeds", 9)
     assert "9 of 9 runs are finished already" in answer.err
     assert f"curves: {runs / 'small-report' / 'figures'}" in answer.out
