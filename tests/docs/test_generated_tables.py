@@ -27,7 +27,9 @@ def test_the_guide_has_the_tables_of_the_digests(name: str) -> None:
     guide, write = TABLES[name.partition("-")[0]]
     page = guide.read_text(encoding="utf-8")
     script = f"docs/generate/{'privacy' if name.startswith('privacy') else 'robustness'}_table.py"
-    assert page == replace_marked(page, name, write(ROOT / "results" / name)), f"run `python {script} {name} --update`"
+    assert page == replace_marked(page, name, write(ROOT / "results" / name)), (
+        f"run `python {script} results/{name} --update`"
+    )
 
 
 def test_a_page_without_the_comments_is_an_error() -> None:

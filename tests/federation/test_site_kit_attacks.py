@@ -4,7 +4,7 @@ import logging
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from nvflare.apis.client import Client
@@ -12,19 +12,24 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, MessagePropKey, MessageType
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
+from nvflare.fuel.f3.streaming.byte_streamer import TxTask
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC, StreamHeaderKey
 from nvflare.private.defs import CellMessageHeaderKeys
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.private.fed.server.client_manager import ClientManager
+from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.fed.utils.identity_utils import IdentityAsserter
 from sites_here import InProcessChannel, make_experiment, make_federated, write_kits
 from test_server import run_all
 
 from fedcm.errors import UserError
 from fedcm.federation.gate import connections
+from fedcm.federation.gate.bounded_engine import bound_engine
 from fedcm.federation.gate.engine import GuardedServer
 from fedcm.federation.gate.gatekeeper import Gatekeeper
 from fedcm.federation.gate.registration import GuardedClientManager
+from fedcm.federation.gate.traffic import find_objection
 from fedcm.federation.kit import read_kit
 from fedcm.federation.server.site_descriptions import describe_sites
 from fedcm.federation.site.engine import drop_commands
@@ -43,13 +48,18 @@ def alarms() -> list[str]:
 
 
 @pytest.fixture
-def server(federation: Path, alarms: list[str], monkeypatch: pytest.MonkeyPatch) -> GuardedServer:
+def abouts() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def server(federation: Path, alarms: list[str], abouts: list[str], monkeypatch: pytest.MonkeyPatch) -> GuardedServer:
     """The server's filter of messages, with the server's own key and the logins of both sites."""
     made: Any = object.__new__(GuardedServer)
     startup = federation / "server" / "startup"
     asserter = IdentityAsserter(str(startup / "server.key"), str(startup / "server.crt"))
     monkeypatch.setattr(GuardedServer, "_get_id_asserter", lambda _: asserter)
-    made.gatekeeper = SimpleNamespace(raise_alarm=lambda what, **_: alarms.append(what))
+    made.gatekeeper = SimpleNamespace(raise_alarm=lambda what, *, about: alarms.append(what) or abouts.append(about))
     made.logger = logging.getLogger("server")
     made.cell = SimpleNamespace(get_fqcn=lambda: "server")
     made.client_manager = ClientManager()
@@ -103,6 +113,15 @@ ALLOWED = {
     "a result": (STREAM_CHANNEL, STREAM_DATA_TOPIC, f"server.{JOB}", stream("server_command", "submit_update")),
     "a part of a result": (STREAM_CHANNEL, STREAM_DATA_TOPIC, f"server.{JOB}", stream("return_only", "x")),
     "an acknowledgement": (STREAM_CHANNEL, "sm__ACK", f"server.{JOB}", {}),
+    "the end of a stream that failed": (
+        STREAM_CHANNEL,
+        STREAM_DATA_TOPIC,
+        f"server.{JOB}",
+        {StreamHeaderKey.ERROR_MSG: "the link is broken"},
+    ),
+    "a logout": (CellChannel.SERVER_MAIN, "quit", "server", {}),
+    "a login": (CellChannel.SERVER_MAIN, "register", "server", {CellMessageHeaderKeys.CLIENT_TYPE: "regular"}),
+    "a sign of life of a job": (CellChannel.AUX_COMMUNICATION, "__job_heartbeat__", f"server.{JOB}", {}),
 }
 FORBIDDEN = {
     "a shell command for another site": (CellChannel.CLIENT_MAIN, "sys.shell", VICTIM, {}),
@@ -124,6 +143,16 @@ FORBIDDEN = {
         stream("server_command", "abort"),
     ),
     "a dead job of another site": (CellChannel.SERVER_COMMAND, "handle_dead_job", f"server.{JOB}", {}),
+    "a stream without a kind": (STREAM_CHANNEL, STREAM_DATA_TOPIC, f"server.{JOB}", {StreamHeaderKey.ERROR_MSG: ""}),
+    "a channel that is a list": (["task"], "heart_beat", "server", {}),
+    "a topic that is a dict": (CellChannel.SERVER_MAIN, {"heart_beat": 1}, "server", {}),
+    "another kind of message": (CellChannel.SERVER_MAIN, "heart_beat", "server", {MessageHeaderKey.MSG_TYPE: "x"}),
+    "a failure of another sites stream": (
+        STREAM_CHANNEL,
+        "sm__ACK",
+        "server",
+        {StreamHeaderKey.FAILED_DESTINATION: f"{VICTIM}.{JOB}"},
+    ),
     "a command of an admin": (STREAM_CHANNEL, STREAM_DATA_TOPIC, "server", stream(CellChannel.HCI, "command")),
 }
 
@@ -139,10 +168,101 @@ def test_a_site_may_send_what_a_run_needs(what: str, server: Any, alarms: list[s
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
-def test_a_site_may_not_send_anything_else_and_an_alarm_names_it(what: str, server: Any, alarms: list[str]) -> None:
+def test_a_site_may_not_send_anything_else_and_an_alarm_names_it(
+    what: str, server: Any, alarms: list[str], abouts: list[str]
+) -> None:
     channel, topic, destination, more = FORBIDDEN[what]
     assert server._validate_auth_headers(make_message(server, channel, topic, destination, **more)) is not None
     assert HOSTILE in alarms[0]
+    assert abouts == [f"messages of {HOSTILE}"], "one alarm per minute, whatever the texts are"
+
+
+@pytest.mark.parametrize("original", [None, "x", {}, {MessageHeaderKey.DESTINATION: VICTIM}])
+def test_a_returned_message_does_not_answer_for_another_site(original: Any, server: Any) -> None:
+    """The engine believes the destination in the original headers, and one request id goes to all sites."""
+    returned = {MessageHeaderKey.MSG_TYPE: MessageType.RETURN, MessageHeaderKey.ORIGINAL_HEADERS: original}
+    message = make_message(server, CellChannel.CLIENT_MAIN, "train.deploy", "server", **returned)
+    assert server._validate_auth_headers(message) is not None
+    own = returned | {MessageHeaderKey.ORIGINAL_HEADERS: {MessageHeaderKey.DESTINATION: f"{HOSTILE}.{JOB}"}}
+    message = make_message(server, CellChannel.CLIENT_MAIN, "train.deploy", "server", **own)
+    assert server._validate_auth_headers(message) is None, "a site's engine that cannot reach its own job"
+
+
+def test_a_name_with_another_line_in_it_is_refused(server: Any, alarms: list[str]) -> None:
+    message = make_message(
+        server, CellChannel.SERVER_MAIN, "heart_beat", "server", origin=f"{HOSTILE}.x\nALARM: {VICTIM}"
+    )
+    assert server._validate_auth_headers(message) is not None
+    assert "\n" not in alarms[0]
+
+
+def test_a_message_without_a_certificate_is_only_from_the_servers_own_processes(server: Any) -> None:
+    message = make_message(server, CellChannel.SERVER_MAIN, "heart_beat", "server")
+    message.set_prop(MessagePropKey.COMMON_NAME, None)
+    assert server._validate_auth_headers(message) is not None
+
+
+def admin_message(server: Any, channel: str, topic: str, destination: str) -> Message:
+    message = make_message(server, channel, topic, destination, origin=ADMIN)
+    message.set_prop(MessagePropKey.ENDPOINT, Endpoint(ADMIN))
+    return message
+
+
+def test_an_admin_may_send_commands_to_the_server_and_nothing_to_sites_and_jobs(server: Any) -> None:
+    reason = find_objection(admin_message(server, CellChannel.HCI, "command", "server"), ADMIN, HOSTILE)
+    assert reason == ""
+    for destination in (VICTIM, f"{VICTIM}.{JOB}", f"server.{JOB}"):
+        assert find_objection(admin_message(server, CellChannel.HCI, "command", destination), ADMIN, HOSTILE)
+    assert find_objection(admin_message(server, CellChannel.CLIENT_MAIN, "sys.shell", "server"), ADMIN, HOSTILE)
+
+
+def test_only_the_receiver_of_a_stream_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = list[str]()
+    monkeypatch.setattr(TxTask, "handle_ack", lambda self, message: ended.append(self.target))
+    for pool in (HistPool, CounterPool):
+        name = "record_value" if pool is HistPool else "increment"
+        monkeypatch.setattr(pool, name, getattr(pool, name))
+    monkeypatch.setattr(logging, "_logRecordFactory", logging.getLogRecordFactory())
+    bound_engine()
+    for origin in (HOSTILE, VICTIM):
+        message = Message({MessageHeaderKey.ORIGIN: origin, StreamHeaderKey.ERROR_MSG: "no"}, None)
+        TxTask.handle_ack(cast("Any", SimpleNamespace(target=VICTIM)), message)
+    assert ended == [VICTIM]
+    pool: Any = CounterPool("received", "", [], True)
+    pool.increment("a topic " * 1000, "count")
+    assert not pool.cat_counters, "invented topics are not kept"
+    record = logging.getLogger("x").makeRecord("x", logging.INFO, "f", 1, "a %s", (FORGED,), None)
+    assert not CONTROL.search(record.getMessage())
+    assert len(record.getMessage()) < 11_000
+
+
+class Crashes:
+    """The part of the engine that counts the outcome of a job's sites."""
+
+    def __init__(self, participants: set[str]) -> None:
+        self.run_processes = {JOB: object()}
+        self.job_runner = self
+        self.participants = participants
+
+    def is_client_outcome_pending(self, job: str, name: str) -> bool:
+        return job == JOB and name in self.participants
+
+
+@pytest.mark.parametrize(("participants", "code"), [({HOSTILE}, 101), ({HOSTILE}, 102), ({VICTIM}, 102)])
+def test_a_site_cannot_end_a_run_for_all_with_any_code_of_a_crash(
+    participants: set[str], code: int, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed_on, audit = list[int](), list[str]()
+    monkeypatch.setattr(FederatedServer, "process_job_failure", lambda _, r: passed_on.append(r.payload["code"]))
+    server.engine, server.crashes = Crashes(participants), SimpleNamespace(add=lambda name: False)
+    server.gatekeeper.audit = SimpleNamespace(append=lambda event, **_: audit.append(event))
+    request = make_message(server, CellChannel.SERVER_MAIN, "report_job_failure", "server")
+    request.payload = {"job_id": JOB, "code": code}
+    server.process_job_failure(request)
+    if HOSTILE in participants:
+        assert (passed_on, audit) == ([101], ["crashed"]), "a crash, after which the run resumes"
+    else:
+        assert (passed_on, audit) == ([102], []), "the engine ignores a site that does not take part"
 
 
 def test_a_reply_for_another_site_is_refused(server: Any) -> None:
@@ -190,7 +310,7 @@ def test_no_message_makes_a_process_connect_to_an_address_of_the_sender(server: 
 def log_in(name: str, connection: str, holder: str) -> tuple[Any, list[str], FLContext]:
     manager, alarms, context = GuardedClientManager(), list[str](), FLContext()
     audit = SimpleNamespace(append=lambda *_, **__: None)
-    gatekeeper: Any = SimpleNamespace(raise_alarm=lambda what, **_: alarms.append(what), audit=audit)
+    gatekeeper: Any = SimpleNamespace(raise_alarm=lambda what, *, about: alarms.append(what), audit=audit)
     manager.gatekeeper = gatekeeper
     request = Message({CellMessageHeaderKeys.CLIENT_NAME: name}, None)
     request.set_prop(MessagePropKey.ENDPOINT, Endpoint(connection))
@@ -257,7 +377,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]")
 FORGED = "\n2026-01-01 00:00:00 round 0: ALARM: look at a: \x1b[2J\x1b]0;title\x07\r\u202e" + "x" * 10**6
 
 
-def test_a_login_in_a_false_name_writes_one_short_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_in_a_false_name_writes_one_short_line() -> None:
     _, alarms, _ = log_in(FORGED, HOSTILE, HOSTILE)
     assert [alarm for alarm in alarms if CONTROL.search(alarm) or len(alarm) > 1000] == []
 
@@ -296,8 +416,11 @@ def test_the_reason_against_a_description_is_one_short_line(fields: dict[str, An
 
 def test_a_description_with_a_very_long_shape_is_refused() -> None:
     """The server multiplies the dimensions; that took a minute for 200,000 of them."""
-    _, reasons = describe({"shape": [2**31 - 1] * 33})
-    assert "b" in reasons
+    assert "b" in describe({"shape": [2**31 - 1] * 33})[1]
+    leaf = {"shape": [2**31 - 1] * 33, "dtype": "float32", "ragged": False}
+    assert "b" in describe({"kind": "structure", "structure": {"features": leaf, "labels": leaf}})[1]
+    leaf |= {"shape": [2]}
+    assert "b" in describe({"kind": "structure", "structure": {"features": leaf, "labels": leaf}})[0], "a shorter one"
 
 
 @pytest.mark.parametrize(

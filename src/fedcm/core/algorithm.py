@@ -181,8 +181,8 @@ class Algorithm(ABC, Generic[ServerState, Broadcast, ClientState, Report]):
     def public_part(self, sent: Broadcast, round: Round) -> Report | None:
         """Return the part of every report that the server knows before the clients report. Default: None, which is 0.
 
-        A private mean clips and adds noise to the rest alone. Every function of the broadcast is correct. The best one
-        is the report of a client whose gradients and client state are all 0.
+        A private mean clips and adds noise to the rest alone. Any function of the broadcast keeps the guarantee; the
+        best one is the report of a client whose gradients and client state are all 0.
 
         Args:
             sent: The broadcast of this round.

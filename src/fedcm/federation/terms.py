@@ -102,11 +102,12 @@ def _check_structure(structure: dict[str, Any]) -> None:
 
     def check_leaf(path: str, leaf: Mapping[str, Any]) -> None:
         shape: Any = leaf.get("shape")
-        is_shape = isinstance(shape, list) and all(type(length) is int and 1 <= length < 2**31 for length in shape)
+        is_shape = isinstance(shape, list) and len(shape) <= _MAX_DIMENSIONS
+        is_shape = is_shape and all(type(length) is int and 1 <= length < 2**31 for length in shape)
         if set(leaf) != {"shape", "dtype", "ragged"} or not is_shape:
-            raise ValueError(f"structure must describe tensors, got {str(leaf)[:80]}")
+            raise ValueError(f"structure must describe tensors, got {clean_text(leaf, 80)}")
         if leaf["dtype"] not in ("uint8", "bool", "int64", "float32") or not isinstance(leaf["ragged"], bool):
-            raise ValueError(f"structure must describe tensors of numbers, got {str(leaf)[:80]}")
+            raise ValueError(f"structure must describe tensors of numbers, got {clean_text(leaf, 80)}")
         leaves[path] = prod(shape)
 
     counts = []

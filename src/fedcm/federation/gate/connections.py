@@ -14,6 +14,7 @@ from nvflare.fuel.utils.admin_name_utils import is_valid_admin_client_name
 
 from fedcm.federation.certificate import Certificate
 from fedcm.federation.gate.limited_connections import LimitedConnManager, comes_from_outside, read_peer_certificate
+from fedcm.federation.trust.foreign_text import clean_text
 
 _PING_TIMEOUT = 3.0  # seconds in which a live connection answers
 _POLL = 0.05
@@ -78,7 +79,8 @@ class GuardedConnManager(LimitedConnManager):
         address = str(sfm_conn.conn.get_conn_properties().get(DriverParams.PEER_ADDR.value, "?"))
         reason = self.gatekeeper.find_objection(certificate) or _find_wrong_name(certificate, name)
         if reason:
-            self.gatekeeper.raise_alarm(f"{certificate.name} was refused: {reason}", address=address)
+            what = f"{certificate.name} was refused: {reason}"
+            self.gatekeeper.raise_alarm(what, about=f"connections of {certificate.name}", address=address)
             return reason
         if sfm_conn.sfm_endpoint is not None and sfm_conn.sfm_endpoint.endpoint.name != name:
             return "it has another name already"
@@ -110,7 +112,7 @@ def _find_wrong_name(certificate: Certificate, name: str) -> str:
         is_right = not is_admins and (name == certificate.name or name.startswith(f"{certificate.name}."))
     else:
         is_right = is_admins
-    return "" if is_right else f"it must not have the name {name[:80]}"
+    return "" if is_right else f"it must not have the name {clean_text(name, 80)}"
 
 
 def _answers(sfm_conn: Any) -> bool:

@@ -10,12 +10,14 @@ from nvflare.fuel.common.exit_codes import ProcessExitCode
 from nvflare.fuel.f3 import communicator
 from nvflare.fuel.f3.cellnet.core_cell import make_reply
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessagePropKey, MessageType, ReturnCode
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.private.defs import CellChannelTopic, CellMessageHeaderKeys, JobFailureMsgKey
 from nvflare.private.fed.app.deployer import server_deployer
 from nvflare.private.fed.app.server import server_train
 from nvflare.private.fed.server import fed_server
 
+from fedcm.federation.gate.bounded_engine import bound_engine
 from fedcm.federation.gate.connections import GuardedConnManager
 from fedcm.federation.gate.crashes import CrashCounter
 from fedcm.federation.gate.decoding import limit_decoding
@@ -31,6 +33,7 @@ _CRASHES = (  # codes with which the engine ends a job for all sites
     ProcessExitCode.CONFIG_ERROR,
     ProcessExitCode.EXCEPTION,
     ProcessExitCode.INFRASTRUCTURE_ERROR,
+    ProcessExitCode.UNSAFE_COMPONENT,
     JobReturnCode.ABORTED,
 )
 
@@ -52,7 +55,7 @@ class GuardedServer(fed_server.FederatedServer):
         self.remove_members()
 
     def _validate_auth_headers(self, message: Any) -> Any:
-        """Check whether a message may pass and its login; called by the engine for every message, also relayed ones.
+        """Check a message and its login. The engine calls this for every message, also for those that it forwards.
 
         The engine drops a refused message without an answer. A site would then never know that its login has ended,
         because the server has a new key, so a refused heartbeat is answered.
@@ -71,9 +74,9 @@ class GuardedServer(fed_server.FederatedServer):
     def _refuse_traffic(self, message: Any, endpoint: Any) -> Any:
         """Return the answer to a message that the holder of the connection may not send; None if it may."""
         holder = message.get_prop(MessagePropKey.COMMON_NAME)
-        if holder is None or endpoint is None:
+        if endpoint is None or (holder is None and FQCN.split(endpoint.name)[0] == FQCN.ROOT_SERVER):
             return None  # from one of the server's own processes
-        if not (reason := find_objection(message, endpoint.name, holder)):
+        if not (reason := find_objection(message, endpoint.name, str(holder))):
             return None
         self.gatekeeper.raise_alarm(f"a message of {holder} was refused: {reason}", about=f"messages of {holder}")
         return make_reply(ReturnCode.UNAUTHENTICATED, reason)
@@ -87,14 +90,18 @@ class GuardedServer(fed_server.FederatedServer):
         payload = request.payload if isinstance(request.payload, dict) else {}
         job, code = str(payload.get(JobFailureMsgKey.JOB_ID)), payload.get(JobFailureMsgKey.CODE)
         client = self.client_manager.clients.get(request.get_header(CellMessageHeaderKeys.TOKEN))
+        job_runner: Any = self.engine.job_runner
         if client is None or code not in _CRASHES or job not in self.engine.run_processes:
             return super().process_job_failure(request)
+        if not job_runner.is_client_outcome_pending(job, client.name):
+            return super().process_job_failure(request)  # it does not take part; the engine ignores it
+        if code == ProcessExitCode.UNSAFE_COMPONENT:
+            payload[JobFailureMsgKey.CODE] = ProcessExitCode.EXCEPTION  # the run resumes, instead of ending for all
         self.gatekeeper.audit.append("crashed", name=client.name, job=job)
         if not self.crashes.add(client.name):
             return super().process_job_failure(request)
         self.gatekeeper.raise_alarm(f"{client.name} crashes again and again; jobs continue without it")
         self._notify_dead_job(client, job, "it crashes again and again")
-        job_runner: Any = self.engine.job_runner
         job_runner.resolve_client_outcome(job, client.name)
         return make_reply(ReturnCode.OK, "", None)
 
@@ -133,6 +140,7 @@ def main() -> Any:
     gatekeeper = Gatekeeper(kit, audit)
     for guarded in (GuardedConnManager, GuardedClientManager, GuardedServer):
         guarded.gatekeeper = gatekeeper
+    bound_engine()
     limit_decoding()
     SizeLimit(lambda sender, reason: gatekeeper.raise_alarm(f"{sender}: {reason}")).install()
     harden_transport()

@@ -82,7 +82,7 @@ class Gatekeeper:
         Args:
             what: One sentence.
             about: What counts as the same alarm; by default the sentence. Give it if the sentence contains a text of
-                the sender, who could otherwise fill the logs with ever new ones.
+                the sender, who could otherwise fill the logs with a new sentence for each message.
             **fields: More fields of the audit log.
         """
         about, now = about or what, time.monotonic()

@@ -32,11 +32,12 @@ class GuardedClientManager(ClientManager):
 
     def authenticated_client(self, request: Any, fl_ctx: FLContext, client_type: Any) -> Any:
         """Check a login; called by the engine."""
-        name = clean_text(request.get_header(CellMessageHeaderKeys.CLIENT_NAME), 100)
-        endpoint = clean_text(getattr(request.get_prop(MessagePropKey.ENDPOINT), "name", None), 100)
+        name = str(request.get_header(CellMessageHeaderKeys.CLIENT_NAME))
+        endpoint = str(getattr(request.get_prop(MessagePropKey.ENDPOINT), "name", None))
         holder = request.get_prop(MessagePropKey.COMMON_NAME)  # of the certificate of the connection
         if holder != name or (endpoint != name and not is_valid_admin_client_name(endpoint)):
-            what = f"a login as {name} over the connection {endpoint} of {holder} was refused"
+            connection = f"the connection {clean_text(endpoint, 100)} of {holder}"
+            what = f"a login as {clean_text(name, 100)} over {connection} was refused"
             self.gatekeeper.raise_alarm(what, about=f"logins of {holder}")
             fl_ctx.set_prop(FLContextKey.UNAUTHENTICATED, "log in over your own connection", sticky=False)
             return None

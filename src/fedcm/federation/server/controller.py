@@ -21,6 +21,7 @@ from fedcm.config.experiment import read_experiment
 from fedcm.core.privacy.budget import EPSILON
 from fedcm.errors import Diverged, Stopped
 from fedcm.federation.engine import RUN_TOPIC
+from fedcm.federation.gate.bounded_engine import bound_engine
 from fedcm.federation.gate.decoding import limit_decoding
 from fedcm.federation.gate.sizes import SizeLimit
 from fedcm.federation.kit import RUNS, SERVER_FILE
@@ -57,6 +58,7 @@ class FederatedTraining(Controller):
             task_check_period: Seconds between the engine's checks of its tasks.
         """
         super().__init__(task_check_period=task_check_period)
+        bound_engine()
         limit_decoding()
         self._refused = set[str]()  # sites that sent a message that was dropped
         self._limit = SizeLimit(self._refuse_reply)

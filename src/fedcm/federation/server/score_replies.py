@@ -9,6 +9,7 @@ from fedcm.core.scoring.metric_set import MetricSet
 from fedcm.core.scoring.summed import UNDEFINED, Fraction
 from fedcm.executors.client_tests import ClientEvaluation
 from fedcm.federation.server.replies import MAX_LOSS, BadReply, check_round, reading_reply
+from fedcm.federation.trust.foreign_text import clean_text
 
 _MAX_WEIGHT = 2**40  # labels of one piece
 
@@ -46,7 +47,7 @@ def _read_score(value: Any, *, is_share: bool) -> float:
     if value is None:
         return math.nan
     if not (isinstance(value, float) and abs(value) < MAX_LOSS) or (is_share and not 0 <= value <= 1):
-        raise BadReply(f"its score is {str(value)[:40]}")
+        raise BadReply(f"its score is {clean_text(value, 40)}")
     return value
 
 
@@ -79,7 +80,7 @@ def _read_tally(row: Any, expected: ExpectedTallies) -> Tally:
         raise BadReply(f"its sums must be lists of {2 + 2 * len(metrics)} numbers")
     weight, loss = row[:2]
     if not (type(weight) is int and 1 <= weight < _MAX_WEIGHT):
-        raise BadReply(f"the weight of its sums is {str(weight)[:40]}")
+        raise BadReply(f"the weight of its sums is {clean_text(weight, 40)}")
     _check_number(loss, "loss")
     fractions = []
     for one, defined, start in zip(metrics, expected.defined, range(2, len(row), 2), strict=True):
@@ -97,4 +98,4 @@ def _read_tally(row: Any, expected: ExpectedTallies) -> Tally:
 
 def _check_number(value: Any, name: str) -> None:
     if not (isinstance(value, float) and abs(value) < MAX_LOSS):
-        raise BadReply(f"its sum of {name} is {str(value)[:40]}")
+        raise BadReply(f"its sum of {name} is {clean_text(value, 40)}")

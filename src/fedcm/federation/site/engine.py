@@ -88,7 +88,7 @@ class GracefulClientEngine(ClientEngine):
 
 
 def drop_commands() -> None:
-    """Take away the engine's commands that no admin may use: files, machines, restarts, deletions and log levels.
+    """Remove the engine's commands for files, machines, restarts, deletions and log levels.
 
     The server denies them to every admin. Here they are gone, so that a hostile server cannot use them either.
     """

@@ -38,7 +38,7 @@ class Krum(RobustRule):
 
     @property
     def least_rows(self) -> int:
-        """2f + 3, and at least m + f: with fewer, some of the m reports that are kept would have to be hostile ones."""
+        """2f + 3, and at least m + f: with fewer, fewer than m reports may be honest."""
         return max(2 * self.hostile + 3, self.keep + self.hostile)
 
     def combine(self, rows: ReportRows, weights: np.ndarray, guess: Sequence[Tensor] | None) -> Combined:

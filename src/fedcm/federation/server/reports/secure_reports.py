@@ -28,6 +28,7 @@ from fedcm.federation.server.reports.disputes import (
     read_complaint,
 )
 from fedcm.federation.server.requests import SILENT, SiteRequests
+from fedcm.federation.trust.foreign_text import clean_text
 
 _DISPUTABLE = ("share", "mask", "unmask")  # steps in which a site reads messages of others
 
@@ -77,7 +78,7 @@ class SecureReports:
                 raise BadReply(f"its number of local steps is not {self.steps[client]}, as its data require")
             known = getattr(self._runner.data, "known_sizes", {}).get(client)
             if fields.get("examples") != known:
-                raise BadReply(f"it has {str(fields.get('examples'))[:40]} examples now, and described {known}")
+                raise BadReply(f"it has {clean_text(fields.get('examples'), 40)} examples now, and described {known}")
             if answer.arrays:
                 raise BadReply("it must send no vectors before they are masked")
             self._trained.add(client)
