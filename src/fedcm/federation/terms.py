@@ -21,9 +21,11 @@ from fedcm.data.dataset import Dataset, Examples, Normalisation
 from fedcm.data.structures.ragged import Ragged
 from fedcm.data.structures.tree import describe_tree, rebuild_tree
 from fedcm.errors import UserError
+from fedcm.federation.trust.foreign_text import clean_text
 from fedcm.system.files import write_text
 
 RECORD_FILE = "federation.json"
+_MAX_DIMENSIONS = 32  # of an example
 _MAX_LEAVES = 1000  # tensors of an example
 NEVER = -1  # last counted round of a site none of whose rounds has counted
 
@@ -32,7 +34,7 @@ class DataDescription(Section):
     """A site's description of its examples."""
 
     examples: Annotated[int, Field(ge=1, lt=2**40)]
-    shape: list[Annotated[int, Field(ge=1, lt=2**31)]]  # of one example
+    shape: Annotated[list[Annotated[int, Field(ge=1, lt=2**31)]], Field(max_length=_MAX_DIMENSIONS)]  # of one example
     kind: Annotated[str, Field(pattern="^(uint8|int64|float32|structure)$")]  # dtype of the features
     classes: Annotated[int, Field(ge=1, le=10**6)] | None  # None for a regression
     sums: list[list[Annotated[int, Field(ge=0)]]] = Field(default=[])  # for bytes, per channel: count, Σx, Σx²
@@ -190,13 +192,14 @@ def reject_unfit_site(name: str, own: DataDescription, terms: Terms) -> None:
         if given != required:
             raise UserError(
                 f"the examples of all sites must have the same shape, kind and labels, but {name} has the {what} "
-                f"{given} where the others have {required}"
+                f"{clean_text(given)} where the others have {required}"
             )
     if own.classes is not None and terms.classes is not None and own.classes > terms.classes:
         raise UserError(f"the labels of {name} must be below {terms.classes}, the run's classes, got {own.classes - 1}")
     if own.weights != terms.weights:
         raise UserError(
-            f"the file of weights of {name} must be the server's, with the sha256 {terms.weights}, got {own.weights}"
+            f"the file of weights of {name} must be the server's, with the sha256 {terms.weights}, got "
+            f"{clean_text(own.weights, 80)}"
         )
 
 

@@ -89,6 +89,7 @@ elif any("client.worker_process" in word for word in sys.orig_argv):
 """
 
 KINDS = {  # one round each, and what the log says
+    "exit": "the training process exited with code 3",  # first: a site that missed its last round has 5 seconds
     "nan": "is not finite",
     "infinite": "is not finite",
     "shape": "must be float32",
@@ -96,14 +97,13 @@ KINDS = {  # one round each, and what the log says
     "dtype": "float64",
     "fields": "extra",
     "huge": "above the largest that can be averaged",
-    "round": "it answers round 8",
-    "round before": "it answers round 7",
+    "round": "it answers round 9",
+    "round before": "it answers round 8",
     "run": "ffffffff",
     "steps": "local steps is -1",
     "loss": "its loss is nan",
     "empty": "it answers round None",
     "raise": "RuntimeError: the site's own fault",
-    "exit": "the training process exited with code 3",
     "no message": "its answer cannot be read",
     "failure": "EXECUTION_EXCEPTION",
     "nothing": "",

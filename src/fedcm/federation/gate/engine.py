@@ -22,6 +22,7 @@ from fedcm.federation.gate.decoding import limit_decoding
 from fedcm.federation.gate.gatekeeper import Gatekeeper
 from fedcm.federation.gate.registration import GuardedClientManager
 from fedcm.federation.gate.sizes import SizeLimit
+from fedcm.federation.gate.traffic import find_objection
 from fedcm.federation.gate.transport import harden_transport
 from fedcm.federation.kit import read_kit
 from fedcm.federation.trust.audit import AuditLog
@@ -51,17 +52,31 @@ class GuardedServer(fed_server.FederatedServer):
         self.remove_members()
 
     def _validate_auth_headers(self, message: Any) -> Any:
-        """Check the login of a message; called by the engine.
+        """Check whether a message may pass and its login; called by the engine for every message, also relayed ones.
 
         The engine drops a refused message without an answer. A site would then never know that its login has ended,
         because the server has a new key, so a refused heartbeat is answered.
         """
-        refusal = super()._validate_auth_headers(message)
         endpoint = message.get_prop(MessagePropKey.ENDPOINT)
+        message.remove_header(MessageHeaderKey.CONN_URL)  # an address that the receiver would connect to
+        refusal = self._refuse_traffic(message, endpoint)
+        if refusal is not None:
+            return refusal
+        refusal = super()._validate_auth_headers(message)
         is_heartbeat = message.get_header(MessageHeaderKey.TOPIC) == CellChannelTopic.HEART_BEAT
         if refusal is not None and is_heartbeat and endpoint is not None:
             self._answer(message, refusal, endpoint)
         return refusal
+
+    def _refuse_traffic(self, message: Any, endpoint: Any) -> Any:
+        """Return the answer to a message that the holder of the connection may not send; None if it may."""
+        holder = message.get_prop(MessagePropKey.COMMON_NAME)
+        if holder is None or endpoint is None:
+            return None  # from one of the server's own processes
+        if not (reason := find_objection(message, endpoint.name, holder)):
+            return None
+        self.gatekeeper.raise_alarm(f"a message of {holder} was refused: {reason}", about=f"messages of {holder}")
+        return make_reply(ReturnCode.UNAUTHENTICATED, reason)
 
     def process_job_failure(self, request: Any) -> Any:
         """Take note that a site's part of a job has crashed; called by the engine.

@@ -76,12 +76,19 @@ class Gatekeeper:
         )
         return read
 
-    def raise_alarm(self, what: str, **fields: Any) -> None:
-        """Write an alarm to the server's log and to the audit log, at most once per minute for the same reason."""
-        now = time.monotonic()
-        if now - self._raised.get(what, -_REPEAT) < _REPEAT:
+    def raise_alarm(self, what: str, *, about: str = "", **fields: Any) -> None:
+        """Write an alarm to the server's log and to the audit log, at most once per minute.
+
+        Args:
+            what: One sentence.
+            about: What counts as the same alarm; by default the sentence. Give it if the sentence contains a text of
+                the sender, who could otherwise fill the logs with ever new ones.
+            **fields: More fields of the audit log.
+        """
+        about, now = about or what, time.monotonic()
+        if now - self._raised.get(about, -_REPEAT) < _REPEAT:
             return
-        self._raised = {said: when for said, when in self._raised.items() if now - when < _REPEAT} | {what: now}
+        self._raised = {one: when for one, when in self._raised.items() if now - when < _REPEAT} | {about: now}
         self.logger.error(f"ALARM: {what}")
         self.audit.append("alarm", what=what, **fields)
 

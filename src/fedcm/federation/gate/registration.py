@@ -11,6 +11,7 @@ from nvflare.private.fed.server.client_manager import ClientManager
 
 from fedcm.federation.gate.gatekeeper import Gatekeeper
 from fedcm.federation.gate.rates import Rate, RateLimit
+from fedcm.federation.trust.foreign_text import clean_text
 
 LOGINS = Rate(per_second=0.5, burst=30)
 
@@ -31,11 +32,12 @@ class GuardedClientManager(ClientManager):
 
     def authenticated_client(self, request: Any, fl_ctx: FLContext, client_type: Any) -> Any:
         """Check a login; called by the engine."""
-        name = str(request.get_header(CellMessageHeaderKeys.CLIENT_NAME))
-        endpoint = str(getattr(request.get_prop(MessagePropKey.ENDPOINT), "name", None))
+        name = clean_text(request.get_header(CellMessageHeaderKeys.CLIENT_NAME), 100)
+        endpoint = clean_text(getattr(request.get_prop(MessagePropKey.ENDPOINT), "name", None), 100)
         holder = request.get_prop(MessagePropKey.COMMON_NAME)  # of the certificate of the connection
         if holder != name or (endpoint != name and not is_valid_admin_client_name(endpoint)):
-            self.gatekeeper.raise_alarm(f"a login as {name} over the connection {endpoint} of {holder} was refused")
+            what = f"a login as {name} over the connection {endpoint} of {holder} was refused"
+            self.gatekeeper.raise_alarm(what, about=f"logins of {holder}")
             fl_ctx.set_prop(FLContextKey.UNAUTHENTICATED, "log in over your own connection", sticky=False)
             return None
         if not self._logins.allow(name):

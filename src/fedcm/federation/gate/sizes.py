@@ -22,6 +22,8 @@ from nvflare.fuel.f3.streaming.download_service import DownloadService
 from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 from nvflare.fuel.f3.streaming.stream_types import BlobSizeError
 
+from fedcm.federation.trust.foreign_text import clean_text
+
 MAX_BYTES = 2**26  # of a message, if nothing else is known
 _MAX_BYTES_WITHOUT_SIZE = 2**20  # of a message that does not say how large it is; ours are then empty
 _LARGE_AT_ONCE = 2  # messages of the largest size that one sender may have in progress
@@ -104,7 +106,7 @@ class SizeLimit:
                     raise ValueError(f"more than {_DECODED_AT_ONCE} messages at once")
             yield
         except Exception as error:
-            reason = f"it cannot be decoded ({type(error).__name__}: {str(error)[:200]})"
+            reason = f"it cannot be decoded ({type(error).__name__}: {clean_text(error, 200)})"
             self.refuse(headers, self.sentence if sender in self._too_large else reason)
             raise
         finally:

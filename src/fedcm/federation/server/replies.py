@@ -11,6 +11,7 @@ import torch
 from fedcm.config.sections import Link
 from fedcm.federation.compression import get_wire_dtype, unpack
 from fedcm.federation.frames import REJECTED, Arrays
+from fedcm.federation.trust.foreign_text import clean_text
 
 MAX_LOSS = 1e30
 _MAX_STATES = 1000  # rounds in a site's list of its client states
@@ -79,24 +80,26 @@ def reading_reply() -> Iterator[None]:
 def check_round(fields: Mapping[str, Any], expected_run: str, expected_round: int, keys: set[str]) -> None:
     """Raise BadReply if a reply reports an error, answers another round, or has keys besides these."""
     if REJECTED in fields:
-        raise BadReply(f"it reports: {str(fields[REJECTED])[:500]}")
+        raise BadReply(f"it reports: {clean_text(fields[REJECTED])}")
     run, round = fields.get("run"), fields.get("round")
     if not (isinstance(run, str) and isinstance(round, int) and (run, round) == (expected_run, expected_round)):
-        raise BadReply(f"it answers round {str(round)[:40]} of run {str(run)[:80]}")
+        raise BadReply(f"it answers round {clean_text(round, 40)} of run {clean_text(run, 80)}")
     if unknown := set(fields) - keys - {"run", "round"}:
-        raise BadReply(f"its reply has unknown keys: {str(sorted(map(str, unknown))[:4])[:200]}")
+        raise BadReply(f"its reply has unknown keys: {clean_text(sorted(map(str, unknown))[:4], 200)}")
 
 
 def _check(fields: Mapping[str, Any], arrays: Arrays, expected: ExpectedReply, steps: int) -> CheckedReply:
     check_round(fields, expected.run, expected.round, _KEYS | ({"loss"} if expected.has_loss else set()))
     if fields.get("steps") != steps:
-        raise BadReply(f"its number of local steps is {str(fields.get('steps'))[:40]}, but its data require {steps}")
+        raise BadReply(
+            f"its number of local steps is {clean_text(fields.get('steps'), 40)}, but its data require {steps}"
+        )
     loss: Any = fields.get("loss") if expected.has_loss else math.nan
     if not isinstance(loss, float) or (expected.has_loss and not abs(loss) < MAX_LOSS):
-        raise BadReply(f"its loss is {str(loss)[:40]}")
+        raise BadReply(f"its loss is {clean_text(loss, 40)}")
     names: tuple[str, ...] = expected.template._fields
     if set(arrays) != set(names):
-        raise BadReply(f"its vectors must be {list(names)}, got {sorted(map(str, arrays))[:8]}")
+        raise BadReply(f"its vectors must be {list(names)}, got {clean_text(sorted(map(str, arrays))[:8])}")
     report = type(expected.template)(*[_read_vector(name, arrays[name], expected) for name in names])
     return CheckedReply(report, steps, loss, read_seconds(fields.get("seconds")))
 
@@ -109,7 +112,7 @@ def read_state_offer(fields: Mapping[str, Any], expected_run: str) -> set[int]:
     """
     with reading_reply():
         if REJECTED in fields:
-            raise BadReply(f"it reports: {str(fields[REJECTED])[:500]}")
+            raise BadReply(f"it reports: {clean_text(fields[REJECTED])}")
         rounds = fields.get("states")
         if fields.get("run") != expected_run or not isinstance(rounds, list) or len(rounds) > _MAX_STATES:
             raise BadReply("its reply is not a list of rounds of this run")

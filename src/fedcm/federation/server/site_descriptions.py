@@ -8,6 +8,7 @@ from fedcm.errors import UserError
 from fedcm.federation.frames import REJECTED
 from fedcm.federation.server.channel import Channel, Deadline
 from fedcm.federation.terms import DataDescription
+from fedcm.federation.trust.foreign_text import clean_text
 
 
 def describe_sites(
@@ -25,13 +26,13 @@ def describe_sites(
         deadline.shorten(settings.wait)
     for answer in channel.ask("describe", {}, {}, list(sites), deadline):
         if REJECTED in answer.fields:
-            reasons[answer.site] = f"it reports: {str(answer.fields[REJECTED])[:500]}"
+            reasons[answer.site] = f"it reports: {clean_text(answer.fields[REJECTED])}"
             continue
         try:
             where = f"the description by {answer.site}"
             descriptions[answer.site] = read_section(DataDescription, answer.fields, where)
         except UserError as error:
-            reasons[answer.site] = str(error)[:500]
+            reasons[answer.site] = clean_text(error)
         if len(descriptions) >= quorum:
             deadline.shorten(settings.wait)
     return descriptions, reasons

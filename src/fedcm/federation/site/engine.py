@@ -20,10 +20,29 @@ from nvflare.fuel.f3.mpm import MainProcessMonitor
 from nvflare.private.defs import CellChannelTopic
 from nvflare.private.fed.app.client import client_train
 from nvflare.private.fed.client.client_engine import ClientEngine
+from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.private.fed.client.fed_client_base import FederatedClientBase
+from nvflare.private.fed.client.shell_cmd import ShellCommandProcessor
+from nvflare.private.fed.client.sys_cmd import ConfigureSiteLogProcessor, ReportEnvProcessor, SysInfoProcessor
+from nvflare.private.fed.client.training_cmds import (
+    ConfigureJobLogProcessor,
+    DeleteRunNumberProcessor,
+    RestartClientProcessor,
+    ShutdownClientProcessor,
+)
 
 LOGIN_ENDED = 75  # exit code: the login is not valid any more
 _REFUSALS = 2  # heartbeats that are refused in a row
+_DROPPED = (
+    ShellCommandProcessor,
+    SysInfoProcessor,
+    ReportEnvProcessor,
+    ConfigureSiteLogProcessor,
+    ConfigureJobLogProcessor,
+    DeleteRunNumberProcessor,
+    RestartClientProcessor,
+    ShutdownClientProcessor,
+)
 
 
 @final
@@ -68,6 +87,16 @@ class GracefulClientEngine(ClientEngine):
         cell.send_request = send_request
 
 
+def drop_commands() -> None:
+    """Take away the engine's commands that no admin may use: files, machines, restarts, deletions and log levels.
+
+    The server denies them to every admin. Here they are gone, so that a hostile server cannot use them either.
+    """
+    ClientRequestProcessors.request_processors = [
+        kept for kept in ClientRequestProcessors.request_processors if not isinstance(kept, _DROPPED)
+    ]
+
+
 def run_heartbeat(self: Any, interval: float) -> None:
     """Send heartbeats until the engine ends; called by the engine in a thread."""
     try:
@@ -80,6 +109,7 @@ def run_heartbeat(self: Any, interval: float) -> None:
 def main() -> Any:
     """Run the engine's own main function with `GracefulClientEngine`."""
     client_train.version_check()
+    drop_commands()
     FederatedClientBase.run_heartbeat = run_heartbeat
     client_train.ClientEngine = GracefulClientEngine
     arguments = client_train.parse_arguments()
