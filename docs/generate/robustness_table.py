@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from marked_text import replace_marked
+
 GUIDE = Path(__file__).parents[1] / "guides" / "robustness.md"
 NAMES = {"fedavg": "FedAvg", "fedcm": "FedCM"}
 ATTACKS = ("none", "sign-flip", "scaled", "noise", "label-flip", "alie", "ipm", "backdoor")
@@ -109,9 +111,8 @@ def main() -> None:
     if not arguments.update:
         print(write_tables(cells))
         return
-    begin, end = f"<!-- tables of {name} -->", f"<!-- end of {name} -->"
-    before, _, rest = GUIDE.read_text(encoding="utf-8").partition(begin)
-    GUIDE.write_text(f"{before}{begin}\n\n{write_tables(cells)}\n\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+    page = GUIDE.read_text(encoding="utf-8")
+    GUIDE.write_text(replace_marked(page, name, write_tables(cells)), encoding="utf-8")
     draw(cells, GUIDE.parents[1] / f"{name}.png")
 
 

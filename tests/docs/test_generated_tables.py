@@ -1,0 +1,38 @@
+"""The tables of the guides on privacy and robustness are those of the recorded digests."""
+
+from pathlib import Path
+
+import privacy_table
+import pytest
+import robustness_table
+from marked_text import replace_marked
+
+ROOT = Path(__file__).parents[2]
+TABLES = {
+    "privacy": (privacy_table.GUIDE, privacy_table.write_table),
+    "robust": (
+        robustness_table.GUIDE,
+        lambda folder: robustness_table.write_tables(robustness_table.read_cells(folder)),
+    ),
+}
+DIGESTS = sorted(folder.name for kind in TABLES for folder in (ROOT / "results").glob(f"{kind}-*"))
+
+
+def test_there_are_digests_of_both_kinds() -> None:
+    assert {"privacy-digits", "privacy-cifar10", "robust-digits"} <= set(DIGESTS)
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_the_guide_has_the_tables_of_the_digests(name: str) -> None:
+    guide, write = TABLES[name.partition("-")[0]]
+    page = guide.read_text(encoding="utf-8")
+    script = f"docs/generate/{'privacy' if name.startswith('privacy') else 'robustness'}_table.py"
+    assert page == replace_marked(page, name, write(ROOT / "results" / name)), f"run `python {script} {name} --update`"
+
+
+def test_a_page_without_the_comments_is_an_error() -> None:
+    with pytest.raises(ValueError, match="must have"):
+        replace_marked("a page", "robust-digits", "tables")
+    assert replace_marked("a <!-- tables of x -->old<!-- end of x --> b", "x", "new") == (
+        "a <!-- tables of x -->\n\nnew\n\n<!-- end of x --> b"
+    )
