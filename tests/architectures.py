@@ -32,6 +32,10 @@ def lenet(parameters: Iterable[Tensor], x: Tensor) -> Tensor:
     return _apply_two_convolutions(parameters, x, (6, 16), (120, 84))
 
 
+def lenet_wide(parameters: Iterable[Tensor], x: Tensor) -> Tensor:
+    return _apply_two_convolutions(parameters, x, (16, 32), (120, 84))
+
+
 def cnn(parameters: Iterable[Tensor], x: Tensor) -> Tensor:
     return _apply_two_convolutions(parameters, x, (64, 64), (384, 192))
 
@@ -129,6 +133,7 @@ ARCHITECTURES: dict[str, Forward] = {
     "linear": linear,
     "mlp": mlp,
     "lenet": lenet,
+    "lenet-wide": lenet_wide,
     "cnn": cnn,
     "resnet8": resnet8,
     "resnet18": resnet18,

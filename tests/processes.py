@@ -17,15 +17,16 @@ def run_with_workers(experiment: Path, folder: Path, workers: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def find_worker_processes(folder: Path) -> list[int]:
-    """Return the ids of processes whose command line contains `worker` and this folder."""
+def find_worker_processes(folder: Path, rank_0: int) -> list[int]:
+    """Return the ids of a run's workers, also after rank 0 has died: new processes, and forks of rank 0."""
+    spawned, forked = {"worker", str(folder)}, {"--runs-dir", str(folder.parent), folder.name}
     ids = []
     for proc in Path("/proc").iterdir():
-        if proc.name.isdecimal():
+        if proc.name.isdecimal() and int(proc.name) != rank_0:
             try:
-                words = (proc / "cmdline").read_bytes().decode().split("\0")
+                words = set((proc / "cmdline").read_bytes().decode().split("\0"))
             except OSError:
                 continue
-            if "worker" in words and str(folder) in words:
+            if words >= spawned or words >= forked:
                 ids.append(int(proc.name))
     return ids

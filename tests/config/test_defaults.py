@@ -202,6 +202,7 @@ PUBLISHED: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
     ("model", "linear"): {},
     ("model", "mlp"): {"hidden": ((200, 200), "McMahan et al. 2017, section 3: 2NN, two hidden layers of 200 units")},
     ("model", "lenet"): {},
+    ("model", "lenet-wide"): {},
     ("model", "cnn"): {},
     ("model", "resnet8"): {
         "width": (16, "He et al. 2016, section 4.2: 16, 32 and 64 filters in the CIFAR networks"),

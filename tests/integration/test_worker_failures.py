@@ -123,7 +123,7 @@ def test_a_worker_out_of_memory_is_reported_with_its_client_and_line(
     assert "failing.py, line " in done.stderr
     assert error in done.stderr
     assert f"fedcm resume {tmp_path / 'runs' / 'one'}" in done.stderr
-    assert not find_worker_processes(tmp_path / "runs" / "one")
+    assert not find_worker_processes(tmp_path / "runs" / "one", rank_0=0)
 
 
 @pytest.mark.slow
@@ -133,13 +133,13 @@ def test_a_busy_worker_ends_when_rank_0_is_killed(experiment: Write, tmp_path: P
     while not (tmp_path / "asleep").exists():
         assert process.poll() is None
         time.sleep(0.05)
-    assert find_worker_processes(tmp_path / "runs" / "one")
+    assert find_worker_processes(tmp_path / "runs" / "one", process.pid)
     process.kill()
     process.wait()
     deadline = time.monotonic() + 60
-    while find_worker_processes(tmp_path / "runs" / "one") and time.monotonic() < deadline:
+    while find_worker_processes(tmp_path / "runs" / "one", process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not find_worker_processes(tmp_path / "runs" / "one")
+    assert not find_worker_processes(tmp_path / "runs" / "one", process.pid)
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_a_dead_worker_is_reported_while_rank_0_is_busy(
     process = subprocess.Popen(run_command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while not ((tmp_path / "busy").exists() and (tmp_path / "asleep").exists()):
         time.sleep(0.05)
-    (worker,) = find_worker_processes(tmp_path / "runs" / "one")
+    (worker,) = find_worker_processes(tmp_path / "runs" / "one", process.pid)
     os.kill(worker, signal.SIGKILL)
     _, output = process.communicate(timeout=40)  # its client would take a minute
     assert process.returncode == 1

@@ -93,7 +93,7 @@ def test_workers_share_one_copy_of_the_data(experiment: Write, tmp_path: Path) -
             time.sleep(0.01)
         first = read_shared_arrays(process.pid)
         assert {name.removeprefix("/memfd:fedcm-") for name in first} >= {"train_features", "test_labels"}
-        assert [read_shared_arrays(worker) for worker in find_worker_processes(folder)] == [first, first]
+        assert [read_shared_arrays(worker) for worker in find_worker_processes(folder, process.pid)] == [first, first]
         assert (tmp_path / "loaded").read_text() == "once\n"
     finally:
         process.kill()
@@ -138,9 +138,9 @@ def test_a_killed_run_resumes_with_another_number_of_workers(
     process.kill()
     process.wait()
     deadline = time.monotonic() + 60
-    while find_worker_processes(folder) and time.monotonic() < deadline:
+    while find_worker_processes(folder, process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not find_worker_processes(folder), "workers end when rank 0 is gone"
+    assert not find_worker_processes(folder, process.pid), "workers end when rank 0 is gone"
     done = subprocess.run(
         make_command("resume", folder, "--workers", after), capture_output=True, text=True, check=False
     )
@@ -157,7 +157,7 @@ def test_a_killed_worker_ends_the_run_and_is_named(experiment: Write, tmp_path: 
     while len(read_existing_lines(folder)) < 60:
         assert process.poll() is None
         time.sleep(0.01)
-    (worker,) = find_worker_processes(folder)
+    (worker,) = find_worker_processes(folder, process.pid)
     subprocess.run(["kill", "-9", str(worker)], check=True)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
@@ -205,7 +205,7 @@ def test_ctrl_c_stops_all_workers_and_saves(experiment: Write, tmp_path: Path) -
     assert f"fedcm resume {folder}" in err
     note = sorted((folder / "checkpoints").glob("*.json"))[-1]
     assert note.stem == f"round-{len(read_lines(folder)):06d}"
-    assert not find_worker_processes(folder)
+    assert not find_worker_processes(folder, process.pid)
 
 
 def test_work_is_balanced_by_steps_and_covers_all_clients() -> None:

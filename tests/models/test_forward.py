@@ -22,6 +22,7 @@ SMALL = [
     ("lenet", (1, 16, 16), {}),
     ("lenet", (3, 17, 28), {}),  # not square, and an odd height
     ("lenet", (1, 19, 18), {}),  # pooling drops rows and columns, the first and the second time
+    ("lenet-wide", (2, 16, 20), {}),
     ("cnn", (2, 20, 16), {}),
     ("resnet8", (1, 8, 8), {"width": 4}),
     ("resnet8", (3, 9, 12), {"width": 6, "groups": 3}),

@@ -48,6 +48,7 @@ def test_the_documented_parameter_counts_are_right() -> None:
         ("mlp", (1, 28, 28), 199_210),  # McMahan et al.'s 2NN
         ("lenet", (1, 32, 32), 61_706),
         ("lenet", (3, 32, 32), 62_006),
+        ("lenet-wide", (3, 32, 32), 16 * 76 + 32 * 401 + 120 * 801 + 84 * 121 + 850),
         ("cnn", (3, 32, 32), 797_962),  # Acar et al.'s
         ("resnet18", (3, 32, 32), 11_173_962),
         ("resnet18-imagenet-stem", (3, 32, 32), 11_181_642),
@@ -78,6 +79,7 @@ NAMES = {
     "linear": list_layer_names("1"),
     "mlp": list_layer_names("1", "3", "5"),
     "lenet": list_layer_names("0", "3", "7", "9", "11"),
+    "lenet-wide": list_layer_names("0", "3", "7", "9", "11"),
     "cnn": list_layer_names("0", "3", "7", "9", "11"),
     **{name: list_residual_names(blocks) for name, blocks in RESIDUAL.items()},
     "lstm": [

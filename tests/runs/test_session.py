@@ -236,7 +236,7 @@ def test_the_split_is_summarised_and_drawn(
     ("words", "named"),
     [
         (["algorithms"], ALGORITHMS),
-        (["models"], ["linear", "mlp", "lenet", "cnn", "resnet8", "resnet18", "resnet18-imagenet-stem"]),
+        (["models"], ["linear", "mlp", "lenet", "lenet-wide", "cnn", "resnet8", "resnet18", "resnet18-imagenet-stem"]),
         (["check", "fedcm", "--set", "alpha=0.3"], ["fedcm", "✓"]),
     ],
 )

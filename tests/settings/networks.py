@@ -10,7 +10,13 @@ from architectures import ARCHITECTURES, SEQUENCE_MODELS
 from bench import Bench, Trained
 from safetensors.torch import load_file
 
-IMAGES = {"lenet": (1, 16, 16), "cnn": (1, 16, 16), "resnet8": (1, 8, 8), "resnet18": (1, 8, 8)}
+IMAGES = {
+    "lenet": (1, 16, 16),
+    "lenet-wide": (1, 16, 16),
+    "cnn": (1, 16, 16),
+    "resnet8": (1, 8, 8),
+    "resnet18": (1, 8, 8),
+}
 IMAGES["resnet18-imagenet-stem"] = (1, 32, 32)
 NARROW: dict[str, Any] = {"width": 4}
 RECURRENT: dict[str, Any] = {"embedding": 3, "hidden": 5, "layers": 1}

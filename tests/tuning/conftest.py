@@ -6,6 +6,16 @@ from typing import Any
 import pytest
 from scripted_runs import ScriptedRuns, train_at_once
 
+from fedcm.sweeps.run_process import RunLauncher, RunProcess
+
+
+def _replace_start(monkeypatch: pytest.MonkeyPatch, start: Callable[..., RunProcess]) -> None:
+    def start_here(launcher: RunLauncher, *arguments: Any) -> RunProcess:
+        return start(*arguments, launcher.scratch)
+
+    monkeypatch.setattr(RunLauncher, "start", start_here)
+    monkeypatch.setattr("fedcm.sweeps.run_process.is_fork_safe", lambda: False)  # nothing to fork
+
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedRuns]:
@@ -13,7 +23,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedRuns]:
 
     def replace(*arguments: Any) -> ScriptedRuns:
         runs = ScriptedRuns(*arguments)
-        monkeypatch.setattr("fedcm.tuning.search.start_run_process", runs)
+        _replace_start(monkeypatch, runs)
         monkeypatch.setattr("fedcm.tuning.search._POLL", 0.0)
         return runs
 
@@ -23,6 +33,6 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedRuns]:
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train all runs of a tuning in this process, which is faster than a process for each."""
+    _replace_start(monkeypatch, train_at_once)
     for module in ("fedcm.tuning.search", "fedcm.sweeps.run_parallel"):
-        monkeypatch.setattr(f"{module}.start_run_process", train_at_once)
         monkeypatch.setattr(f"{module}._POLL", 0.0)

@@ -69,7 +69,7 @@ class ScriptedProcess:
 
 
 class ScriptedRuns:
-    """Stands in for `start_run_process`; records what was started."""
+    """Stands in for `RunLauncher.start`; records what was started."""
 
     def __init__(
         self, curve: Curve = score_by_rate, diverges: Callable[[Experiment], bool] = lambda one: False
@@ -107,7 +107,7 @@ class TrainedProcess:
 def train_at_once(
     task: SweepTask, data_dir: Path | None, workers: int, track: Sequence[str], scratch: Path
 ) -> RunProcess:
-    """Stand in for `start_run_process`: train the run in this process."""
+    """Stand in for `RunLauncher.start`: train the run in this process."""
     if task.folder.experiment.is_file():
         session = Session.resume(task.folder.path)
     else:

@@ -3,7 +3,7 @@
 They never leave the machine, and no job can change them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import chdir
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -24,7 +24,7 @@ from fedcm.federation.kit import SERVER_FILE, SITE_FILE
 from fedcm.federation.site.finished_runs import KEPT_DAYS
 from fedcm.models import MODELS
 from fedcm.privacy.settings import make_accountant
-from fedcm.system.imports import names_python_object
+from fedcm.system.imports import iterate_code
 
 
 class SiteDataSection(Section):
@@ -235,21 +235,9 @@ def reject_foreign_code(experiment: Mapping[str, Any], allowed: list[str], owner
                 f"{owner} runs only bundled code, got the {what} {code!r}; its operator can add it to limits.code "
                 f"in {file}"
             )
-    for path, code in _iterate_code({key: value for key, value in experiment.items() if key not in ("name", "cell")}):
+    for path, code in iterate_code({key: value for key, value in experiment.items() if key not in ("name", "cell")}):
         if path != "data.source" and code not in allowed:
             raise UserError(
                 f"{owner} runs only bundled code, got {path} = {code!r}; its operator can add it to limits.code in "
                 f"{file}"
             )
-
-
-def _iterate_code(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every setting, with its path, that could name the user's own code: `package.module:name`."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _iterate_code(part, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list):
-        for part in value:
-            yield from _iterate_code(part, path)
-    elif isinstance(value, str) and names_python_object(value):
-        yield path, value

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedcm.errors import UserError, suggest
-from fedcm.models.cnn import cnn, lenet
+from fedcm.models.cnn import cnn, lenet, lenet_wide
 from fedcm.models.linear import linear
 from fedcm.models.lstm import lstm
 from fedcm.models.mlp import mlp
@@ -27,6 +27,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "linear": linear,
     "mlp": mlp,
     "lenet": lenet,
+    "lenet-wide": lenet_wide,
     "cnn": cnn,
     "resnet8": resnet8,
     "resnet18": resnet18,

@@ -15,6 +15,11 @@ def lenet(input_shape: tuple[int, ...], classes: int) -> nn.Module:
     return _build_cnn(input_shape, classes, channels=(6, 16), hidden=(120, 84))
 
 
+def lenet_wide(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """16 and 32 channels, 120 and 84 units: LeNet with about twice the parameters."""
+    return _build_cnn(input_shape, classes, channels=(16, 32), hidden=(120, 84))
+
+
 def cnn(input_shape: tuple[int, ...], classes: int) -> nn.Module:
     """64 and 64 channels, 384 and 192 units (McMahan et al., 2017; Acar et al., 2021)."""
     return _build_cnn(input_shape, classes, channels=(64, 64), hidden=(384, 192))

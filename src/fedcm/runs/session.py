@@ -39,7 +39,7 @@ from fedcm.runs.identity import (
 )
 from fedcm.runs.recorder import RunRecorder
 from fedcm.runs.workers import handshake
-from fedcm.runs.workers.connection import Workers, check_workers, limit_workers
+from fedcm.runs.workers.connection import Workers, can_fork, check_workers, limit_workers
 from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested, ignore_message
 from fedcm.system.error_messages import add_note, describe_os_error, find_user_code
@@ -56,7 +56,7 @@ class SessionOptions:
         workers: Processes on this machine that share each round, this one included.
         launch: The processes that torchrun started, instead of workers.
         build_setup: Builds the objects that train.
-        fork: Start workers by fork, so that they share Python objects of this process.
+        fork: Always start workers by fork, so that they share Python objects of this process.
         diagnoses: Whether `Session.rounds` will diagnose rounds; a model that cannot be diagnosed is rejected at once.
         notify: Called with one sentence about each thing that the user should know; ignored by default.
         stop_requested: Called before every client; the run stops when it returns True.
@@ -206,7 +206,7 @@ class Session:
         if options.launch is not None:
             return Workers.join(options.launch)
         count = limit_workers(options.workers, self.setup.plan, self.setup.experiment.engine.device)
-        if not options.fork:
+        if not options.fork and not can_fork(self.setup.experiment):
             return Workers.spawn(self.folder.path, count, self.setup, options.data_dir)
         # a fork unlocks its copy of the lock only, so that the lock ends with rank 0, however that ends
         return Workers.fork(self.folder.path, count, self.setup, self._stop_requested, self.folder.unlock)

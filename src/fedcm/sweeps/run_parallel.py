@@ -8,18 +8,17 @@ The processes end with the sweep, even if it is killed: they save their rounds f
 until then. So the sweep waits for a folder that another process has locked, then reads it again.
 """
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fedcm.errors import Stopped
 from fedcm.sweeps.placement import describe_difference, place_again
-from fedcm.sweeps.run_process import read_result, start_run_process, stop_processes
+from fedcm.sweeps.run_process import RunLauncher, read_result, stop_processes
 from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.callbacks import Notify, StopRequested
 
-_POLL = 0.2  # seconds
+_POLL = 0.05  # seconds
 _USER_ERROR = 2  # the exit code
 
 
@@ -55,7 +54,7 @@ def run_parallel(
     def is_free(task: SweepTask) -> bool:
         return _is_free(task, [other.folder.name for other in tasks if other is not task], notify)
 
-    with tempfile.TemporaryDirectory(prefix="fedcm-") as scratch:
+    with RunLauncher() as launcher:
         try:
             while waiting or active:
                 if stop_requested():
@@ -68,7 +67,7 @@ def run_parallel(
                         if task.has_ended:
                             yield task  # the process that had locked it finished it
                         else:
-                            active[id(task)] = task, start_run_process(task, data_dir, workers, track, Path(scratch))
+                            active[id(task)] = task, launcher.start(task, data_dir, workers, track)
                 for task, child in list(active.values()):
                     task.update_progress()
                     if child.process.poll() is not None:

@@ -8,16 +8,51 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Protocol, Self, final
 
 from fedcm.config.experiment import to_toml
+from fedcm.sweeps.fork_server import ForkServer
 from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.callbacks import Notify
 from fedcm.system.error_messages import is_debugging
-from fedcm.system.processes import make_child_environment
+from fedcm.system.processes import is_fork_safe, make_child_environment
+
+_IMPORTED_ONCE = (
+    "fedcm.__main__",
+    "fedcm.api.runs",
+    "torch._dynamo",
+)  # torch.func imports the last one when it is used
+
+
+class CommandProcess(Protocol):
+    """A started command: the part of `subprocess.Popen` that a sweep uses, which forked commands have too.
+
+    Attributes:
+        returncode: The exit code; None as long as the process runs, and negative after a signal.
+    """
+
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Return the exit code; None if the process still runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the process and return its exit code."""
+        ...
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal to the process."""
+        ...
+
+    def kill(self) -> None:
+        """Kill the process with SIGKILL."""
+        ...
 
 
 @final
@@ -25,45 +60,67 @@ from fedcm.system.processes import make_child_environment
 class RunProcess:
     """A run in progress in a process of its own."""
 
-    process: subprocess.Popen[bytes]
+    process: CommandProcess
     stderr: Path  # the file with its messages
 
 
-def start_run_process(
-    task: SweepTask, data_dir: Path | None, workers: int, track: Sequence[str], scratch: Path
-) -> RunProcess:
-    """Start or resume the run of a task.
+@final
+class RunLauncher:
+    """Starts the runs of a sweep, each in a process of its own. Use it in a `with` block.
 
-    Args:
-        task: The task; its outcome says whether the run was stopped before.
-        data_dir: Folder of prepared datasets.
-        workers: Processes of the run.
-        track: Names of trackers.
-        scratch: A temporary folder for the experiment's file and the messages.
+    On Linux the processes are forks of one that has imported torch already, so that a short run does not spend most of
+    its time on imports. The bits are the same.
+
+    Attributes:
+        scratch: A temporary folder for the experiments' files and the messages of the runs.
     """
-    command = [sys.executable, "-m", "fedcm"]
-    if task.outcome == "stopped":
-        command += ["resume", str(task.folder.path)]
-    else:
-        experiment = scratch / f"{task.run.name}.toml"
-        experiment.write_text(to_toml(task.run.experiment), encoding="utf-8")
-        command += ["run", str(experiment), "--name", task.run.name, "--runs-dir", str(task.folder.path.parent)]
-        command += ["--fresh", "--archive", str(task.archive)] if task.archive is not None else []
-    command += [word for name in track for word in ("--track", name)]
-    command += ["--workers", str(workers)] + ([] if data_dir is None else ["--data-dir", str(data_dir)])
-    task.remember_replaced_folder()
-    stderr = scratch / f"{task.run.name}.txt"
-    with stderr.open("wb") as file:
-        process = subprocess.Popen(
-            command,
-            env=os.environ | make_child_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=file,
-            start_new_session=True,
-        )
-    task.outcome = "running"
-    return RunProcess(process, stderr)
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        self.scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="fedcm-")))
+        self._server = self._stack.enter_context(ForkServer(_IMPORTED_ONCE)) if is_fork_safe() else None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, task: SweepTask, data_dir: Path | None, workers: int, track: Sequence[str]) -> RunProcess:
+        """Start or resume the run of a task.
+
+        Args:
+            task: The task; its outcome says whether the run was stopped before.
+            data_dir: Folder of prepared datasets.
+            workers: Processes of the run.
+            track: Names of trackers.
+        """
+        if task.outcome == "stopped":
+            words = ["resume", str(task.folder.path)]
+        else:
+            experiment = self.scratch / f"{task.run.name}.toml"
+            experiment.write_text(to_toml(task.run.experiment), encoding="utf-8")
+            words = ["run", str(experiment), "--name", task.run.name, "--runs-dir", str(task.folder.path.parent)]
+            words += ["--fresh", "--archive", str(task.archive)] if task.archive is not None else []
+        words += [word for name in track for word in ("--track", name)]
+        words += ["--workers", str(workers)] + ([] if data_dir is None else ["--data-dir", str(data_dir)])
+        task.remember_replaced_folder()
+        stderr = self.scratch / f"{task.run.name}.txt"
+        process = self._start_command(words, stderr)
+        task.outcome = "running"
+        return RunProcess(process, stderr)
+
+    def _start_command(self, words: Sequence[str], stderr: Path) -> CommandProcess:
+        """Start `fedcm` with these arguments."""
+        if self._server is not None:
+            return self._server.start("fedcm", words, stderr)
+        with stderr.open("wb") as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", "fedcm", *words],
+                env=os.environ | make_child_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                start_new_session=True,
+            )
 
 
 def read_result(task: SweepTask, child: RunProcess, notify: Notify) -> None:

@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,22 @@ def names_python_object(text: str) -> bool:
     """
     module_name, colon, name = text.partition(":")
     return bool(colon) and all(word.isidentifier() for word in [*module_name.split("."), *name.split(".")])
+
+
+def iterate_code(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every setting of a table, with its path, that could name the user's own code.
+
+    >>> list(iterate_code({"model": {"name": "my_models:Net"}, "data": {"source": "digits"}}))
+    [('model.name', 'my_models:Net')]
+    """
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from iterate_code(part, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for part in value:
+            yield from iterate_code(part, path)
+    elif isinstance(value, str) and names_python_object(value):
+        yield path, value
 
 
 def import_object(path: str) -> Any:

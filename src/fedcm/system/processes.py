@@ -1,7 +1,8 @@
-"""Detect that the parent process is gone, so that a child process does not outlive it; describe how a process ended."""
+"""Start and end processes: whether a fork is safe, whether the parent is gone, how a process ended."""
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +40,11 @@ def watch_parent(parent: int, action: Callable[[], object]) -> None:
         action()
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def is_fork_safe() -> bool:
+    """Return whether a process that has imported torch can be forked; system libraries of macOS do not allow it."""
+    return sys.platform == "linux"
 
 
 def describe_exit(code: int) -> str:

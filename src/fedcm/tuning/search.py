@@ -5,7 +5,6 @@ any time. A hopeless trial is stopped as Ctrl-C does: its rounds are saved, and 
 """
 
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from fedcm.errors import Stopped, UserError
 from fedcm.runs.folder import RunFolder
 from fedcm.sweeps.grid import GridRun
 from fedcm.sweeps.placement import describe_difference
-from fedcm.sweeps.run_process import RunProcess, read_result, start_run_process, stop_processes
+from fedcm.sweeps.run_process import RunLauncher, RunProcess, read_result, stop_processes
 from fedcm.sweeps.session import CoreShare
 from fedcm.sweeps.tasks import SweepTask
 from fedcm.system.callbacks import Notify, StopRequested
@@ -106,7 +105,7 @@ class Search:
             Stopped: If the user asked to stop; all processes have saved their rounds.
             UserError: If a run failed for another reason than divergence.
         """
-        with tempfile.TemporaryDirectory(prefix="fedcm-") as scratch:
+        with RunLauncher() as launcher:
             try:
                 while True:
                     if self.options.stop_requested():
@@ -115,7 +114,7 @@ class Search:
                     if not self._active:
                         return
                     for one in list(self._active):
-                        if self._advance(one, Path(scratch)):
+                        if self._advance(one, launcher):
                             self._active.remove(one)
                             self.log.end(one.trial)
                             yield one.trial
@@ -160,10 +159,10 @@ class Search:
         self.log.begin(trial)
         return trial
 
-    def _advance(self, one: _ActiveTrial, scratch: Path) -> bool:
+    def _advance(self, one: _ActiveTrial, launcher: RunLauncher) -> bool:
         """Start the trial's process, or look at its progress; return whether the trial has ended."""
         if one.child is None:
-            return self._start(one, scratch) and self._end(one)
+            return self._start(one, launcher) and self._end(one)
         has_exited = one.child.process.poll() is not None  # before the metrics are read, so that none is missed
         one.task.update_progress()
         one.trial.rounds = one.task.rounds_done
@@ -177,7 +176,7 @@ class Search:
             read_result(one.task, one.child, self.options.notify)
         return self._end(one)
 
-    def _start(self, one: _ActiveTrial, scratch: Path) -> bool:
+    def _start(self, one: _ActiveTrial, launcher: RunLauncher) -> bool:
         """Start or resume the run; return whether it has ended already."""
         task, options = one.task, self.options
         if task.folder.is_locked():
@@ -193,7 +192,7 @@ class Search:
         task.read_folder()
         if task.has_ended or self._is_hopeless(one):
             return True
-        one.child = start_run_process(task, options.data_dir, options.share.workers, options.track, scratch)
+        one.child = launcher.start(task, options.data_dir, options.share.workers, options.track)
         return False
 
     def _is_hopeless(self, one: _ActiveTrial) -> bool:

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from scipy.special import stdtrit
-
 from fedcm.reports.metric import ACCURACY, LOSS, Metric  # noqa: F401 - LOSS is for the example
 from fedcm.system.formatting import format_signed
 
@@ -46,6 +44,8 @@ class Contrast:
         """Return the 95 % interval, widened for the number of comparisons (Bonferroni); None if there is none."""
         if self.error is None:
             return None
+        from scipy.special import stdtrit  # slow to import, and a table of single runs has no intervals
+
         reach = float(stdtrit(self.degrees_of_freedom, 1 - (1 - _LEVEL) / comparisons / 2)) * self.error
         return self.difference - reach, self.difference + reach
 

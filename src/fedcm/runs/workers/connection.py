@@ -1,10 +1,12 @@
 """Rank 0's connection to its workers: start them, hand them a run, watch them, end them."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, final
 
+from fedcm.config.experiment import to_table
 from fedcm.config.sections import Experiment
 from fedcm.core.executor import Executor
 from fedcm.core.participation import FixedSize
@@ -25,6 +27,8 @@ from fedcm.runs.workers.worker import run_forked_worker
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.formatting import format_count
 from fedcm.system.hardware import count_default_workers
+from fedcm.system.imports import iterate_code
+from fedcm.system.processes import is_fork_safe
 from fedcm.system.user_warnings import ManyWorkersWarning, warn_user
 
 
@@ -172,6 +176,22 @@ def limit_workers(count: int, plan: TrainingPlan, device: str) -> int:
         ManyWorkersWarning,
     )
     return useful
+
+
+def can_fork(experiment: Experiment) -> bool:
+    """Return whether workers can be forks of this process: they start at once and share its memory.
+
+    CUDA and compiled models do not survive a fork. The user's own code, and other threads of this process, might hold
+    locks that a fork would wait for.
+    """
+    engine = experiment.engine
+    return (
+        is_fork_safe()
+        and engine.device == "cpu"
+        and engine.compile == "off"
+        and threading.active_count() == 1
+        and next(iterate_code(to_table(experiment)), None) is None
+    )
 
 
 def check_workers(experiment: Experiment, *, fork: bool) -> None:
