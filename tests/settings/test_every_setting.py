@@ -203,6 +203,7 @@ ROWS: dict[str, Row] = {
     "model.mlp": trains_the_architecture(),
     "model.mlp.hidden": trains_the_architecture({"hidden": [5]}, {"hidden": [5, 3]}),
     "model.lenet": trains_the_architecture(),
+    "model.lenet-wide": trains_the_architecture(),
     "model.cnn": trains_the_architecture(),
     "model.resnet8": trains_the_architecture(),
     "model.resnet8.width": trains_the_architecture({"width": 4}, {"width": 6}),
