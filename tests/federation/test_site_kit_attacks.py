@@ -180,7 +180,10 @@ def test_a_site_may_not_send_anything_else_and_an_alarm_names_it(
 @pytest.mark.parametrize("original", [None, "x", {}, {MessageHeaderKey.DESTINATION: VICTIM}])
 def test_a_returned_message_does_not_answer_for_another_site(original: Any, server: Any) -> None:
     """The engine believes the destination in the original headers, and one request id goes to all sites."""
-    returned = {MessageHeaderKey.MSG_TYPE: MessageType.RETURN, MessageHeaderKey.ORIGINAL_HEADERS: original}
+    returned: dict[str, Any] = {
+        MessageHeaderKey.MSG_TYPE: MessageType.RETURN,
+        MessageHeaderKey.ORIGINAL_HEADERS: original,
+    }
     message = make_message(server, CellChannel.CLIENT_MAIN, "train.deploy", "server", **returned)
     assert server._validate_auth_headers(message) is not None
     own = returned | {MessageHeaderKey.ORIGINAL_HEADERS: {MessageHeaderKey.DESTINATION: f"{HOSTILE}.{JOB}"}}

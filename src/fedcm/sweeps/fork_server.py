@@ -96,6 +96,7 @@ class ForkServer:
         self._process.stdout.close()
 
     def _is_readable(self, timeout: float | None) -> bool:
+        assert self._process.stdout is not None
         return bool(select.select([self._process.stdout], [], [], timeout)[0])
 
     def _read(self, timeout: float | None) -> int | None:
