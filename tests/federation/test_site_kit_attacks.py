@@ -186,7 +186,9 @@ def test_a_returned_message_does_not_answer_for_another_site(original: Any, serv
     }
     message = make_message(server, CellChannel.CLIENT_MAIN, "train.deploy", "server", **returned)
     assert server._validate_auth_headers(message) is not None
-    own = returned | {MessageHeaderKey.ORIGINAL_HEADERS: {MessageHeaderKey.DESTINATION: f"{HOSTILE}.{JOB}"}}
+    own: dict[str, Any] = returned | {
+        MessageHeaderKey.ORIGINAL_HEADERS: {MessageHeaderKey.DESTINATION: f"{HOSTILE}.{JOB}"}
+    }
     message = make_message(server, CellChannel.CLIENT_MAIN, "train.deploy", "server", **own)
     assert server._validate_auth_headers(message) is None, "a site's engine that cannot reach its own job"
 
