@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,7 +13,16 @@ from test_server import metrics, run_all
 
 from fedcm.errors import UserError
 from fedcm.federation.server.alarms import SiteAlarm
-from fedcm.federation.server.reports.screening import find_large_reports, find_opposed_reports, measure_influence
+from fedcm.federation.server.reports.screening import find_opposed_reports, measure_influence, shorten_large_reports
+
+
+class One(NamedTuple):
+    vector: torch.Tensor
+
+
+class ModelAndControl(NamedTuple):
+    movement: torch.Tensor
+    control: torch.Tensor
 
 
 def accuracy(folder: Path, algorithm: str, attack: str, settings: dict[str, Any], rounds: int = 11) -> float:
@@ -37,9 +46,11 @@ def test_the_default_bound_survives_a_huge_report(tmp_path: Path) -> None:
     found = run_attacked(tmp_path / "a", "fedavg", "constant 1e3 from round 10", {}, 12, lines)
     assert accuracy(tmp_path / "b", "fedavg", "constant 1e3 from round 10", DEFENCES["no bound"], 12) < 0.3
     assert found[-1]["test_accuracy"] > 0.8
-    assert [line["missed"] for line in found[9:]] == [[], [HOSTILE], [HOSTILE]]
+    assert [line.get("shortened", []) for line in found[9:]] == [[], [HOSTILE], [HOSTILE]]
     assert any(
-        line.startswith("round 10: b does not count: the norm of its report is") and "norm_ratio = 5" in line
+        line.startswith("round 10: ALARM: look at b: the norm of its report is")
+        and "norm_ratio = 5" in line
+        and line.endswith("it counts at the median")
         for line in lines
     )
 
@@ -51,7 +62,7 @@ def test_the_defaults_survive_a_flipped_sign_of_similar_sites(algorithm: str, at
     (tmp_path / "a").mkdir()
     found = run_attacked(tmp_path / "a", algorithm, attack, {}, 8, lines)
     assert found[-1]["test_accuracy"] > accuracy(tmp_path / "b", algorithm, "none", {}, 8) - 0.1
-    assert any(HOSTILE in line["missed"] for line in found)
+    assert any(HOSTILE in line["missed"] + line.get("shortened", []) for line in found)
     alarms = [line for line in lines if isinstance(line, SiteAlarm)]
     assert {line.site for line in alarms} == {HOSTILE}
     assert any("min_cosine = -0.5" in line or "norm_ratio = 5" in line for line in alarms)
@@ -68,20 +79,54 @@ def test_a_flipped_report_of_fedcm_is_far_from_the_servers_guess(tmp_path: Path)
     lines: list[str] = []
     settings = {"federation": {"min_cosine": -1.0}}
     found = run_attacked(tmp_path, "fedcm", "sign flipped from round 10", settings, 12, lines)
-    assert [line["missed"] for line in found] == [*[[]] * 10, [HOSTILE], [HOSTILE]]
+    assert [line.get("shortened", []) for line in found] == [*[[]] * 10, [HOSTILE], [HOSTILE]]
     alarm = "round 10: ALARM: look at b: the distance of its report from the expected one is"
     assert any(line.startswith(alarm) for line in lines)
 
 
 def test_a_report_is_compared_with_the_guess() -> None:
     """All three have norm 1; seen from (1, 0), the third is far away."""
-    guess = (torch.tensor([1.0, 0.0]),)
+    guess = One(torch.tensor([1.0, 0.0]))
     angles = {0: 0.1, 1: -0.1, 2: 1.0}
-    reports = {one: (torch.tensor([math.cos(angle), math.sin(angle)]),) for one, angle in angles.items()}
-    assert not find_large_reports(reports, 5.0)
-    assert list(find_large_reports(reports, 5.0, guess)) == [2]
-    distance = 2 * math.sin(0.5)  # the chord
-    assert f"{distance:.4g}" in find_large_reports(reports, 5.0, guess)[2]
+    reports = {one: One(torch.tensor([math.cos(angle), math.sin(angle)])) for one, angle in angles.items()}
+    assert not shorten_large_reports(reports, 5.0)
+    short = shorten_large_reports(reports, 5.0, guess)
+    assert list(short) == [2]
+    distance, median = 2 * math.sin(0.5), 2 * math.sin(0.05)  # the chords
+    assert f"{distance:.4g}" in short[2].reason
+    expected = [1 + (math.cos(1) - 1) * median / distance, math.sin(1) * median / distance]
+    np.testing.assert_allclose(short[2].report[0], expected, rtol=1e-6)
+
+
+def test_a_report_of_several_fields_is_shortened_as_one_vector() -> None:
+    small = ModelAndControl(torch.tensor([3.0, 0.0]), torch.tensor([4.0]))
+    large = ModelAndControl(torch.tensor([0.0, 30.0]), torch.tensor([40.0]))
+    (short,) = shorten_large_reports({0: small, 1: large, 2: small}, 5.0).values()
+    assert isinstance(short.report, ModelAndControl), "it keeps its type"
+    torch.testing.assert_close(short.report, ModelAndControl(torch.tensor([0.0, 3.0]), torch.tensor([4.0])))
+
+
+def test_a_site_that_was_away_counts_at_once(tmp_path: Path) -> None:
+    """While b is away, a and c come to agree; its report is then far from Δ, and shortened, but it counts."""
+    chosen = make_experiment(
+        "fedcm",
+        rounds=60,
+        split={"kind": "dirichlet", "clients": 3, "concentration": 0.1},
+        client={"steps": 20, "batch_size": 50, "lr": 0.3},
+        evaluation={"every": 60},
+        federation={"quorum": 0.6, "wait": 0, "drop_after": 2, "retry_after": 1},
+    )
+
+    def leave(site: str, fields: dict[str, Any], arrays: Any) -> Any:
+        return None if site == "b" and 1 <= fields["round"] < 45 else (fields, arrays)
+
+    run = run_all(InProcessChannel(write_kits(chosen, tmp_path), make_federated(chosen), leave), chosen)
+    found = metrics(run)
+    assert all("b" in line["missed"] or line["asked"] == 2 for line in found[1:45])
+    late = [line for line in found[45:] if line["asked"] == 3]
+    assert len(late) > 10
+    assert [line["missed"] for line in late] == [[]] * len(late)
+    assert any(line.get("shortened") == ["b"] for line in late), "otherwise this shows nothing"
 
 
 def test_a_report_that_points_against_the_others_does_not_count() -> None:
@@ -159,11 +204,11 @@ def test_honest_sites_cause_no_alarm(tmp_path: Path) -> None:
 
 
 def test_a_bound_by_the_median_needs_three_reports() -> None:
-    small, large = (torch.ones(3),), (100 * torch.ones(3),)
-    assert not find_large_reports({0: small, 1: large}, 5.0)
-    assert list(find_large_reports({0: small, 1: large, 2: small}, 5.0)) == [1]
-    assert list(find_large_reports({0: small, 1: large, 2: small, 3: large}, 5.0)) == [1, 3]
-    assert not find_large_reports({0: small, 1: large, 2: small}, 0.0)
+    small, large = One(torch.ones(3)), One(100 * torch.ones(3))
+    assert not shorten_large_reports({0: small, 1: large}, 5.0)
+    assert list(shorten_large_reports({0: small, 1: large, 2: small}, 5.0)) == [1]
+    assert list(shorten_large_reports({0: small, 1: large, 2: small, 3: large}, 5.0)) == [1, 3]
+    assert not shorten_large_reports({0: small, 1: large, 2: small}, 0.0)
 
 
 def test_influence_is_the_distance_that_a_site_moves_the_mean() -> None:

@@ -163,7 +163,7 @@ def test_a_reply_with_a_loss_does_not_count(tmp_path: Path) -> None:
 
 
 def test_a_long_report_is_clipped_and_keeps_no_other_from_counting(known_key: bytes, tmp_path: Path) -> None:
-    """The report of one site is a thousand times as long, which `norm_ratio` would reject in other runs."""
+    """The report of one site is a thousand times as long, which `norm_ratio` would shorten in other runs."""
     chosen = private("fedavg", rounds=1, privacy={"noise_multiplier": 1e-6})
     folder, start = write_kits(chosen, tmp_path), load_initial(chosen, tmp_path)
 

@@ -261,14 +261,18 @@ def normalises_bytes(one: list[float], other: list[float]) -> Callable[[Bench, s
 
 
 def bounds_the_norm_by_the_median(bench: Bench, setting: str) -> None:
-    """One site reports eight times its vector: above five times the median, below twelve times."""
+    """One site reports eight times its vector, which is shortened: above five times the median, below twelve times."""
 
     def shout(site: str, fields: dict[str, Any], arrays: Arrays) -> tuple[Mapping[str, Any], Arrays]:
         return fields, {name: 8 * array if site == "b" else array for name, array in arrays.items()}
 
-    for value, missed in ((None, [["b"]]), (12.0, [[]]), (0.0, [[]])):
+    models = []
+    for value, shortened in ((None, [["b"]]), (12.0, [[]]), (0.0, [[]])):
         run = run_federation(bench, setting, value, shout)
-        assert [line["missed"] for line in run.lines] == missed
+        assert [line.get("shortened", []) for line in run.lines] == shortened
+        models.append(run.servers[-1]["server.params"])
+    assert torch.equal(models[1], models[2])
+    assert float((models[0] - models[1]).abs().max()) >= APART
 
 
 def bounds_the_cosine_with_the_median(bench: Bench, setting: str) -> None:

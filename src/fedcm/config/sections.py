@@ -182,8 +182,8 @@ class FederationSection(Section):
     retry_after: Count = 10  # rounds, after which such a site is asked again
     give_up_after: Count = 5  # rounds in a row without a quorum, after which the run stops
     norm_bound: Rate | None = None  # largest norm of a vector that a site reports
-    # largest distance of a report from the expected one, in units of the median distance of the round's reports;
-    # 0: none; by default 5, and 0 with [privacy]
+    # largest distance of a report from the expected one, in units of the median distance of the round's reports; a
+    # larger one is shortened to the median; 0: none; by default 5, and 0 with [privacy]
     norm_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = None
     # smallest cosine of a report with the median of the round's reports; -1: none; by default -0.5, and -1 with
     # [privacy]

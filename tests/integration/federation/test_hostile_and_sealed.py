@@ -91,13 +91,12 @@ def test_a_run_with_a_median_and_a_hostile_site_ends(ended: Ended) -> None:
 def test_the_record_names_the_hostile_site(ended: Ended) -> None:
     for line in lines(ended.fleet.at_server("r")):
         is_large = line["round"] == LARGE
-        assert line["missed"] == ([HOSTILE] if is_large else [])
-        assert set(line["influence"]) == set(SITES) - ({HOSTILE} if is_large else set())
-        if not is_large:
-            assert line["influence"][HOSTILE]["cosine"] < -0.5
-            assert all(line["influence"][site]["cosine"] > 0 for site in SITES if site != HOSTILE)
+        assert line["missed"] == []
+        assert line.get("shortened", []) == ([HOSTILE] if is_large else [])
+        assert line["influence"][HOSTILE]["cosine"] < -0.5
+        assert all(line["influence"][site]["cosine"] > 0 for site in SITES if site != HOSTILE)
     log = ended.fleet.call("logs", "r").out
-    assert f"round {LARGE}: {HOSTILE} does not count: the norm of its report is" in log
+    assert f"round {LARGE}: ALARM: look at {HOSTILE}: the norm of its report is" in log
     assert f"round 0: ALARM: look at {HOSTILE}: " in log
 
 

@@ -107,10 +107,7 @@ class FederationExecutor:
             reasons |= collected.aggregate(self.requests)
             down += collected.bytes_down
         else:
-            screened = {self.record.sites[client]: reason for client, reason in collected.screen().items()}
-            for site, reason in screened.items():
-                self.notify(SiteAlarm(site, reason, round.index))
-            reasons |= screened
+            reasons |= self._screen(collected, round)
         answered = {self.record.sites[client] for client in collected.answered}
         for site in selected:
             if site in answered:
@@ -204,14 +201,24 @@ class FederationExecutor:
             return True
         return self.released.commit(round.index, hash_integers(collected.reports.sum.totals, mean.key))
 
+    def _screen(self, collected: CollectedReports, round: Round) -> dict[str, str]:
+        """Compare the reports, log an alarm about each that stands out, and return by site why it does not count."""
+        left_out = {self.record.sites[client]: reason for client, reason in collected.screen().items()}
+        shortened = {self.record.sites[client]: reason for client, reason in collected.shortened.items()}
+        for site, reason in (left_out | shortened).items():
+            self.notify(SiteAlarm(site, reason, round.index))
+        return left_out
+
     def _report_influence(self, collected: CollectedReports, round: Round) -> dict[str, Any]:
-        """Return the influence of each site for metrics.jsonl, and log an alarm for each site that stands out."""
+        """Return each site's influence and the shortened ones for metrics.jsonl; log an alarm about large influence."""
         own = {self.record.sites[client]: one for client, one in collected.influence.items()}
-        counted = {self.record.sites[client] for client in collected.clients}
+        shortened = sorted(self.record.sites[client] for client in collected.shortened)
+        quiet = {self.record.sites[client] for client in collected.clients} - set(shortened)  # no alarm so far
         for site, influence in own.items():
-            if influence.alarm is not None and site in counted:  # of the others there is an alarm already
+            if influence.alarm is not None and site in quiet:
                 self.notify(SiteAlarm(site, influence.alarm, round.index))
-        return {"influence": {site: one.to_dict() for site, one in own.items()}} if own else {}
+        metrics = {"influence": {site: one.to_dict() for site, one in own.items()}} if own else {}
+        return metrics | ({"shortened": shortened} if shortened else {})
 
     def _bound_sizes(self, cohort: np.ndarray) -> np.ndarray:
         """Return the number of examples that each site counts for: at most its first one and `max_examples`."""

@@ -1,6 +1,5 @@
 """Check the reports of one round as they arrive, compare them with each other and average those that count."""
 
-from collections.abc import Iterable
 from typing import Any, final
 
 import numpy as np
@@ -16,9 +15,9 @@ from fedcm.federation.server.replies import BadReply, CheckedReply, ExpectedRepl
 from fedcm.federation.server.reports.screening import (
     Influence,
     ScreeningRules,
-    find_large_reports,
     find_opposed_reports,
     measure_influence,
+    shorten_large_reports,
 )
 
 
@@ -61,6 +60,7 @@ class CollectedReports:
         self.reports = runner.start_reports(sent, cohort, round)
         self.client_stats: dict[int, tuple[float, float, float]] = {}
         self.influence: dict[int, Influence] = {}
+        self.shortened: dict[int, str] = {}  # by client, why its report counts at the median distance
         self.bytes = 0
         self.seconds = 0.0  # local work of the slowest site
 
@@ -100,22 +100,22 @@ class CollectedReports:
     def screen(self) -> dict[int, str]:
         """Compare the reports with each other once all have arrived, and add those that count to the mean.
 
+        `shortened` then says which of them count at the median distance.
+
         Returns:
             By client, why its report does not count.
         """
-        reasons = find_large_reports(self._held, self._rules.norm_ratio, self._guess)
-        self._leave_out(reasons)
+        short = shorten_large_reports(self._held, self._rules.norm_ratio, self._guess)
+        self._held |= {client: one.report for client, one in short.items()}
         self.influence = measure_influence(self._held, self.weights)
         opposed = find_opposed_reports(self.influence, self._rules.min_cosine)
-        self._leave_out(opposed)
+        self.shortened = {client: one.reason for client, one in short.items() if client not in opposed}
+        for client in opposed:
+            del self._held[client], self.client_stats[client]
         for client in sorted(self._held):  # their norms were checked, so none is out of range
             self.reports.add_stack([client], self._held[client], [self.weights[client]])
         self._held = {}
-        return reasons | opposed
-
-    def _leave_out(self, clients: Iterable[int]) -> None:
-        for client in clients:
-            del self._held[client], self.client_stats[client]
+        return opposed
 
     def make_result(self) -> RoundResult:
         """Return the result of the round over the reports that count."""

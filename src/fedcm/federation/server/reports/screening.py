@@ -1,17 +1,21 @@
-"""Compare the reports of a round with each other: which do not count, and how much each site moves the mean.
+"""Compare the reports of a round with each other: which are shortened, which do not count, and whose move the mean.
 
-A report does not count if it is too far away: its distance from the server's guess (`Algorithm.expected_report`, or 0)
-is above `federation.norm_ratio` times the median distance of the round's reports. An honest report of FedCM is close to
-Δ, so a flipped one is far away although its length is ordinary. Of an even number of distances, the median is the lower
-of the two in the middle, so that it takes more than half of the sites to raise it.
+A report is shortened if it is too far away: its distance from the server's guess (`Algorithm.expected_report`, or 0)
+is above `federation.norm_ratio` times the median distance of the round's reports. It then counts at the median
+distance, in its own direction from the guess. An honest report of FedCM is close to Δ, so a flipped one is far away
+although its length is ordinary. Of an even number of distances, the median is the lower of the two in the middle, so
+that it takes more than half of the sites to raise it.
 
-Nor does it count if it points against the others: its cosine with the median of the remaining reports, coordinate by
+It is shortened rather than left out because an honest report can be far away too: while a site is disconnected, the
+others come to agree, and its gradient grows. Left out, it would stay far away in every later round.
+
+A report does not count if it points against the others: its cosine with the median of the reports, coordinate by
 coordinate, is below `federation.min_cosine`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -49,7 +53,7 @@ class Influence:
 @final
 @dataclass(frozen=True)
 class ScreeningRules:
-    """When a report does not count beside the others of its round."""
+    """When a report is shortened or does not count beside the others of its round."""
 
     norm_ratio: float = 0.0  # largest distance from the guess in units of the median distance; 0: no bound
     min_cosine: float = -1.0  # smallest cosine with the median of the reports; -1: no bound
@@ -60,27 +64,47 @@ class ScreeningRules:
         return self.norm_ratio > 0 or self.min_cosine > -1
 
 
-def find_large_reports(reports: Mapping[int, Any], ratio: float, guess: Any = None) -> dict[int, str]:
-    """Return the clients whose reports are too far away beside the others, with the reasons.
+class ShortReport(NamedTuple):
+    """A report that was too far away, at the distance at which it counts."""
+
+    report: Any
+    reason: str
+
+
+def shorten_large_reports(reports: Mapping[int, Any], ratio: float, guess: Any = None) -> dict[int, ShortReport]:
+    """Move the reports that are too far away beside the others to the median distance.
 
     Args:
         reports: The reports by client.
         ratio: The largest distance from the guess, in units of the median distance; 0 for no bound.
         guess: The server's guess of every report; None for 0.
+
+    Returns:
+        The shortened reports by client, with the reasons; without those that stay as they are.
     """
     if not ratio or len(reports) < LEAST_REPORTS:
         return {}
     clients = sorted(reports)
     centre = None if guess is None else [field.reshape(-1).double() for field in guess]
-    norms = {client: float(_make_rows([reports[client]]).compute_distances(centre)[0]) for client in clients}
-    median = sorted(norms.values())[(len(norms) - 1) // 2]
+    distances = {client: float(_make_rows([reports[client]]).compute_distances(centre)[0]) for client in clients}
+    median = sorted(distances.values())[(len(distances) - 1) // 2]
     what = "the norm of its report is" if guess is None else "the distance of its report from the expected one is"
     return {
-        client: f"{what} {norm:.4g}, above federation.norm_ratio = {ratio:g} times the median {median:.4g} of the "
-        f"round's {len(norms)} reports"
-        for client, norm in norms.items()
-        if norm > ratio * median
+        client: ShortReport(
+            _scale_from(guess, reports[client], median / distance),
+            f"{what} {distance:.4g}, above federation.norm_ratio = {ratio:g} times the median {median:.4g} of the "
+            f"round's {len(distances)} reports; it counts at the median",
+        )
+        for client, distance in distances.items()
+        if distance > ratio * median
     }
+
+
+def _scale_from(guess: Any, report: Any, factor: float) -> Any:
+    """Return guess + factor · (report − guess), computed in float64; the guess is 0 if it is None."""
+    centre = [0.0] * len(report) if guess is None else [field.double() for field in guess]
+    fields = zip(report, centre, strict=True)
+    return type(report)(*((at + factor * (own.double() - at)).to(own.dtype) for own, at in fields))
 
 
 def find_opposed_reports(influence: Mapping[int, Influence], min_cosine: float) -> dict[int, str]:
