@@ -345,7 +345,8 @@ def test_defaults_of_stragglers_are_documented() -> None:
 IN_WORDS = {
     "epochs": "1",
     "sites": "all connected sites",
-    "norm_ratio": "5; 0 with `[privacy]`",
+    "norm_ratio": "5; 0 with `[privacy]` or a robust `server.mean`",
+    "colluding": "1",
     "min_cosine": "-0.5; -1 with `[privacy]`",
     "threshold": "more than two thirds of the run's sites",
     "classes": "the most that a site has",

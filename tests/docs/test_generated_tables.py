@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import hostile_table
 import privacy_table
 import pytest
 import robustness_table
@@ -30,6 +31,11 @@ def test_the_guide_has_the_tables_of_the_digests(name: str) -> None:
     assert page == replace_marked(page, name, write(ROOT / "results" / name)), (
         f"run `python {script} results/{name} --update`"
     )
+
+
+def test_the_guide_has_the_recorded_accuracies_with_a_hostile_site() -> None:
+    page = hostile_table.GUIDE.read_text(encoding="utf-8")
+    assert page == hostile_table.fill_page(page), "run `python docs/generate/hostile_table.py`"
 
 
 def test_a_page_without_the_comments_is_an_error() -> None:

@@ -13,7 +13,12 @@ from test_server import metrics, run_all
 
 from fedcm.errors import UserError
 from fedcm.federation.server.alarms import SiteAlarm
-from fedcm.federation.server.reports.screening import find_opposed_reports, measure_influence, shorten_large_reports
+from fedcm.federation.server.reports.screening import (
+    find_opposed_reports,
+    measure_cosines,
+    measure_influence,
+    shorten_large_reports,
+)
 
 
 class One(NamedTuple):
@@ -132,10 +137,10 @@ def test_a_site_that_was_away_counts_at_once(tmp_path: Path) -> None:
 def test_a_report_that_points_against_the_others_does_not_count() -> None:
     rows = [[1.0, 0.0], [1.0, 0.1], [1.0, -0.1], [-0.4, 1.0], [-1.0, 0.2]]
     reports = {one: (torch.tensor(row),) for one, row in enumerate(rows)}
-    influence = measure_influence(reports, dict.fromkeys(reports, 1.0))
-    assert list(find_opposed_reports(influence, -0.5)) == [4]
-    assert list(find_opposed_reports(influence, 0.0)) == [3, 4]
-    assert not find_opposed_reports(influence, -1.0)
+    cosines = measure_cosines(reports)
+    assert list(find_opposed_reports(cosines, -0.5)) == [4]
+    assert list(find_opposed_reports(cosines, 0.0)) == [3, 4]
+    assert not find_opposed_reports(cosines, -1.0)
 
 
 def test_an_overstated_number_of_examples_is_bounded_by_the_experiment(tmp_path: Path) -> None:
@@ -190,6 +195,27 @@ def test_a_site_that_points_against_the_others_raises_an_alarm_also_if_it_counts
     assert [line.startswith(f"round {round}: {start}") for round, line in enumerate(alarms)] == [True, True]
 
 
+@pytest.mark.parametrize("attack", ["sign flipped", "sign flipped, three-fold"])
+def test_a_flipped_report_of_fedcm_points_against_the_others_although_it_is_far_away(
+    attack: str, tmp_path: Path
+) -> None:
+    """Shortened, it would be close to Δ and point where Δ points: its own direction decides."""
+    found = run_attacked(tmp_path, "fedcm", f"{attack} from round 10", {}, 12)
+    assert [line["missed"] for line in found[9:]] == [[], [HOSTILE], [HOSTILE]]
+    assert all(line["influence"][HOSTILE]["cosine"] < -0.9 for line in found[10:])
+
+
+def test_a_shortened_report_with_a_large_weight_raises_an_alarm(tmp_path: Path) -> None:
+    """It is no longer than the others, but with 1e9 examples it is the mean."""
+    lines: list[str] = []
+    found = run_attacked(
+        tmp_path, "fedavg", "constant 1e3, examples overstated to 1e9", BY_EXAMPLES["defaults"], 2, lines
+    )
+    assert [line["shortened"] for line in found] == [[HOSTILE], [HOSTILE]]
+    assert all(line["influence"][HOSTILE]["share"] > 0.99 for line in found)
+    assert any(line.startswith("round 1: ALARM: look at b: it moves the mean more than all") for line in lines)
+
+
 @pytest.mark.parametrize("setting", [{"norm_ratio": 5.0}, {"min_cosine": 0.0}])
 def test_secure_aggregation_excludes_comparisons(setting: dict[str, float]) -> None:
     (name,) = setting
@@ -219,9 +245,8 @@ def test_influence_is_the_distance_that_a_site_moves_the_mean() -> None:
     for left_out in range(4):
         others = np.delete(np.arange(4), left_out)
         apart.append(np.linalg.norm(mean - weights[others] @ rows[others] / weights[others].sum()))
-    found = measure_influence(
-        {client: (torch.from_numpy(row),) for client, row in enumerate(rows)}, dict(enumerate(weights.tolist()))
-    )
+    reports = {client: (torch.from_numpy(row),) for client, row in enumerate(rows)}
+    found = measure_influence(reports, dict(enumerate(weights.tolist())), measure_cosines(reports))
     np.testing.assert_allclose([found[client].share for client in range(4)], np.array(apart) / sum(apart))
     middle = np.median(rows, axis=0)
     cosines = rows @ middle / np.linalg.norm(rows, axis=1) / np.linalg.norm(middle)

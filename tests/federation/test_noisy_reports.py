@@ -143,7 +143,7 @@ class Listener(InProcessChannel):
 
 def test_the_server_divides_the_noisy_sum_by_all_sites_and_adds_no_noise(tmp_path: Path) -> None:
     """FedAvg's update is the negative sum of what the sites masked, in steps of clip · 2^−20 / 3."""
-    chosen = noisy("fedavg", rounds=1, threshold=2)
+    chosen = noisy("fedavg", rounds=1, threshold=2, colluding=0)
     channel = Listener(write_all_kits(chosen, tmp_path), make_federated(chosen), losing("b", "mask", round=0))
     run = run_all(channel, chosen)
     total = sum(channel.integers[0, site].view(np.int64) for site in ("a", "c"))
@@ -155,7 +155,10 @@ def test_the_server_divides_the_noisy_sum_by_all_sites_and_adds_no_noise(tmp_pat
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize(("federation", "shares"), [({}, 3), ({"threshold": 2}, 2), ({"colluding": 2}, 1)])
+@pytest.mark.parametrize(
+    ("federation", "shares"),
+    [({}, 2), ({"colluding": 0}, 3), ({"threshold": 2, "colluding": 0}, 2), ({"colluding": 2}, 1)],
+)
 def test_sites_add_shares_for_the_smallest_sum_of_honest_sites(
     federation: dict[str, Any], shares: int, tmp_path: Path
 ) -> None:
@@ -238,7 +241,7 @@ def test_a_site_masks_one_report_per_round(tmp_path: Path) -> None:
 
 def test_a_noisy_round_is_never_summed_over_two_sets_of_sites(tmp_path: Path) -> None:
     """The difference of two sums would be a single report with a third of the noise."""
-    chosen, lines = noisy(rounds=1, threshold=2), list[str]()
+    chosen, lines = noisy(rounds=1, threshold=2, colluding=0), list[str]()
     folder = write_all_kits(chosen, tmp_path)
 
     def die(site: str, fields: dict[str, Any], arrays: Arrays) -> Answer:

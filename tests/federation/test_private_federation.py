@@ -265,12 +265,12 @@ def test_a_released_round_is_repeated_only_with_the_same_sum(tmp_path: Path) -> 
             "federation.colluding must be below 3",
         ),
         (
-            {"federation": {"secure_aggregation": True, "colluding": 1, "threshold": 2}},
+            {"federation": {"secure_aggregation": True, "threshold": 2}},
             "federation.threshold must be above 2",
         ),
         (
             {"federation": {"secure_aggregation": True}, "privacy": NOISY | {"noise_multiplier": 1e-6}},
-            "privacy.noise_multiplier must be at least 2.6e-05",
+            "privacy.noise_multiplier must be at least 2.2e-05",
         ),
         ({"federation": {"colluding": 1}}, "set secure_aggregation = true as well"),
         (

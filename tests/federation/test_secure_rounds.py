@@ -81,16 +81,47 @@ def test_a_secure_run_ends_with_the_bits_of_the_plain_run_and_the_simulation(alg
             "server": {"weights": "examples"},
             "split": {"kind": "dirichlet-by-label", "clients": 3, "concentration": 0.6},
         },
+        {
+            "server": {"weights": "examples"},
+            "split": {"kind": "dirichlet-by-label", "clients": 3, "concentration": 0.6},
+            "federation": {"max_examples": 400},
+        },
         {"engine": {"precision": "float64", "stack": 1, "layout": "channels_last", "compile": "off"}},
         {"client": {"steps": {"kind": "uniform", "low": 1, "high": 5}, "batch_size": 50, "lr": 0.1}},
     ],
-    ids=["weights", "float64", "unequal-steps"],
+    ids=["weights", "bounded-weights", "float64", "unequal-steps"],
 )
 def test_weights_precision_and_unequal_work_keep_the_bits(tables: dict[str, Any], tmp_path: Path) -> None:
     chosen = secure("fedavg", rounds=2, **tables)
     folder = write_all_kits(chosen, tmp_path)
     run = run_all(InProcessChannel(folder, make_federated(chosen)), chosen)
     assert parameters(run) == run_plain(folder, chosen)
+
+
+class GrowingChannel(InProcessChannel):
+    """A channel to three sites; b describes half of its examples at first, and all of them later."""
+
+    descriptions = 0
+
+    def _answer(self, task: str, fields: dict[str, Any], arrays: Arrays, site: str) -> Any:
+        answer = super()._answer(task, fields, arrays, site)
+        if task == "describe" and site == "b" and answer is not None:
+            self.descriptions += 1
+            if self.descriptions == 1:
+                return {**answer[0], "examples": answer[0]["examples"] // 2}, answer[1]
+        return answer
+
+
+def test_a_site_with_more_examples_than_at_first_does_not_count(tmp_path: Path) -> None:
+    """Its masked report would have a larger weight than the server divides by."""
+    client = {"steps": 3, "batch_size": 20, "lr": 0.1}
+    chosen = secure("fedavg", server={"weights": "examples"}, client=client, federation={"threshold": 2})
+    folder, lines = write_all_kits(chosen, tmp_path), list[str]()
+    run = run_all(GrowingChannel(folder, make_federated(chosen)), chosen, lines)
+    assert [line["missed"] for line in metrics(run)] == [["b"]] * 3
+    assert any("b does not count: it has 479 examples now and described 239 at first" in line for line in lines)
+    spoil: Spoil = lambda site, fields, arrays: None if site == "b" else (fields, arrays)  # noqa: E731
+    assert parameters(run) == run_plain(folder, chosen, spoil)
 
 
 def run_plain(folder: Path, chosen: Experiment, spoil: Spoil | None = None) -> str:

@@ -183,7 +183,7 @@ class FederationSection(Section):
     give_up_after: Count = 5  # rounds in a row without a quorum, after which the run stops
     norm_bound: Rate | None = None  # largest norm of a vector that a site reports
     # largest distance of a report from the expected one, in units of the median distance of the round's reports; a
-    # larger one is shortened to the median; 0: none; by default 5, and 0 with [privacy]
+    # larger one is shortened to the median; 0: none; by default 5, and 0 with [privacy] or a robust server.mean
     norm_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = None
     # smallest cosine of a report with the median of the round's reports; -1: none; by default -0.5, and -1 with
     # [privacy]
@@ -194,8 +194,9 @@ class FederationSection(Section):
     uplink: Link = "exact"  # format of the reports that sites send
     secure_aggregation: bool = False  # whether the server gets only the sum of the reports
     threshold: Annotated[int, Field(ge=2, le=10**6)] | None = None  # fewest sites of a sum; more than 2/3 by default
-    # with secure aggregation and [privacy]: sites of a sum whose noise does not count, because they might reveal it
-    colluding: Annotated[int, Field(ge=0, le=10**6)] = 0
+    # with secure aggregation and [privacy]: sites of a sum whose noise does not count, because they know it or might
+    # reveal it; by default 1, because every site knows its own
+    colluding: Annotated[int, Field(ge=0, le=10**6)] | None = None
     classes: Count | None = None  # number of classes; by default from the largest label at any site
     mean: list[float] | None = None  # per channel, to normalise images of bytes; by default from the sites' sums
     std: list[Rate] | None = None
@@ -210,7 +211,7 @@ class FederationSection(Section):
             raise ValueError(f'secure aggregation adds integers, so uplink must be "exact", got {self.uplink!r}')
         if self.threshold is not None and not self.secure_aggregation:
             raise ValueError("threshold is a setting of secure aggregation; set secure_aggregation = true as well")
-        if self.colluding and not self.secure_aggregation:
+        if self.colluding is not None and not self.secure_aggregation:
             raise ValueError("colluding is a setting of secure aggregation; set secure_aggregation = true as well")
         return self
 

@@ -1,6 +1,6 @@
 """The secret key of a run's noise: 32 random bytes in the run's folder, which only its owner can read.
 
-Whoever has the key can subtract the noise from every published model, so the file must not be published with it.
+Anyone with the key can subtract the noise from every published model, so the file must not be published with it.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Random words from a stream cipher: a pure function of (key, round, field, block).
 
-The words are the keystream of ChaCha20. Whoever does not know the key cannot tell them from uniform words, and so
-cannot subtract the noise that they become. A round that is run again after a resume draws the same words.
+The words are the keystream of ChaCha20. Without the key, nobody can tell them from uniform words, and so
+nobody can subtract the noise that they become. A round that is run again after a resume draws the same words.
 """
 
 import hashlib

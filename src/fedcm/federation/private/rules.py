@@ -4,7 +4,7 @@ Everything that leaves a site must be a clipped report, or must not depend on it
 scores and no sums for a normalisation, and no report decides whether another one counts.
 """
 
-from fedcm.config.sections import Experiment
+from fedcm.config.sections import Experiment, FederationSection
 from fedcm.core.privacy.noise_shares import compute_least_noise
 from fedcm.errors import UserError
 from fedcm.privacy.settings import fill_noise, reject_unfit_privacy
@@ -24,7 +24,7 @@ def prepare_privacy(experiment: Experiment, least: int) -> Experiment:
         UserError: If a setting excludes privacy.
     """
     if not experiment.privacy.is_on:
-        if experiment.federation.colluding:
+        if experiment.federation.colluding is not None:
             raise UserError(
                 "federation.colluding says whose noise does not count, but there is no noise without [privacy]; leave "
                 "it out"
@@ -88,10 +88,18 @@ def reject_leaks(experiment: Experiment, least: int) -> None:
         _reject_weak_sums(experiment, least)
 
 
+def count_colluding(settings: FederationSection) -> int:
+    """Return how many sites of a sum may know or reveal their share of the noise.
+
+    One by default: every site sees all models and knows its own noise, which protects nobody against this site.
+    """
+    return 1 if settings.colluding is None else settings.colluding
+
+
 def _reject_weak_sums(experiment: Experiment, least: int) -> None:
     """Raise UserError if the shares of the noise in a sum may be too small, or a round may have two sums."""
     settings, noise = experiment.federation, experiment.privacy.noise_multiplier
-    sites, colluding = len(settings.sites), settings.colluding
+    sites, colluding = len(settings.sites), count_colluding(settings)
     if colluding >= least:
         raise UserError(
             f"federation.colluding must be below {least}, the fewest sites in a sum (federation.threshold), because "
@@ -100,7 +108,8 @@ def _reject_weak_sums(experiment: Experiment, least: int) -> None:
     if 2 * least <= sites + colluding:
         raise UserError(
             f"with [privacy], federation.threshold must be above {(sites + colluding) / 2:g}, half of {sites} sites "
-            f"and {colluding} colluding ones, so that no round has two sums over different sites, got {least}"
+            f"and {colluding} colluding, so that no round has two sums over different sites, got {least}; raise it, or "
+            "lower federation.colluding"
         )
     if noise is not None and noise < compute_least_noise(least - colluding):
         raise UserError(

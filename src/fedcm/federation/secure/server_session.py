@@ -1,6 +1,6 @@
 """The server's side of secure aggregation in one round: it passes messages on, adds masked reports and removes masks.
 
-Sites may be lost at any step. Every step goes on with the sites that completed the one before it, if they are enough.
+Sites may be lost at any step. Every step continues with the sites that completed the one before it, if they are enough.
 """
 
 from collections import Counter

@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from fedcm.config.sections import FederationSection
-from fedcm.core.aggregation import PrivateMean
+from fedcm.core.aggregation import PlainMean, PrivateMean
 from fedcm.core.algorithm import Round, Vector
 from fedcm.core.evaluation import Score
 from fedcm.core.executor import RoundResult
@@ -36,7 +36,7 @@ from fedcm.federation.server.site_scores import SiteScores
 from fedcm.federation.terms import FederationRecord
 from fedcm.system.callbacks import Notify, StopRequested
 
-_NORM_RATIO = 5.0  # the default of `federation.norm_ratio`
+_NORM_RATIO = 5.0  # the default of `federation.norm_ratio`, for the plain mean
 
 
 class NoQuorum(Stopped):
@@ -140,17 +140,19 @@ class FederationExecutor:
         return max(quorum, compute_least_sites(self.settings)) if self.settings.secure_aggregation else quorum
 
     def _start_reports(self, sent: Any, cohort: np.ndarray, round: Round) -> CollectedReports | SecureReports:
-        weights = self.runner.compute_weights(cohort, self._bound_sizes(cohort))
+        sizes = self._bound_sizes(cohort)
         if self.settings.secure_aggregation:
-            return SecureReports(self.runner, sent, cohort, round, self.record.id, self.settings, weights)
-        expected = self._make_expected_reply(round)
+            return SecureReports(self.runner, sent, cohort, round, self.record.id, self.settings, sizes)
+        expected, weights = self._make_expected_reply(round), self.runner.compute_weights(cohort, sizes)
         return CollectedReports(self.runner, sent, cohort, round, expected, weights, self._choose_rules())
 
     def _choose_rules(self) -> ScreeningRules:
         if isinstance(self.runner.aggregation, PrivateMean):
             return ScreeningRules()  # no report may decide whether another one counts
         ratio, cosine = self.settings.norm_ratio, self.settings.min_cosine
-        return ScreeningRules(_NORM_RATIO if ratio is None else ratio, OPPOSED if cosine is None else cosine)
+        if ratio is None:  # a robust mean bounds long reports itself, and a shortened one would look ordinary to it
+            ratio = _NORM_RATIO if isinstance(self.runner.aggregation, PlainMean) else 0.0
+        return ScreeningRules(ratio, OPPOSED if cosine is None else cosine)
 
     def _collect(self, collected: CollectedReports | SecureReports, client: int, answer: SiteAnswer) -> None:
         """Add an answer; raise BadReply if it does not count."""
@@ -213,9 +215,9 @@ class FederationExecutor:
         """Return each site's influence and the shortened ones for metrics.jsonl; log an alarm about large influence."""
         own = {self.record.sites[client]: one for client, one in collected.influence.items()}
         shortened = sorted(self.record.sites[client] for client in collected.shortened)
-        quiet = {self.record.sites[client] for client in collected.clients} - set(shortened)  # no alarm so far
+        counted = {self.record.sites[client] for client in collected.clients}  # of the others there is an alarm already
         for site, influence in own.items():
-            if influence.alarm is not None and site in quiet:
+            if influence.alarm is not None and site in counted:
                 self.notify(SiteAlarm(site, influence.alarm, round.index))
         metrics = {"influence": {site: one.to_dict() for site, one in own.items()}} if own else {}
         return metrics | ({"shortened": shortened} if shortened else {})

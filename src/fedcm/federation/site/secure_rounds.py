@@ -32,7 +32,7 @@ class _TrainedRound(NamedTuple):
     trained_on: str  # hash of what the sites must have in common
     report: Any
     loss: float
-    examples: int | None  # for the weight; None: the weight is 1
+    examples: int | None  # for the weight, at most `federation.max_examples`; None: the weight is 1
     kit_sums: KitSums  # of this training in any run
     sums: RevealedSums  # of this run
     noisy: NoisyReport | None = None  # what is masked in place of the report, if the run is private
@@ -97,6 +97,8 @@ class SecureRounds:
             "terms": terms,
             "broadcast": {name: _hash_array(array) for name, array in sent.items()},
         }
+        if more.get("examples") is not None and self.settings.max_examples is not None:
+            more["examples"] = min(more["examples"], self.settings.max_examples)
         experiment = hashlib.sha256(self.experiment.encode()).hexdigest()
         trained_on = compute_digest("trained", common | {"run": run, "experiment": experiment})
         training = compute_digest("training", common | {"experiment": _select_training(self.experiment)})

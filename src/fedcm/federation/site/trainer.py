@@ -38,7 +38,7 @@ from fedcm.federation.experiment import compute_least_sites, reject_simulated_co
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
 from fedcm.federation.kit import SITE_FILE, STATES
 from fedcm.federation.private.noisy_report import NoisyReport
-from fedcm.federation.private.rules import reject_leaks
+from fedcm.federation.private.rules import count_colluding, reject_leaks
 from fedcm.federation.secure.revealed_sums import RevealedSums
 from fedcm.federation.settings import (
     load_site_data,
@@ -174,7 +174,7 @@ class SiteTrainer:
     ) -> NoisyReport:
         mean, links = setup.runner.aggregation, self.experiment.federation
         assert isinstance(mean, PrivateMean)
-        shares = compute_least_sites(links) - links.colluding
+        shares = compute_least_sites(links) - count_colluding(links)
         sent = _move(broadcast, setup.problem.device)
         return NoisyReport(mean, sent, report, round, shares, self.population, self._get_state_folder(run))
 

@@ -108,7 +108,7 @@ def _read_tail(file: BinaryIO) -> tuple[int, str, bytes]:
     try:
         number = int(_try_read_record(line)["number"])
     except (ValueError, LookupError, TypeError):
-        number = 0  # somebody wrote into the log: the chain goes on, and `verify_audit` names the line
+        number = 0  # somebody wrote into the log: the chain continues, and `verify_audit` names the line
     return number, hashlib.sha256(line).hexdigest(), torn
 
 

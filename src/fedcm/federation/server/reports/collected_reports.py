@@ -16,6 +16,7 @@ from fedcm.federation.server.reports.screening import (
     Influence,
     ScreeningRules,
     find_opposed_reports,
+    measure_cosines,
     measure_influence,
     shorten_large_reports,
 )
@@ -105,11 +106,13 @@ class CollectedReports:
         Returns:
             By client, why its report does not count.
         """
-        short = shorten_large_reports(self._held, self._rules.norm_ratio, self._guess)
+        cosines = measure_cosines(self._held)
+        opposed = find_opposed_reports(cosines, self._rules.min_cosine)
+        rest = {client: report for client, report in self._held.items() if client not in opposed}
+        short = shorten_large_reports(rest, self._rules.norm_ratio, self._guess)
+        self.shortened = {client: one.reason for client, one in short.items()}
         self._held |= {client: one.report for client, one in short.items()}
-        self.influence = measure_influence(self._held, self.weights)
-        opposed = find_opposed_reports(self.influence, self._rules.min_cosine)
-        self.shortened = {client: one.reason for client, one in short.items() if client not in opposed}
+        self.influence = measure_influence(self._held, self.weights, cosines)
         for client in opposed:
             del self._held[client], self.client_stats[client]
         for client in sorted(self._held):  # their norms were checked, so none is out of range

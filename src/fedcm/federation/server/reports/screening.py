@@ -1,16 +1,19 @@
-"""Compare the reports of a round with each other: which are shortened, which do not count, and whose move the mean.
+"""Compare the reports of a round: which do not count, which are shortened, and how far each moves the mean.
 
-A report is shortened if it is too far away: its distance from the server's guess (`Algorithm.expected_report`, or 0)
-is above `federation.norm_ratio` times the median distance of the round's reports. It then counts at the median
-distance, in its own direction from the guess. An honest report of FedCM is close to Δ, so a flipped one is far away
-although its length is ordinary. Of an even number of distances, the median is the lower of the two in the middle, so
-that it takes more than half of the sites to raise it.
+A report does not count if it points against the others: its cosine with the median of the reports, coordinate by
+coordinate, is below `federation.min_cosine`.
+
+A report that counts is shortened if it is too far away: its distance from the server's guess
+(`Algorithm.expected_report`, or 0) is above `federation.norm_ratio` times the median distance. It then counts at the
+median distance, in its own direction from the guess. An honest report of FedCM is close to Δ, so a flipped one is far
+away although its length is ordinary. Cosines are compared first, because a shortened report is close to the guess and
+points where the guess points.
 
 It is shortened rather than left out because an honest report can be far away too: while a site is disconnected, the
 others come to agree, and its gradient grows. Left out, it would stay far away in every later round.
 
-A report does not count if it points against the others: its cosine with the median of the reports, coordinate by
-coordinate, is below `federation.min_cosine`.
+Of an even number of distances, the median is the lower of the two in the middle: it takes more than half of the sites
+to raise it, and half of them to lower it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +37,7 @@ class Influence:
     """How much one site's report moves the mean of a round if it counts."""
 
     share: float  # distance of the mean from the mean without this site, over the sum of these distances
-    cosine: float  # of its report with the median of the reports, coordinate by coordinate
+    cosine: float  # of its report, as it arrived, with the median of the reports, coordinate by coordinate
 
     @property
     def alarm(self) -> str | None:
@@ -107,23 +110,45 @@ def _scale_from(guess: Any, report: Any, factor: float) -> Any:
     return type(report)(*((at + factor * (own.double() - at)).to(own.dtype) for own, at in fields))
 
 
-def find_opposed_reports(influence: Mapping[int, Influence], min_cosine: float) -> dict[int, str]:
+def measure_cosines(reports: Mapping[int, Any]) -> dict[int, float]:
+    """Return each client's cosine between its report and the median report; empty with fewer than three reports."""
+    if len(reports) < LEAST_REPORTS:
+        return {}
+    clients = sorted(reports)
+    rows = _make_rows([reports[client] for client in clients])
+    median, products = compute_median(rows), np.zeros(len(clients))
+    for block in rows.iterate_blocks():
+        products += (block.values * median[block.field][block.columns]).sum(1).numpy()
+    lengths = rows.compute_distances() * np.sqrt(sum(float(field.square().sum()) for field in median))
+    cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    return dict(zip(clients, cosines.tolist(), strict=True))
+
+
+def find_opposed_reports(cosines: Mapping[int, float], min_cosine: float) -> dict[int, str]:
     """Return the clients whose reports point against the others', with the reasons.
 
     Args:
-        influence: The influence by client.
-        min_cosine: The smallest cosine with the median of the reports; -1 for no bound.
+        cosines: By client, the cosine between its report and the median report.
+        min_cosine: The smallest cosine; -1 for no bound.
     """
     return {
         client: f"its report points against those of the other sites: its cosine with their median is "
-        f"{one.cosine:.2f}, below federation.min_cosine = {min_cosine:g}"
-        for client, one in influence.items()
-        if min_cosine > -1 and one.cosine < min_cosine
+        f"{cosine:.2f}, below federation.min_cosine = {min_cosine:g}"
+        for client, cosine in cosines.items()
+        if min_cosine > -1 and cosine < min_cosine
     }
 
 
-def measure_influence(reports: Mapping[int, Any], weights: Mapping[int, float]) -> dict[int, Influence]:
-    """Return the influence of each client on the mean of these reports; empty with fewer than three reports."""
+def measure_influence(
+    reports: Mapping[int, Any], weights: Mapping[int, float], cosines: Mapping[int, float]
+) -> dict[int, Influence]:
+    """Return the influence of each client on the mean of these reports; empty with fewer than three reports.
+
+    Args:
+        reports: The reports by client, shortened if they count so.
+        weights: Their weights in the mean.
+        cosines: What `measure_cosines` returned for the reports as they arrived.
+    """
     if len(reports) < LEAST_REPORTS:
         return {}
     clients = sorted(reports)
@@ -131,14 +156,9 @@ def measure_influence(reports: Mapping[int, Any], weights: Mapping[int, float]) 
     own = np.array([weights[client] for client in clients])
     own = own / own.sum()
     moved = own / (1 - own) * rows.compute_distances(rows.mix(own))  # ‖mean − mean without i‖
-    median, total = compute_median(rows), float(moved.sum())
-    products = np.zeros(len(clients))
-    for block in rows.iterate_blocks():
-        products += (block.values * median[block.field][block.columns]).sum(1).numpy()
-    lengths = rows.compute_distances() * np.sqrt(sum(float(field.square().sum()) for field in median))
-    cosines = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    total = float(moved.sum())
     return {
-        client: Influence(float(moved[row]) / total if total else 0.0, float(cosines[row]))
+        client: Influence(float(moved[row]) / total if total else 0.0, cosines[client])
         for row, client in enumerate(clients)
     }
 

@@ -45,15 +45,26 @@ class SecureReports:
         round: Round,
         run: str,
         settings: FederationSection,
-        weights: np.ndarray,
+        sizes: np.ndarray,
     ) -> None:
-        """Expect reports of the cohort, which gets the broadcast `sent` in a round of the run with the id `run`."""
+        """Expect reports of the cohort.
+
+        Args:
+            runner: Has the algorithm and the settings.
+            sent: The broadcast.
+            cohort: The clients of the round.
+            round: The round.
+            run: The run's id.
+            settings: `[federation]` of the experiment.
+            sizes: The number of examples that each client counts for if clients are weighed by their examples.
+        """
         self._runner = runner
         self._run = run
         self._round = round.index
         self._settings = settings
-        self._cohort = cohort
+        self._sizes = dict(zip(cohort.tolist(), sizes.tolist(), strict=True))
         self.steps = dict(zip(cohort.tolist(), runner.count_steps(cohort, round.index).tolist(), strict=True))
+        weights = runner.compute_weights(cohort, sizes)
         self.weights = dict(zip(cohort.tolist(), weights.tolist(), strict=True))
         self.reports = runner.start_reports(sent, cohort, round)
         self.clients: list[int] = []  # the clients whose reports are in the sum, sorted
@@ -77,10 +88,12 @@ class SecureReports:
             if fields.get("steps") != self.steps[client]:
                 raise BadReply(f"its number of local steps is not {self.steps[client]}, as its data require")
             known = getattr(self._runner.data, "known_sizes", {}).get(client)
-            if fields.get("examples") != known:
+            if known is None or fields.get("examples") != known:
                 raise BadReply(f"it has {clean_text(fields.get('examples'), 40)} examples now, and described {known}")
             if answer.arrays:
                 raise BadReply("it must send no vectors before they are masked")
+            if self._runner.weigh_by_examples:
+                self._check_weight(client, known)
             self._trained.add(client)
             self.seconds = max(self.seconds, read_seconds(fields.get("seconds")))
 
@@ -148,8 +161,21 @@ class SecureReports:
         """Return the number of examples whose weight is 1; 1 if sites are not weighed by their examples."""
         if not self._runner.weigh_by_examples:
             return 1
-        client = int(self._cohort[0])
-        return round(int(self._runner.data.sizes(self._cohort[:1])[0]) / self.weights[client])
+        client, size = next(iter(self._sizes.items()))
+        return round(size / self.weights[client])
+
+    def _check_weight(self, client: int, examples: int) -> None:
+        """Raise BadReply if the site would mask its report with a larger weight than it counts for.
+
+        The site applies `federation.max_examples` itself. It does not know what it described at first. The server could
+        tell it, but a server that chooses weights could make a sum that consists of one report.
+        """
+        most = self._settings.max_examples
+        if (examples if most is None else min(examples, most)) > self._sizes[client]:
+            raise BadReply(
+                f"it has {examples} examples now and described {self._sizes[client]} at first; secure aggregation "
+                "cannot bound the weight of a masked report, so it counts again in a new run"
+            )
 
     @property
     def names(self) -> dict[str, Any]:
