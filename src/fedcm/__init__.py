@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         LongWarmupWarning,
         ManyWorkersWarning,
         RandomDataWarning,
+        SlowPrecisionWarning,
     )
 
 __version__ = "0.1.0"
@@ -209,6 +210,7 @@ _MODULES = {
         "LongWarmupWarning",
         "ManyWorkersWarning",
         "RandomDataWarning",
+        "SlowPrecisionWarning",
     ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -311,6 +313,7 @@ __all__ = [
     "SignFlip",
     "SignSGD",
     "SlowMo",
+    "SlowPrecisionWarning",
     "Step",
     "StepDecay",
     "Stop",

@@ -217,6 +217,23 @@ def test_bf16_changes_only_the_models_arithmetic(
     assert stacked[-1]["loss"] == pytest.approx(one[-1]["loss"], rel=0.05)
 
 
+@pytest.mark.parametrize(("precision", "has"), [("bf16", False), ("bf16", True), ("bf16", None), ("float32", False)])
+def test_bf16_on_a_cpu_without_its_instructions_prints_a_warning(
+    precision: str,
+    has: bool | None,
+    fedcm: Callable[..., Any],
+    experiment: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedcm.runs.parts.problem.has_bfloat16_instructions", lambda: has)
+    answer = fedcm("run", experiment(), "--runs-dir", tmp_path / "runs", "--precision", precision)
+    assert answer.code == 0
+    assert ('engine.precision = "bf16" is slower than "float32" here' in answer.err) == (
+        precision == "bf16" and has is False
+    )
+
+
 @pytest.mark.slow
 def test_a_compiled_model_has_the_trajectory_of_an_uncompiled_one(
     fedcm: Callable[..., Any], experiment: Callable[..., Path], tmp_path: Path

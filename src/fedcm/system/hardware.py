@@ -15,6 +15,7 @@ import torch
 from fedcm.errors import UserError
 
 _CPUINFO = Path("/proc/cpuinfo")
+_BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # of x86 and ARM
 
 
 @contextmanager
@@ -76,13 +77,25 @@ def describe_cpu(cpuinfo: Path = _CPUINFO) -> dict[str, str]:
     return {"model": _read_cpu_model(cpuinfo), "capability": torch.backends.cpu.get_cpu_capability()}
 
 
-def _read_cpu_model(cpuinfo: Path) -> str:
-    """Return the model's name with its family and model number, because virtual machines often shorten the name."""
+def has_bfloat16_instructions(cpuinfo: Path = _CPUINFO) -> bool | None:
+    """Return whether the CPU multiplies in bfloat16 (AVX512-BF16, AMX, or ARM's BF16); None if that is unknown."""
+    fields = _read_cpu_fields(cpuinfo)
+    flags = fields.get("flags", fields.get("Features"))
+    return None if flags is None else not _BFLOAT16_FLAGS.isdisjoint(flags.split())
+
+
+def _read_cpu_fields(cpuinfo: Path) -> dict[str, str]:
+    """Return what the system says about the first CPU; nothing if it has no such file."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines()
     except OSError:
         lines = []
-    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def _read_cpu_model(cpuinfo: Path) -> str:
+    """Return the model's name with its family and model number, because virtual machines often shorten the name."""
+    fields = _read_cpu_fields(cpuinfo)
     name = fields.get("model name") or platform.processor() or platform.machine() or "unknown"
     numbers = [f"{word} {fields[key]}" for word, key in (("family", "cpu family"), ("model", "model")) if key in fields]
     return ", ".join([name, *numbers])

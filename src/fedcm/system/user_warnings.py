@@ -34,6 +34,10 @@ class LongWarmupWarning(FedcmWarning):
     """The warm-up of a schedule covers the whole run, so the learning rate never reaches its full value."""
 
 
+class SlowPrecisionWarning(FedcmWarning):
+    """The CPU has no instructions for bfloat16, so training in bf16 is slower than in float32."""
+
+
 class ManyWorkersWarning(FedcmWarning):
     """There are more workers than clients in a round, and fewer are started."""
 

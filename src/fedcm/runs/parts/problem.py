@@ -20,7 +20,8 @@ from fedcm.data.federated import FederatedData
 from fedcm.data.structures.collate import Collate, pad_examples
 from fedcm.errors import UserError
 from fedcm.models.trainable import select_personal
-from fedcm.system.hardware import resolve_device
+from fedcm.system.hardware import has_bfloat16_instructions, resolve_device
+from fedcm.system.user_warnings import SlowPrecisionWarning, warn_user
 
 
 def build_problem(
@@ -29,6 +30,8 @@ def build_problem(
     """Return the model and its loss on the experiment's device, in its precision."""
     client, engine = experiment.client, experiment.engine
     warn_of_eval_mode(model)
+    if engine.precision == "bf16" and engine.device == "cpu":
+        _warn_of_slow_bfloat16()
     model = model.to(resolve_device(engine.device))
     if engine.precision == "float64":
         model = model.double()
@@ -41,6 +44,15 @@ def build_problem(
         collate=collate or pad_examples,
         personal=select_personal(model, experiment.model.personal) if experiment.model.personal else (),
     )
+
+
+def _warn_of_slow_bfloat16() -> None:
+    if has_bfloat16_instructions() is False:
+        warn_user(
+            'this CPU has no instructions for bfloat16 (AVX512-BF16 or AMX), so engine.precision = "bf16" is slower '
+            'than "float32" here; use it only to repeat a run',
+            SlowPrecisionWarning,
+        )
 
 
 def reject_with_personal(experiment: Experiment, data: FederatedData) -> None:
