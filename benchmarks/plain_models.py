@@ -22,6 +22,21 @@ class PlainCNN(nn.Module):
         return self.last(x)
 
 
+def build_lenet() -> nn.Module:
+    """Build LeNet as a user would bring it, for `model.name = "plain_models:build_lenet"`."""
+    return build_plain_model("lenet")
+
+
+def build_cnn() -> nn.Module:
+    """Build the CNN as a user would bring it."""
+    return build_plain_model("cnn")
+
+
+def build_linear() -> nn.Module:
+    """Build softmax regression as a user would bring it."""
+    return build_plain_model("linear")
+
+
 def build_plain_model(name: str) -> nn.Module:
     """Build lenet, cnn or linear."""
     match name:

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contestants import OURS, PEERS, Setting, read_version
+from contestants import OURS, OWN, PEERS, Setting, read_version
 
 sys.path.append(str(Path(__file__).parents[1]))
 from pages import describe_machine
@@ -61,10 +61,12 @@ NOTES = """`start` is the time from the process's start to its first round. If w
 (Ray's actors, compiling), `first round done` is more informative. Memory is the PSS of all processes together, with
 the pages of the data that they touched, measured in a separate turn. Settings are processes × threads; for Flower
 actors, for FedLab trainers beside the server. All settings tried: `PEERS` in `benchmarks/peers/contestants.py`. pfl
-does not shuffle a client's batches; the others do. fedcm and its peers call the same torch kernels. On LeNet and
+does not shuffle a client's batches; the others do. `fedcm, own model` trains the model as usually written (ReLU before
+the pool), which is the peers' model and what users bring. fedcm and its peers call the same torch kernels. On LeNet and
 the CNN fedcm gains from the layout, ReLU after the pool and kept memory ([where a step's time
 goes](RESULTS.md#where-a-steps-time-goes)), on softmax regression from a stack of 50 clients and from replaying its
-operations."""
+operations. FL-Simulator, which has FedCM too, is not among the peers: it is not a package of a registry and
+needs torchvision."""
 
 
 def format_rows(work: str, result: Result) -> list[str]:
@@ -91,6 +93,9 @@ def format_head() -> str:
 def format_commands() -> list[str]:
     lines = ["| contestant | version | command |", "|---|---|---|"]
     lines.append(f"| {OURS} | this folder's | `fedcm run WORK.toml --workers 2 --json` (`benchmarks/bare_loop.py`) |")
+    lines.append(
+        f"| {OWN} | this folder's | with `--set model.name=plain_models:build_WORK` (`benchmarks/plain_models.py`) |"
+    )
     for name in PEERS:
         call = f"`.peers/{name}/bin/python benchmarks/peers/{name}_rounds.py WORK DATA ROUNDS PROCESSES THREADS`"
         lines.append(f"| {name} | {read_version(name)} | {call} |")

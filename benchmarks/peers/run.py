@@ -2,7 +2,7 @@
 
     python benchmarks/peers/run.py                                              everything, to benchmarks/PEERS.md
     python benchmarks/peers/run.py --works lenet                                one section of it
-    python benchmarks/peers/run.py --only pfl,fedcm --works lenet --rounds 4    only printed
+    python benchmarks/peers/run.py --only 'pfl;fedcm' --works lenet --rounds 4  only printed
     python benchmarks/peers/run.py --settings all --turns 1                     all settings, only printed
 
 The contestants take turns, so that noise affects all equally; ratios of medians come first.
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from contestants import HERE, OURS, PEERS, Setting, get_python, prepare
+from contestants import HERE, OURS, OWN, PEERS, Setting, get_python, prepare
 from figures import HEAD, Figures, format_head, format_rows, format_section
 from process_monitor import run_monitored
 
@@ -40,12 +40,14 @@ def run_peer(
     figures.add(run.began, result["ready"], result["rounds"], run.peak)
 
 
-def run_ours(work: str, rounds: int, folder: Path, figures: Figures, *, memory: bool) -> None:
+def run_ours(name: str, work: str, rounds: int, folder: Path, figures: Figures, *, memory: bool) -> None:
     runs = folder / "runs"
     shutil.rmtree(runs, ignore_errors=True)
     words = make_command(work, "fedavg", rounds, folder)
+    if name == OWN:
+        words += ["--set", f"model.name=plain_models:build_{work}"]
     noticed = lambda: any(path.stat().st_size for path in runs.glob("*/metrics.jsonl"))  # noqa: E731
-    run = run_monitored(words, dict(os.environ), noticed, memory=memory)
+    run = run_monitored(words, os.environ | {"PYTHONPATH": str(HERE.parent)}, noticed, memory=memory)
     lines = (runs / json.loads(run.output)["name"] / "metrics.jsonl").read_text().splitlines()
     seconds = [json.loads(line)["seconds"] for line in lines]
     assert run.noticed is not None, "a run of several rounds must be noticed before it ends"
@@ -72,8 +74,8 @@ def run_contest(work: str, entries: list[tuple[str, Setting]], rounds: int, turn
             for shift in range(len(entries)):
                 which = (turn + shift) % len(entries)
                 name, setting = entries[which]
-                if name == OURS:
-                    run_ours(work, rounds, Path(folder), figures[which], memory=not turn)
+                if name in (OURS, OWN):
+                    run_ours(name, work, rounds, Path(folder), figures[which], memory=not turn)
                 else:
                     run_peer(name, setting, work, rounds, Path(folder), figures[which], memory=not turn)
                 figure = f"{figures[which].median:.3f} s per round" if turn else f"{figures[which].peak / 1e6:.0f} MB"
@@ -82,7 +84,7 @@ def run_contest(work: str, entries: list[tuple[str, Setting]], rounds: int, turn
 
 
 def list_entries(names: list[str], work: str, *, every_setting: bool) -> list[tuple[str, Setting]]:
-    entries = [(OURS, Setting(WORKERS, 1))] if OURS in names else []
+    entries = [(name, Setting(WORKERS, 1)) for name in (OURS, OWN) if name in names]
     for name, peer in PEERS.items():
         if name in names and work in peer.workloads:
             entries += [(name, setting) for setting in (peer.tried if every_setting else peer.best[work])]
@@ -91,16 +93,16 @@ def list_entries(names: list[str], work: str, *, every_setting: bool) -> list[tu
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help=f"contestants, separated by commas: {', '.join([OURS, *PEERS])}")
+    parser.add_argument("--only", help=f"contestants, separated by semicolons: {'; '.join([OURS, OWN, *PEERS])}")
     parser.add_argument("--works", help=f"workloads, separated by commas: {', '.join(ROUNDS)}")
     parser.add_argument("--rounds", type=int, help="rounds per turn; the first of each turn is not counted")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--settings", choices=("best", "all"), default="best", help="processes × threads of the peers")
     options = parser.parse_args()
-    names = options.only.split(",") if options.only else [OURS, *PEERS]
+    names = options.only.split(";") if options.only else [OURS, OWN, *PEERS]
     works = options.works.split(",") if options.works else list(ROUNDS)
     for name in names:
-        if name != OURS:
+        if name not in (OURS, OWN):
             prepare(name)
     for work in works:
         competing = list_entries(names, work, every_setting=options.settings == "all")
