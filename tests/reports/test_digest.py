@@ -14,11 +14,20 @@ from torch import nn
 
 import fedcm
 from fedcm.errors import UserError
-from fedcm.reports.digest import SYSTEM_COLUMNS, Diagnoses, read_digest, write_digest
-from fedcm.reports.extraction import count_participation, count_steps, extract_curve, extract_diagnoses, make_digest
+from fedcm.reports.digest import SYSTEM_COLUMNS, Diagnoses, SiteResults, read_digest, write_digest
+from fedcm.reports.extraction import (
+    count_participation,
+    count_steps,
+    extract_curve,
+    extract_diagnoses,
+    make_digest,
+    summarise_sites,
+)
 from fedcm.reports.label_mixes import LabelMixFinder
 from fedcm.runs.folder import RunFolder
 from fedcm.system.hardware import describe_cpu
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def make_lines(rounds: int, every: int) -> list[dict[str, Any]]:
@@ -263,6 +272,49 @@ def test_only_digests_of_heterogeneous_runs_have_columns_of_the_system(tmp_path:
         assert read_digest(tmp_path / "one.json") == digest
         stored = json.loads((tmp_path / "one.json").read_text())["curve"]
         assert set(stored) & set(SYSTEM_COLUMNS) == expected
+
+
+def test_sites_are_summarised_over_all_rounds() -> None:
+    def make_influence(**pairs: tuple[float, float]) -> dict[str, Any]:
+        return {"influence": {site: {"share": share, "cosine": cosine} for site, (share, cosine) in pairs.items()}}
+
+    records: list[dict[str, Any]] = [
+        {"clients": [0, 1, 2], "missed": ["d"]} | make_influence(a=(0.25, 0.5), b=(0.5, -0.25), c=(0.25, 0.5)),
+        {"clients": [0, 2], "missed": ["b", "d"]} | make_influence(a=(0.0, 0.75), b=(0.75, -0.5), c=(0.25, 0.5)),
+        {"clients": [0, 1], "missed": ["c"]},  # two reports are not compared
+        {"clients": []},  # a round without a cohort
+        {"clients": [0, 1, 2], "missed": [], "shortened": ["b"]}
+        | make_influence(a=(0.5, 0.25), b=(0.25, 0.0), c=(0.25, -0.75)),
+    ]
+    lines = [line | record for line, record in zip(make_lines(5, every=1), records, strict=True)]
+    numbers = ("counted", "missed", "shortened", "mean_share", "largest_share", "largest_share_round", "lowest_cosine")
+    expected = {
+        "a": (4, 0, 0, 0.25, 0.5, 5, 0.25),
+        "b": (3, 1, 1, 0.5, 0.75, 2, -0.5),
+        "c": (3, 1, 0, 0.25, 0.25, 1, -0.75),
+        "d": (0, 2, 0, None, None, None, None),
+        "e": (0, 0, 0, None, None, None, None),  # never asked
+    }
+    assert summarise_sites(lines, ["a", "b", "c", "d", "e"]) == [
+        SiteResults(site=site, **dict(zip(numbers, values, strict=True))) for site, values in expected.items()
+    ]
+    assert summarise_sites([line for line in lines if "influence" not in line], ["a", "b", "c", "d", "e"]) == []
+
+
+def test_only_digests_with_influences_have_sites(tmp_path: Path) -> None:
+    site = SiteResults(site="a", counted=3, missed=0, shortened=0)
+    for digest in (make_test_digest(), make_test_digest(sites=[site])):
+        write_digest(digest, tmp_path / "one.json")
+        assert ("sites" in json.loads((tmp_path / "one.json").read_text())) == bool(digest.sites)
+        assert read_digest(tmp_path / "one.json") == digest
+
+
+def test_stored_digests_are_written_again_with_the_same_bytes(tmp_path: Path) -> None:
+    stored = [sorted((RESULTS / name).glob("*.json"))[::8] for name in ("robust-digits", "privacy-digits")]
+    assert all(stored)
+    for path in (*stored[0], *stored[1]):
+        write_digest(read_digest(path), tmp_path / path.name)
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_consensus_distance_of_another_length_is_rejected(tmp_path: Path) -> None:

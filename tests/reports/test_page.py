@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from made_digests import (
 
 from fedcm.reports.claims.headline import write_headline
 from fedcm.reports.claims.paper import PaperFigure, read_paper_figures
-from fedcm.reports.digest import Diagnoses, Digest, OtherCell
+from fedcm.reports.digest import Diagnoses, Digest, OtherCell, SiteResults
 from fedcm.reports.document import build_document
 from fedcm.reports.html.page import render_page
 from fedcm.reports.write import write_figures_and_tables
@@ -193,6 +194,35 @@ def test_system_is_shown_for_heterogeneous_runs_only() -> None:
     assert time["x"] == "simulated seconds"
     assert [(line["round"], line["value"]) for line in time["lines"]] == [([12.0, 24.0], [50.0, 60.0])]
     assert [plot["lines"][0]["value"] for plot in plots] == [[value] * 2 for value in (25.0, 2.5, 4.5, 1.0, 9.0)]
+
+
+def make_sites(**shares: float | None) -> list[SiteResults]:
+    return [
+        SiteResults(site=site, counted=9, missed=1, shortened=2, mean_share=share, largest_share=share)
+        for site, share in shares.items()
+    ]
+
+
+def test_sites_are_in_the_system_section_with_the_largest_share_first() -> None:
+    first = make_test_digest(name="first", sites=make_sites(a=0.25, b=None, c=0.625, d=0.0))
+    second = make_test_digest("fedavg", name="second", sites=make_sites(e=0.5, f=0.5))
+    text = render(first, second, make_test_digest("scaffold", name="plain"))
+    section = text[text.index('id="system"') : text.index('id="costs"')]
+    assert re.findall(r"<caption>(Sites of .*?)</caption>", section) == ["Sites of first", "Sites of second"]
+    assert re.findall(r'<th scope="row">(.)</th>', section) == ["c", "a", "d", "b", "e", "f"]
+    assert section.count("A share is the distance by which a site") == 1
+    assert "Sites of" not in render(make_test_digest())
+
+
+def test_names_of_sites_are_escaped(tmp_path: Path) -> None:
+    plain, hostile = (make_test_digest(sites=make_sites(**{name: 0.5, "b": 0.25})) for name in ("a", SCRIPT))
+    html = render(hostile)
+    assert SCRIPT not in html
+    assert Tags(html).names == Tags(render(plain)).names
+    assert html.count(f'<th scope="row">{escape(SCRIPT)}</th>') == 1
+    write_figures_and_tables(build_document([hostile], [], datetime.now(UTC)), tmp_path)
+    (file,) = (tmp_path / "tables").glob("sites-*.md")
+    assert "<" not in file.read_text().replace("\\<", "")
 
 
 def test_curves_can_be_drawn_against_simulated_time() -> None:

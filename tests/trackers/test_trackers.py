@@ -15,6 +15,8 @@ import pytest
 from read_back import Series, load_events, load_mlflow_run, read_expected_series, read_series, read_wandb_records
 from scenes import Answer, load_summary, run_to_end
 
+from fedcm.core.participation import Independent
+from fedcm.privacy.accountant import Accountant, Sampling
 from fedcm.trackers import TRACKERS
 
 Write = Callable[..., Path]
@@ -158,6 +160,31 @@ def test_settings_and_summary_are_logged(experiment: Write, fedcm: Fedcm, tmp_pa
         assert logged["summary/accuracy.best"] == summary["accuracy"]["best"]
         assert logged["summary/params_sha256"] == summary["params_sha256"]
         assert records["exit"].exit.exit_code == 0
+
+
+@in_short_for_tensorboard_alone
+def test_the_epsilon_of_every_round_of_a_private_run_is_logged(
+    experiment: Write, fedcm: Fedcm, tmp_path: Path, tracker: str
+) -> None:
+    """The values are those of the accountant, also in rounds with an empty cohort and after a resume."""
+    folder = tmp_path / "runs" / "private"
+    path = experiment(
+        rounds=ROUNDS - 4,
+        participation={"kind": "independent", "probability": 0.1},
+        client={"steps": 2, "batch_size": 4, "lr": 0.1},
+        privacy={"noise_multiplier": 2.0, "clip": 0.5, "delta": 1e-3},
+    )
+    words = ["run", path, "--runs-dir", folder.parent, "--name", folder.name, "--track", tracker]
+    for command in (words, ["resume", folder, "--set", f"rounds={ROUNDS}", "--track", tracker]):
+        answer = fedcm(*command)
+        assert answer.code == 0, answer.err
+        assert "is disabled" not in answer.err
+    found = read_series(tracker, folder)
+    assert 0.0 in [value for _, value in found["cohort"]], "otherwise this shows less than it says"
+    accountant = Accountant(Sampling.of(Independent(0.1)), 2.0, 1e-3)
+    expected = [(index, accountant.compute_epsilon(index + 1)) for index in range(ROUNDS)]
+    assert {"epsilon": found["epsilon"]} == rounded({"epsilon": expected})
+    assert found["epsilon"][-1][1] == pytest.approx(load_summary(folder)["privacy"]["epsilon"], rel=1e-6)
 
 
 @pytest.mark.slow

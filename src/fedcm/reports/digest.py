@@ -144,6 +144,20 @@ class ClientResults(Section):
         return self
 
 
+class SiteResults(Section):
+    """What the server of a federation recorded about one site, over all rounds."""
+
+    site: str
+    counted: Count  # rounds in which its report counted
+    missed: Count  # rounds in which it was asked and its report did not count
+    shortened: Count  # rounds in which its report was too long and was shortened
+    # of the rounds that compared its report with the others, whether or not it counted; None if there are none
+    mean_share: float | None = None
+    largest_share: float | None = None
+    largest_share_round: Count | None = None  # number of rounds done, as in the curve
+    lowest_cosine: float | None = None
+
+
 class OtherCell(Section):
     """The cell of another sweep or comparison that reused an existing run."""
 
@@ -171,6 +185,7 @@ class Digest(Section):
     # (k, how often a client did k local steps in a round), over all rounds; empty if they are equal in all rounds
     step_counts: list[tuple[Count, Count]] = Field(default=[])
     other_cells: list[OtherCell] = Field(default=[])  # in addition to the experiment's own cell
+    sites: list[SiteResults] = Field(default=[])  # by name; empty, and not in the file, without recorded influences
 
     @model_validator(mode="after")
     def _check_contents(self) -> "Digest":
@@ -203,6 +218,11 @@ class Digest(Section):
             if isinstance(self.summary.get(key), dict) and not _is_complete(self._current_summary[key]):
                 raise ValueError(f"summary.{key} must have last, mean_last, mean_last_rounds and best")
         return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_empty_sites(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keep the digests of all other runs as they were."""
+        return {name: value for name, value in serialize(self).items() if value or name != "sites"}
 
     def _get_summary_table(self, key: str) -> dict[str, Any]:
         table = self.summary.get(key)

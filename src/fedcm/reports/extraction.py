@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedcm.reports.digest import (
     LabelMix,
     OtherCell,
     ParticipationCounts,
+    SiteResults,
 )
 from fedcm.runs.evidence.manifest import DamagedRunError
 from fedcm.runs.evidence.verification import reject_damage
@@ -65,6 +66,7 @@ def make_digest(folder: RunFolder, find_label_mix: FindLabelMix = lambda table, 
             client_results=_read_client_results(folder),
             step_counts=count_steps(lines),
             other_cells=[OtherCell.model_validate(cell) for cell in read_cells(folder.path)],
+            sites=summarise_sites(lines, sorted(table.get("federation", {}).get("sites", []))),
         )
     except DamagedRunError:
         raise
@@ -149,6 +151,41 @@ def count_steps(lines: Lines) -> list[tuple[int, int]]:
         for steps, clients in pairs:
             times[steps] += clients
     return sorted(times.items()) if len(times) > 1 else []
+
+
+def summarise_sites(lines: Lines, names: Sequence[str]) -> list[SiteResults]:
+    """Summarise what the server of a federation recorded about each site; empty if no round has influences.
+
+    Args:
+        lines: The run's metrics.
+        names: The site of each client.
+    """
+    if not any("influence" in line for line in lines):
+        return []
+    by_client = dict(enumerate(names))
+    counted, missed, shortened = Counter[str](), Counter[str](), Counter[str]()
+    shares: defaultdict[str, dict[int, float]] = defaultdict(dict)  # by site, then by the number of rounds done
+    cosines: defaultdict[str, list[float]] = defaultdict(list)
+    for line in lines:
+        counted.update(by_client[client] for client in line["clients"])
+        missed.update(line.get("missed", ()))  # a round without a cohort has none
+        shortened.update(line.get("shortened", ()))
+        for site, own in line.get("influence", {}).items():
+            shares[site][line["round"] + 1] = own["share"]
+            cosines[site].append(own["cosine"])
+    return [
+        SiteResults(
+            site=site,
+            counted=counted[site],
+            missed=missed[site],
+            shortened=shortened[site],
+            mean_share=_average([*shares[site].values()]),
+            largest_share=max(shares[site].values(), default=None),
+            largest_share_round=max(shares[site], key=shares[site].__getitem__, default=None),
+            lowest_cosine=min(cosines[site], default=None),
+        )
+        for site in sorted({*names, *missed, *shares})
+    ]
 
 
 def _average(values: list[float]) -> float | None:

@@ -19,6 +19,7 @@ from fedcm.reports.html.cost_table import make_cost_sheet
 from fedcm.reports.html.page import SearchSection, render_page
 from fedcm.reports.html.page_data import list_label_mixes
 from fedcm.reports.html.result_table import make_numbers_sheet, make_result_sheet
+from fedcm.reports.html.site_table import make_site_sheet
 from fedcm.reports.html.system_plots import list_step_histograms
 from fedcm.reports.sheet import Sheet
 from fedcm.system.callbacks import Notify
@@ -130,6 +131,9 @@ def write_figures_and_tables(document: Document, folder: Path) -> None:
     for mix in list_label_mixes(document):
         draw = partial(draw_label_mix, np.array(mix["shown"]), mix["title"])
         _draw_twice(draw, figures / _choose_file_name(f"split {mix['title']}", names))
+    for run in document.digests:
+        if sheet := make_site_sheet(run, _choose_file_name(f"sites {run.name}", names)):
+            sheet.write(tables)
     write_text(tables / "numbers.csv", make_numbers_sheet(document.groups).to_csv())
     if document.claims:
         _make_claims_sheet(document).write(tables)

@@ -13,6 +13,7 @@ from fedcm.reports.document import Document
 from fedcm.reports.html import sections
 from fedcm.reports.html.markup import Html, embed_json, join, make_table, tag
 from fedcm.reports.html.page_data import make_page_data
+from fedcm.reports.html.site_table import render_site_tables
 
 _SCRIPTS = ("style.js", "curves.js", "pictures.js", "page.js")  # each uses those before it
 
@@ -48,7 +49,9 @@ def render_page(document: Document, stamp: str | None = None, search: SearchSect
         search=_render_pictures("search", "Search", data["search"], _render_trials, *search.tables),
         diagnosis=_render_pictures("diagnosis", "Drift, noise and momentum", data["diagnosis"], _render_diagnosis),
         agreement=_render_pictures("agreement", "Agreement of the nodes", data["agreement"], _render_diagnosis),
-        system=_render_pictures("system", "System", data["system"], _render_lines_or_bins),
+        system=_render_pictures(
+            "system", "System", data["system"], _render_lines_or_bins, *render_site_tables(document)
+        ),
         costs=sections.render_costs(document) or "",
         clients=_render_pictures("clients", "Results of the clients", data["clients"], _render_bins),
         participation=_render_pictures("participation", "Participation", data["participation"], _render_times),
