@@ -8,7 +8,7 @@ from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import apply_overrides
 from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
-from fedcm.federation.admin.session import AdminSession, Job, UnreachableError
+from fedcm.federation.admin.session import AdminSession, Job, UnreachableError, await_sites
 from fedcm.federation.experiment import prepare_experiment
 from fedcm.federation.outcome import LOG, RESULT
 from fedcm.system.callbacks import Notify
@@ -72,14 +72,23 @@ def start_run(
     return SubmittedRun(name, prepared, session.submit_run(name, prepared, resume=False))
 
 
-def resume_run(session: AdminSession, name: str, overrides: Sequence[str] = ()) -> SubmittedRun:
-    """Submit a stopped or lost run again, with overrides that `reject_unchangeable` has checked."""
+def resume_run(session: AdminSession, name: str, overrides: Sequence[str], notify: Notify) -> SubmittedRun:
+    """Submit a stopped or lost run again, as soon as its sites are connected.
+
+    Args:
+        session: The admin's session.
+        name: The run's name.
+        overrides: Changes that `reject_unchangeable` has checked.
+        notify: Called with a line per site that is not connected after 20 s.
+    """
     last = session.find_newest_job(name)
     if not last.has_ended and session.query_run(last.id, "state") is not None:
         raise UserError(f"the run {name!r} is running; `fedcm federation status {name}` shows its state")
     experiment = read_experiment(apply_overrides(tomllib.loads(session.get_experiment(last.id)), overrides))
     if not last.has_ended:
         session.abort(last.id)  # a job that the engine lost would block the queue for ever
+    for site in await_sites(session, experiment.federation.sites):
+        notify(f"{site} is not connected; the run resumes without it if the quorum is connected")
     return SubmittedRun(name, experiment, session.submit_run(name, experiment, resume=True))
 
 

@@ -8,7 +8,8 @@ import io
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, final
@@ -23,6 +24,8 @@ from fedcm.federation.outcome import RESULT, Outcome
 
 _FINISHED = "FINISHED"  # the engine's states of jobs that are over begin with this
 _COMMAND_TIMEOUT = 30.0  # seconds
+_GATHER_TIMEOUT = 20.0  # seconds to wait for sites before a run is submitted again
+_POLL = 0.5  # seconds between two queries
 
 Result = TypeVar("Result")
 
@@ -227,3 +230,15 @@ def open_session(kit: Kit, seconds: float = 10.0) -> Iterator[AdminSession]:
     finally:
         with contextlib.suppress(Exception):
             session.close()
+
+
+def await_sites(session: AdminSession, sites: Collection[str]) -> list[str]:
+    """Wait until these sites are connected, for 20 s at most; return those that are not.
+
+    The engine includes a site in a job only if it is connected when the job begins. Sites come back some seconds after
+    a server that was started again.
+    """
+    end = time.monotonic() + _GATHER_TIMEOUT
+    while (missing := sorted(set(sites) - set(session.list_sites()))) and time.monotonic() < end:
+        time.sleep(_POLL)
+    return missing

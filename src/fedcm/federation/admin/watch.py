@@ -11,7 +11,13 @@ from typing import NamedTuple, final
 
 from fedcm.config.sections import Experiment
 from fedcm.errors import UserError
-from fedcm.federation.admin.session import AdminSession, UnreachableError, is_final_state, open_session
+from fedcm.federation.admin.session import (
+    AdminSession,
+    UnreachableError,
+    await_sites,
+    is_final_state,
+    open_session,
+)
 from fedcm.federation.kit import Kit
 from fedcm.federation.outcome import Outcome
 from fedcm.system.callbacks import Notify
@@ -21,7 +27,6 @@ _START_TIMEOUT = 120.0  # seconds from submitting a job to its first answer
 _SILENCE_TIMEOUT = 30.0  # seconds between two answers of a job
 _END_TIMEOUT = 120.0  # seconds in which the engine ends a job whose run is over
 _RETURN_DELAY = 5.0  # seconds that a site must be connected again before the run is resubmitted for it
-_GATHER_TIMEOUT = 20.0  # seconds to wait for sites before a run is submitted again
 _RETURNS = 4  # how often the run is resubmitted for the same site
 _PROGRESS = 5  # rounds after which a lost job is forgiven
 _ABORTED = "FINISHED:ABORTED"
@@ -162,11 +167,7 @@ class _Watch:
 
     def _submit_again(self, session: AdminSession) -> None:
         """Submit a new job once the sites are connected, unless one was submitted whose answer got lost."""
-        gathering = _Timer()
-        while set(self.experiment.federation.sites) - set(session.list_sites()) and not gathering.exceeds(
-            _GATHER_TIMEOUT
-        ):
-            time.sleep(_POLL)
+        await_sites(session, self.experiment.federation.sites)
         newest = session.find_newest_job(self.run)
         if newest.id != self.job and not newest.has_ended:
             self.job = newest.id

@@ -35,7 +35,7 @@ def resume(
     if not detach:
         reject_local_run(runs_dir / run)
     with open_session(admin) as session:
-        submitted = resume_run(session, run, overrides)
+        submitted = resume_run(session, run, overrides, say)
     say(f"run {run} was submitted again")
     if not detach:
         watch_and_fetch(admin, submitted, runs_dir, restarts, patience)
