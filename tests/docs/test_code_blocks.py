@@ -53,7 +53,6 @@ PAGES_WITH_PYTHON = {
     "docs/guides/tuning.md",
     "docs/index.md",
     "docs/new-algorithm.md",
-    "docs/results.md",
 }
 
 
@@ -183,16 +182,6 @@ def test_python_of_the_front_pages_runs_as_written(tmp_path: Path, page: str) ->
     for number, code in enumerate(blocks(page, "python")):
         (tmp_path / f"example{number}.py").write_text(code)
         run_python(tmp_path, f"example{number}.py")
-
-
-def test_numbers_of_the_last_claim_follow_from_the_digests() -> None:
-    (code,) = blocks("docs/results.md", "python")
-    page = (ROOT / "docs" / "results.md").read_text()
-    lines = run_python(ROOT, "-c", code).splitlines()
-    assert len(lines) == 5
-    for line in lines:
-        number = f"−{abs(float(line.split()[-1])):.1f}"
-        assert number in page, line
 
 
 @pytest.mark.slow

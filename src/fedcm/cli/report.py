@@ -31,7 +31,7 @@ def report(
 ) -> None:
     """Write a page about runs: tables, curves, costs and settings, with figures and tables for papers.
 
-    A digest is a small JSON file with all that a report needs from a run: `fedcm report results/*.json` works without
+    A digest is a small JSON file with all that a report needs from a run: `fedcm report results/table1` works without
     the runs' folders.
 
     Example: `fedcm report runs/demo -o report`

@@ -1,0 +1,239 @@
+"""The results and the practice page are what the digests say; numbers in the prose are found in generated parts."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import results_tables
+from made_digests import make_curve
+from results_page.figure_data import list_figures
+from results_page.figures import make_note, read_note
+from results_page.studies import STUDIES
+from results_page.study_runs import RESULTS, Results, read_results
+
+from fedcm.config.experiment import to_table
+from fedcm.reports.differences import format_settings
+from fedcm.reports.digest import Digest, ParticipationCounts, write_digest
+from fedcm.runs.summary import count_averaged_rounds
+from fedcm.sweeps.grid import GridRun, expand_grid
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+COMMAND = "run `python docs/generate/results_tables.py`"
+MARKED = re.compile(r"<!-- tables of ([\w-]+) -->(.*?)<!-- end of \1 -->", re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?:\.\d+)?(?![\w.]*\w)")
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return read_results()
+
+
+def read_page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def fill_all(results: Results) -> dict[str, str]:
+    return {
+        name: results_tables.fill_page(read_page(name), parts, results) for name, parts in results_tables.PAGES.items()
+    }
+
+
+@pytest.mark.parametrize("name", results_tables.PAGES)
+def test_a_page_is_what_the_digests_say(name: str, results: Results) -> None:
+    page = read_page(name)
+    assert page == results_tables.fill_page(page, results_tables.PAGES[name], results), COMMAND
+    assert sorted(part for part, _ in MARKED.findall(page)) == sorted(results_tables.PAGES[name])
+
+
+def test_figures_are_those_of_the_digests(results: Results) -> None:
+    figures = list_figures(results)
+    assert {path.stem.removeprefix("results-") for path in DOCS.glob("results-*.png")} == set(figures), COMMAND
+    for name, figure in figures.items():
+        assert read_note(DOCS / f"results-{name}.png") == make_note(figure), f"{name}: {COMMAND}"
+
+
+def test_a_figure_has_the_same_bytes_every_time(results: Results, tmp_path: Path) -> None:
+    figure = list_figures(results)["resnet8"]
+    for name in ("a.png", "b.png"):
+        figure.draw(tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_every_run_has_the_settings_of_its_study(results: Results) -> None:
+    """Older digests lack settings that did not exist; those that they have must be equal."""
+    for study in (study for study in STUDIES if study.path.exists()):
+        planned = {run.name: to_table(run.experiment) for run in expand_grid(study.path)}
+        shown = [run for cell in results[study.name].cells for run in cell.runs]
+        for run in (run for run in shown if run.name in planned):
+            ours, theirs = format_settings(run.experiment), format_settings(planned[run.name])
+            different = {path for path in ours.keys() & theirs.keys() if ours[path] != theirs[path]}
+            assert {path for path in different if not path.startswith(("evaluation.", "checkpoints."))} == set()
+
+
+def test_every_digest_is_in_a_table(results: Results) -> None:
+    for study in STUDIES:
+        runs = results[study.name]
+        shown = {run.name for cell in (*runs.cells, *runs.older) for run in cell.runs}
+        assert {run.name for run in runs.digests} <= shown
+    known = {study.name for study in STUDIES} | {"demo"}
+    folders = {path.parent.name for path in RESULTS.glob("*/mini-*.json")}
+    assert folders <= known
+
+
+def copy_results(folder: Path) -> Path:
+    for study in STUDIES:
+        if (RESULTS / study.name).exists():
+            shutil.copytree(RESULTS / study.name, folder / study.name)
+    return folder
+
+
+def change_digest(path: Path, **changes: Any) -> None:
+    table = json.loads(path.read_text())
+    for key, value in changes.items():
+        table[key] |= value
+    path.write_text(json.dumps(table))
+
+
+def test_another_accuracy_changes_the_page_and_the_figure(tmp_path: Path, results: Results) -> None:
+    folder = copy_results(tmp_path)
+    path = next((folder / "table1").glob("*-ii-dirichlet-fedcm-seed0.json"))
+    old = json.loads(path.read_text())
+    accuracies = [value / 2 for value in old["curve"]["test_accuracy"]]
+    scores = {"mean_last": 0.25, "mean_last_rounds": 100, "last": 0.25, "best": 0.25}
+    change_digest(path, curve={"test_accuracy": accuracies}, summary={"accuracy": scores})
+    changed = read_results(folder)
+    for name, page in fill_all(changed).items():
+        assert page != read_page(name)
+    before, after = list_figures(results)["table1"], list_figures(changed)["table1"]
+    assert make_note(before) != make_note(after)
+
+
+def test_runs_of_another_length_are_not_in_the_cell(tmp_path: Path, results: Results) -> None:
+    folder = copy_results(tmp_path)
+    path = next((folder / "table1").glob("*-ii-dirichlet-fedcm-seed0.json"))
+    change_digest(path, experiment={"rounds": 123})
+    runs = read_results(folder)["table1"]
+    cell = runs.find("fedcm", "II · dirichlet")
+    known = results["table1"].find("fedcm", "II · dirichlet")
+    assert cell
+    assert known
+    assert len(cell.runs) == len(known.runs) - 1
+    assert [run.name for one in runs.older if one.rounds == 123 for run in one.runs] == [path.stem]
+
+
+def test_a_digest_without_a_cell_is_an_error(tmp_path: Path) -> None:
+    folder = copy_results(tmp_path)
+    path = next((folder / "table3").glob("*.json"))
+    change_digest(path, experiment={"cell": {"labels": {"alpha": "7"}}})
+    with pytest.raises(ValueError, match="belongs to no cell"):
+        read_results(folder)
+
+
+def test_a_study_without_runs_says_how_to_run_it(tmp_path: Path) -> None:
+    nothing = read_results(tmp_path)
+    parts = results_tables.PAGES["results.md"]
+    for study in STUDIES:
+        text = parts[study.name](nothing)
+        if study.path.exists():
+            assert f"Not run yet: `{study.shown_command}`." in text
+        else:
+            assert text == ""
+    assert parts["older"](nothing) == ""
+    assert list_figures(nothing) == {}
+    assert all("|" in page for page in fill_all(nothing).values())
+
+
+def make_digest(run: GridRun, accuracy: float) -> Digest:
+    experiment = to_table(run.experiment)
+    rounds, every = experiment["rounds"], experiment["evaluation"]["every"]
+    count = rounds // every
+    curve = make_curve([accuracy * k / count for k in range(1, count + 1)])
+    scores = {"mean_last_rounds": count_averaged_rounds(rounds)} | dict.fromkeys(
+        ("mean_last", "last", "best"), accuracy
+    )
+    sent = {"bytes_down": 2000 * rounds, "bytes_up": 1000 * rounds, "seconds": 0.5 * rounds, "params_sha256": "0" * 64}
+    return Digest(
+        name=run.name,
+        state="finished",
+        experiment=experiment,
+        summary={"rounds": rounds, "accuracy": scores} | sent,
+        cpu={"model": "AMD EPYC, family 25, model 17"},
+        participation=ParticipationCounts(population=500, rounds=rounds, mean_cohort=10.0),
+        curve=curve.model_copy(update={"round": [every * k for k in range(1, count + 1)]}),
+    )
+
+
+def test_a_complete_record_fills_every_table(tmp_path: Path) -> None:
+    """Every planned run of every study, with made accuracies: no cell is left, and every study has a figure."""
+    for study in (study for study in STUDIES if study.path.exists()):
+        (tmp_path / study.name).mkdir()
+        for k, run in enumerate(expand_grid(study.path)):
+            write_digest(make_digest(run, 0.5 + 0.001 * (k % 37)), tmp_path / study.name / f"{run.name}.json")
+    complete = read_results(tmp_path)
+    pages = fill_all(complete)
+    generated = "".join(part for page in pages.values() for _, part in MARKED.findall(page))
+    assert "not run" not in generated.lower()
+    assert "paired over 3 seeds" in generated
+    assert "Older runs" not in generated
+    with_file = {study.name for study in STUDIES if study.path.exists()}
+    assert set(list_figures(complete)) == with_file | {"claims"}
+
+
+def list_prose(page: str) -> str:
+    """Return a page without generated parts and code."""
+    text = MARKED.sub("", page)
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^    .*$", "", text, flags=re.MULTILINE)
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def list_settings() -> Iterator[str]:
+    """Yield the settings and versions in the digests."""
+    for study in STUDIES:
+        for path in (RESULTS / study.name).glob("*.json"):
+            table = json.loads(path.read_text())
+            yield from format_settings(table["experiment"]).values()
+            yield from (version.partition("+")[0] for version in table["versions"].values())
+
+
+@pytest.mark.parametrize("name", results_tables.PAGES)
+def test_numbers_in_the_prose_are_generated_or_settings(name: str) -> None:
+    parts = [part for page in results_tables.PAGES for _, part in MARKED.findall(read_page(page))]
+    known = {number for part in parts for number in NUMBER.findall(part)} | set(list_settings())
+    assert [number for number in NUMBER.findall(list_prose(read_page(name))) if number not in known] == []
+
+
+def test_numbers_in_the_readme_are_found_in_generated_files() -> None:
+    """The benchmarks write their own pages; the demo's settings are in its experiment."""
+    sources = [ROOT / "experiments" / "demo.toml", ROOT / "pyproject.toml", *(ROOT / "benchmarks").glob("*.md")]
+    known = {number for path in sources for number in NUMBER.findall(path.read_text(encoding="utf-8"))}
+    prose = re.sub(r"`[^`]*`", "", list_prose((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert [number for number in NUMBER.findall(prose) if number not in known] == []
+
+
+def list_demo_rows() -> Iterator[list[str]]:
+    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("─\n")[2].partition("\n\n")[0]
+    for line in block.splitlines():
+        yield line.split()
+
+
+def test_the_table_of_the_readme_is_that_of_the_recorded_demo() -> None:
+    """Times are not compared: they differ from run to run."""
+    digests = {path.stem: Digest.model_validate_json(path.read_bytes()) for path in (RESULTS / "demo").glob("*.json")}
+    rows = list(list_demo_rows())
+    assert len(rows) == 5
+    if not digests:
+        pytest.skip("results/demo has no digests of `make demo`")
+    by_algorithm = {run.algorithm: run for run in digests.values()}
+    for algorithm, last, mean, best, first_target, second_target, *_ in rows:
+        run = by_algorithm[algorithm]
+        assert run.accuracy
+        scores = [f"{100 * run.accuracy[key]:.2f}%" for key in ("last", "mean_last", "best")]
+        assert [last, mean, best] == scores, algorithm
+        reached = run.summary["rounds_to_accuracy"]
+        assert [first_target, second_target] == [str(reached[target]) for target in ("0.8", "0.9")]
