@@ -205,6 +205,15 @@ def test_a_flipped_report_of_fedcm_points_against_the_others_although_it_is_far_
     assert all(line["influence"][HOSTILE]["cosine"] < -0.9 for line in found[10:])
 
 
+@pytest.mark.parametrize(("settings", "shortened"), [({}, True), (DEFENCES["median"], False)], ids=["plain", "median"])
+def test_long_reports_are_shortened_by_default_only_for_the_plain_mean(
+    settings: dict[str, Any], shortened: bool, tmp_path: Path
+) -> None:
+    found = run_attacked(tmp_path, "fedavg", "constant 1e3 from round 10", settings, 11)
+    assert (found[-1].get("shortened") == [HOSTILE]) == shortened
+    assert found[-1]["missed"] == []
+
+
 def test_a_shortened_report_with_a_large_weight_raises_an_alarm(tmp_path: Path) -> None:
     """It is no longer than the others, but with 1e9 examples it is the mean."""
     lines: list[str] = []
