@@ -409,6 +409,16 @@ def test_a_renamed_experiment_with_another_deadline_is_the_same_training(tmp_pat
     assert [line["clients"] for line in metrics(run_all(again, renamed, name="y"))] == [[]]
 
 
+def test_a_training_is_never_summed_with_two_bounds_on_the_weights(tmp_path: Path) -> None:
+    """The reports are the same, so sums with other weights would be further equations for them."""
+    chosen = secure("fedavg", rounds=1, server={"weights": "examples"})
+    folder = write_all_kits(chosen, tmp_path)
+    run_all(InProcessChannel(folder, make_federated(chosen)), chosen, name="x")
+    bounded = chosen.model_copy(update={"federation": chosen.federation.model_copy(update={"max_examples": 100})})
+    again = InProcessChannel(folder, make_federated(bounded))
+    assert [line["clients"] for line in metrics(run_all(again, bounded, name="y"))] == [[]]
+
+
 def test_a_new_run_over_the_same_sites_gives_the_same_bits(tmp_path: Path) -> None:
     chosen = secure(rounds=2)
     first, second = run_under_two_ids(chosen, write_all_kits(chosen, tmp_path), None, [])

@@ -1,6 +1,6 @@
 """What a site has revealed of each training in any run: the server chooses ids of runs, so it could ask twice.
 
-`state/sums.json`     by training, the hash of the sites in its sum
+`state/sums.json`     by training, the hash of the sites in its sum and of the bound on their weights
 `state/masked.json`   by private training, the run in which the site masked its noisy report
 
 A training is the hash of everything that decides a report: round, broadcast, terms, and the experiment without the
@@ -29,24 +29,26 @@ _DIGITS = 32  # of a hash: 128 bits
 class KitSums:
     """The files of a site's kit that remember one training."""
 
-    def __init__(self, folder: Path, training: str) -> None:
+    def __init__(self, folder: Path, training: str, max_examples: int | None = None) -> None:
         """Use the folder with the client states of all runs.
 
         Args:
             folder: This folder.
             training: Hash of what was trained.
+            max_examples: The bound on weights. Two sums with different bounds would be two equations for the reports.
         """
         self._folder = folder
         self._training = training[:_DIGITS]
+        self._max_examples = max_examples
 
     def check(self, sites: Sequence[str]) -> None:
         """Raise UserError if the sum of this training was revealed over other sites, in any run."""
-        self._check(_read_table(self._folder / _SUMS), _hash_sites(sites))
+        self._check(_read_table(self._folder / _SUMS), self._hash_sum(sites))
 
     def remember(self, sites: Sequence[str]) -> None:
         """Write to the disk that the sum is over these sites; the errors are those of `check`."""
         with self._lock():
-            self._check(self._add(_SUMS, _hash_sites(sites)), _hash_sites(sites))
+            self._check(self._add(_SUMS, self._hash_sum(sites)), self._hash_sum(sites))
 
     def claim_noise(self, run: str) -> None:
         """Write to the disk that this run gets the noisy report.
@@ -61,12 +63,16 @@ class KitSums:
                     "with other noise; start a new run with another seed"
                 )
 
-    def _check(self, sums: dict[str, str], sites: str) -> None:
-        if sums.get(self._training, sites) != sites:
+    def _check(self, sums: dict[str, str], own: str) -> None:
+        if sums.get(self._training, own) != own:
             raise UserError(
-                "this site has revealed the sum of the same training in another run over other sites, and a training "
-                "has one sum; start a new run with another seed"
+                "this site has revealed the sum of the same training in another run over other sites, or with another "
+                "federation.max_examples, and a training has one sum; start a new run with another seed"
             )
+
+    def _hash_sum(self, sites: Sequence[str]) -> str:
+        bound = [] if self._max_examples is None else [self._max_examples]
+        return compute_digest("sites", [*sorted(set(sites)), *bound])[:_DIGITS]
 
     def _add(self, name: str, value: str) -> dict[str, str]:
         """Return a table after this training has an entry in it: the older one, or this value."""
@@ -86,10 +92,6 @@ class KitSums:
         with os.fdopen(descriptor) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-
-def _hash_sites(sites: Sequence[str]) -> str:
-    return compute_digest("sites", sorted(set(sites)))[:_DIGITS]
 
 
 def _read_table(file: Path) -> dict[str, str]:

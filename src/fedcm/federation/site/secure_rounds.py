@@ -102,7 +102,7 @@ class SecureRounds:
         experiment = hashlib.sha256(self.experiment.encode()).hexdigest()
         trained_on = compute_digest("trained", common | {"run": run, "experiment": experiment})
         training = compute_digest("training", common | {"experiment": _select_training(self.experiment)})
-        kit_sums = KitSums(self.kit / STATES, training)
+        kit_sums = KitSums(self.kit / STATES, training, self.settings.max_examples)
         self._trained = _TrainedRound(run, round, trained_on, report, loss, kit_sums=kit_sums, **more)
 
     def answer(self, step: str, run: str, round: int, arrays: Arrays, **fields: Any) -> tuple[dict[str, Any], Arrays]:
