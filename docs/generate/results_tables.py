@@ -15,6 +15,7 @@ from results_page import overview, practice
 from results_page.figure_data import list_figures
 from results_page.older_runs import write_older_part
 from results_page.round_tables import write_alpha_part, write_family_part, write_resnet_part
+from results_page.search_table import write_search_part
 from results_page.setting_tables import write_decay_part, write_setting_part
 from results_page.studies import ROOT
 from results_page.study_parts import write_grid_part
@@ -41,6 +42,7 @@ PAGES: Mapping[str, Parts] = {
         "cnn": lambda results: write_grid_part(results["cnn"], "Accuracy against rounds with the CNN"),
         "precision": lambda results: write_precision_part(results["precision"]),
         "one-setting": write_setting_part,
+        "momentum-search": lambda results: write_search_part(),
         "momentum": lambda results: write_variants_part(results["momentum"]),
         "family": lambda results: write_family_part(results["family"]),
         "equal-runs": overview.write_equal_runs,
