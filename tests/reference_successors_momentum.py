@@ -63,6 +63,37 @@ def ghbm(world: World, x: Tensor, rounds: int, beta: float, tau: int) -> Iterato
         yield {"x": x, "m": (models[0] - x) / tau if len(models) == tau + 1 else torch.zeros_like(x)}
 
 
+def fedcm_anytime(world: World, x: Tensor, rounds: int, alpha: float, k: float) -> Iterator[dict[str, Tensor]]:
+    """FedCM-Anytime, this project's own method, from the equations of docs/algorithms/fedcm-anytime.md.
+
+    It is `reference.fedcm` with α_t = max(α, 1/(t+1)) after t updates, and with the polynomial-decay average of the
+    models x_1, x_2, … (Shamir & Zhang, ICML 2013, from memory). A round with an empty cohort is no update.
+    """
+    delta, x_bar = torch.zeros_like(x), x
+    updates = 0
+    for t in range(rounds):
+        cohort, eta = world.cohort(t), world.client_lr(t)
+        if cohort:
+            alpha_t = max(alpha, 1 / (updates + 1))
+            total, steps = torch.zeros_like(x), 0.0
+            for i in cohort:
+                y, taken = x, 0
+                for batch in world.minibatches(t, i):
+                    g = world.gradient(y, batch)
+                    v = alpha_t * g + (1 - alpha_t) * delta
+                    y = y - eta * (v + world.step_decay * y)
+                    taken = taken + 1
+                total = total + world.weight(i) * (x - y) / (eta * taken)
+                steps = steps + world.weight(i) * taken
+            weights = sum(world.weight(i) for i in cohort)
+            delta = total / weights
+            x = x - world.server_lr * eta * steps / weights * delta
+            updates = updates + 1
+            gamma = (k + 1) / (updates + k)
+            x_bar = (1 - gamma) * x_bar + gamma * x
+        yield {"x": x, "x_bar": x_bar, "delta": delta}
+
+
 def fedexp(world: World, x: Tensor, rounds: int, epsilon: float) -> Iterator[dict[str, Tensor]]:
     """Jhunjhunwala, Wang, Joshi: FedExP: Speeding Up Federated Averaging via Extrapolation, ICLR 2023
     (arXiv 2301.09604), Algorithm 1: η_g = max(1, Σ‖Δ_i‖² / (2M(‖Δ̄‖² + ε))), Δ_i = x − y_i, over the cohort's M clients.

@@ -34,6 +34,7 @@ SHORT = {
     "slowmo": "server momentum that follows η_l",
     "fedacg": "clients start from a look-ahead model",
     "fedcm": "mixes global momentum into every step",
+    "fedcm-anytime": "FedCM without a slow start, averaged",
     "mimelite": "FedCM with full-gradient momentum",
     "mime": "MimeLite with variance reduction",
     "ghbm": "momentum from the last τ models",

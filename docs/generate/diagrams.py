@@ -49,6 +49,7 @@ FAMILY = (
     (
         ("FedCM", "client momentum"),
         (
+            ("FedCM-Anytime", "client momentum", "α = 1, no averaging"),
             ("MimeLite", "client momentum", "one full-batch step", "β = 1−α"),
             ("Mime", "client momentum", "one full-batch step", "β = 1−α"),
             ("GHBM", "client momentum", "τ = 1, β = 1−α", "rate α·η_l, equal K_i"),

@@ -8,9 +8,11 @@ import pytest
 
 from fedcm.algorithms import ALGORITHMS
 
-NAN = math.nan
+NAN, INF = math.nan, math.inf
 ROWS: dict[tuple[str, str], tuple[list[Any], list[Any], str]] = {  # accepted, rejected, message
     ("fedcm", "alpha"): ([1e-9, 0.5, 1.0], [0.0, -0.1, 1.0000001, 2.0, NAN], "alpha must be above 0 and at most 1"),
+    ("fedcm-anytime", "alpha"): ([1e-9, 1.0], [0.0, -0.1, 1.0000001, NAN], "alpha must be above 0 and at most 1"),
+    ("fedcm-anytime", "average"): ([0.0, 0.5, 1e30], [-1e-9, INF, NAN], "and average at least 0 and finite"),
     ("fedadam", "beta1"): ([0.0, 0.9999999], [-1e-9, 1.0, 1.5, NAN], "beta1 and beta2 must be at least 0 and below 1"),
     ("fedadam", "beta2"): ([0.0, 0.9999999], [-1e-9, 1.0, 1.5, NAN], "beta1 and beta2 must be at least 0 and below 1"),
     ("fedadam", "tau"): ([1e-12, 1.0, 50.0], [0.0, -1.0, NAN], "and tau above 0"),

@@ -13,6 +13,7 @@ from transcripts import LIMIT, Row, check_same_trajectory
 from fedcm.algorithms import (
     GHBM,
     FedACG,
+    FedCMAnytime,
     FedExP,
     FedLADA,
     FedLESAM,
@@ -41,6 +42,11 @@ ROWS = {
     ),
     "FedACG": Row(FedACG(0.6, 0.05), partial(other.fedacg, lam=0.6, beta=0.05), {"x": "params", "-m": "momentum"}),
     "GHBM": Row(GHBM(0.5, 3), partial(other.ghbm, beta=0.5, tau=3), {"x": "params"}),
+    "FedCM-Anytime": Row(
+        FedCMAnytime(0.15, 2.5),
+        partial(other.fedcm_anytime, alpha=0.15, k=2.5),
+        {"x": "iterate", "x_bar": "params", "delta": "momentum"},
+    ),
     "FedExP": Row(FedExP(0.01), partial(other.fedexp, epsilon=0.01), {"x": "params"}, client_lr=0.1),
     "FedLADA": Row(
         FedLADA(0.2, 0.5, 0.9, 0.01),
@@ -71,7 +77,7 @@ ROWS = {
 
 
 # one for each optional function; the stacks of the others are slow
-STACKED = ("FedSMOO", "GHBM", "FedLADA", "FedMuon")
+STACKED = ("FedSMOO", "GHBM", "FedCM-Anytime", "FedLADA", "FedMuon")
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -51,6 +51,12 @@ sam = {"epsilon": 0}  # the authors add 1e-7 to a norm, the library does not
 TRANSCRIPTIONS = {
     "fedavg": Transcription(reference.fedavg),
     "fedcm": Transcription(reference.fedcm, {"alpha": 0.1}, {"x": "params", "delta": "momentum"}),
+    "fedcm-anytime": Transcription(
+        successors.fedcm_anytime,
+        {"alpha": 0.05, "average": 8.0},
+        {"x": "iterate", "x_bar": "params", "delta": "momentum"},
+        renamed={"average": "k"},
+    ),
     "fedadam": Transcription(
         reference.fedadam,
         {"beta1": 0.9, "beta2": 0.99, "tau": 0.01},

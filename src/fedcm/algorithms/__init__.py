@@ -14,6 +14,7 @@ from fedcm.algorithms.averaging.fedswa import FedSWA
 from fedcm.algorithms.averaging.signsgd import SignSGD
 from fedcm.algorithms.client_momentum.fedac import FedAc
 from fedcm.algorithms.client_momentum.fedcm import FedCM
+from fedcm.algorithms.client_momentum.fedcm_anytime import FedCMAnytime
 from fedcm.algorithms.client_momentum.ghbm import GHBM
 from fedcm.algorithms.client_momentum.mfl import MFL
 from fedcm.algorithms.client_momentum.mime import Mime
@@ -53,6 +54,7 @@ GROUPS: dict[str, dict[str, type[Algorithm]]] = {
     },
     "client momentum": {
         "fedcm": FedCM,
+        "fedcm-anytime": FedCMAnytime,
         "mimelite": MimeLite,
         "mime": Mime,
         "ghbm": GHBM,
@@ -111,6 +113,7 @@ __all__ = [
     "FedAvg",
     "FedAvgM",
     "FedCM",
+    "FedCMAnytime",
     "FedDANE",
     "FedDyn",
     "FedExP",

@@ -40,7 +40,7 @@ from fedcm.system.hardware import use_one_thread
 MAX_GRADIENTS = 1000  # clients whose full gradients are computed
 MAX_LOCAL_RUNS = 10  # clients whose local steps are run
 _BATCHES = 5  # minibatches per client for its noise
-_NO_DIRECTIONS = {"params", "second_moment", "accumulator", "anchor", "mean"}  # fields of server states
+_NO_DIRECTIONS = {"params", "second_moment", "accumulator", "anchor", "mean", "iterate"}  # fields of server states
 
 DiagnosisValues = dict[str, float | None]
 

@@ -60,6 +60,7 @@ STATES_PUBLIC_PART = sorted(name for name, kind in ALGORITHMS.items() if kind.pu
 def test_these_algorithms_state_a_public_part() -> None:
     assert {
         "fedcm",
+        "fedcm-anytime",
         "scaffold",
         "mofedsam",
         "mimelite",

@@ -6,7 +6,7 @@ They repeat `fedcm.algorithms.GROUPS`, because a report about digests does not i
 METHOD_GROUPS = {
     "averaging": ("fedavg", "fedprox", "fednova", "fedexp", "fedswa", "signsgd"),
     "server momentum": ("fedavgm", "slowmo", "fedacg"),
-    "client momentum": ("fedcm", "mimelite", "mime", "ghbm", "mfl", "fedac"),
+    "client momentum": ("fedcm", "fedcm-anytime", "mimelite", "mime", "ghbm", "mfl", "fedac"),
     "variance reduction": ("scaffold", "fedmoswa", "vrl-sgd", "feddane"),
     "primal-dual": ("feddyn", "fedpd", "fedsplit"),
     "sharpness-aware": ("fedsam", "mofedsam", "fedlesam", "fedspeed", "fedsmoo"),
