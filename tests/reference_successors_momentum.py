@@ -89,7 +89,7 @@ def fedcm_anytime(world: World, x: Tensor, rounds: int, alpha: float, k: float) 
             delta = total / weights
             x = x - world.server_lr * eta * steps / weights * delta
             updates = updates + 1
-            gamma = (k + 1) / (updates + k)
+            gamma = (k + 1) / (updates + k) if k else 1.0  # k = 0: no average
             x_bar = (1 - gamma) * x_bar + gamma * x
         yield {"x": x, "x_bar": x_bar, "delta": delta}
 

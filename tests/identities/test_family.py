@@ -89,10 +89,10 @@ PAIRS = {
     "FedNova with equal K is FedAvg": Pair(make(FedNova(), **EQUAL), make(FedAvg(), **EQUAL), {"steps": STEPS}),
     "FedCM(1) is FedNova": Pair(make(FedCM(1.0)), make(FedNova()), {"algorithm": FedCM(0.9)}),
     "FedCM-Anytime(1) without averaging is FedCM(1)": Pair(
-        make(FedCMAnytime(1.0, 1e30)), make(FedCM(1.0)), {"algorithm": FedCMAnytime(0.9, 1e30)}
+        make(FedCMAnytime(1.0, 0.0)), make(FedCM(1.0)), {"algorithm": FedCMAnytime(0.9, 0.0)}
     ),
     "FedCM-Anytime(1) without averaging and with equal K is FedAvg": Pair(
-        make(FedCMAnytime(1.0, 1e30), **EQUAL), make(FedAvg(), **EQUAL), {"algorithm": FedCMAnytime(1.0, 8.0)}
+        make(FedCMAnytime(1.0, 0.0), **EQUAL), make(FedAvg(), **EQUAL), {"algorithm": FedCMAnytime(1.0, 8.0)}
     ),
     "SlowMo is FedAvgM": Pair(
         make(SlowMo(0.5), client_lrs=CONSTANT), make(FedAvgM(0.5), client_lrs=CONSTANT), {"client_lrs": DECAYING}

@@ -231,7 +231,7 @@ ROWS: dict[str, Row] = {
     "algorithm.fedcm.alpha": changes_the_trajectory(None, 0.8),
     "algorithm.fedcm-anytime": chooses_the_algorithm,
     "algorithm.fedcm-anytime.alpha": changes_the_trajectory(None, 0.8),
-    "algorithm.fedcm-anytime.average": changes_the_trajectory(None, 1e30),
+    "algorithm.fedcm-anytime.average": changes_the_trajectory(None, 0.0),
     "algorithm.fedadam": chooses_the_algorithm,
     "algorithm.fedadam.beta1": changes_the_trajectory(None, 0.3),
     "algorithm.fedadam.beta2": changes_the_trajectory(None, 0.3),

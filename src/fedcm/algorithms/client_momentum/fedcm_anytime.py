@@ -9,8 +9,8 @@
 
 In the first 1/α updates, Δ is the plain mean of all mean gradients so far, so it has no bias to 0 and no slow start.
 Afterwards α_t = α, and x and Δ follow FedCM's recursion. x̄ weighs the models with a polynomial of degree k, so about
-the last t/(k+1) of them count, without a horizon that must be known. A huge k such as 1e30 turns the averaging off:
-γ_t = 1 and x̄ = x. α = 1 without averaging is FedAvg if all K_i are equal.
+the last t/(k+1) of them count, without a horizon that must be known. k = 0 turns the averaging off: x̄ = x.
+α = 1 without averaging is FedAvg if all K_i are equal.
 
 This project's own method, unpublished; there is no paper. The average is that of Shamir & Zhang, "Stochastic Gradient
 Descent for Non-smooth Optimization: Convergence Results and Optimal Averaging Schemes", ICML 2013.
@@ -48,7 +48,7 @@ class FedCMAnytime(Algorithm[ServerState, Broadcast, Nothing, Report]):
     """FedCM-Anytime; see the module's docstring."""
 
     alpha: float = 0.05  # least weight of the client's gradient, in (0, 1]; Δ averages over at most about 1/α rounds
-    average: float = 8.0  # degree k, at least 0; x̄ averages about the last t/(k+1) models; 0: all alike, 1e30: off
+    average: float = 8.0  # degree k, at least 0; x̄ averages about the last t/(k+1) models; 0: no average, x̄ = x
 
     paper = "none: this project's own method"
 
@@ -56,7 +56,7 @@ class FedCMAnytime(Algorithm[ServerState, Broadcast, Nothing, Report]):
         if not (0 < self.alpha <= 1 and 0 <= self.average < math.inf):
             raise ValueError(
                 f"alpha must be above 0 and at most 1, and average at least 0 and finite, got {self}; "
-                "average = 1e30 turns the averaging off"
+                "average = 0 turns the averaging off"
             )
 
     def init_server(self, params: Vector) -> ServerState:
@@ -81,8 +81,8 @@ class FedCMAnytime(Algorithm[ServerState, Broadcast, Nothing, Report]):
     def update(self, server: ServerState, mean: Report, round: Round) -> ServerState:
         step = round.server_lr * round.client_lr * round.steps
         iterate = server.iterate - step * mean.direction
-        weight = 1 / (1 + server.updates / (self.average + 1))  # γ; no term overflows if k is huge
-        params = torch.lerp(server.params, iterate, weight)
+        share = 1 / (1 + server.updates / (self.average + 1))  # γ; no term overflows if k is huge
+        params = torch.lerp(server.params, iterate, share) if self.average else iterate
         return ServerState(params, iterate, mean.direction, server.updates + 1)
 
     def expected_report(self, sent: Broadcast) -> Report:
