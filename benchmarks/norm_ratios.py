@@ -19,7 +19,7 @@ from fedcm.core.algorithm import Round
 from fedcm.core.exact_mean import ExactMean
 from fedcm.core.round_loop import run_rounds
 from fedcm.executors.local import LocalExecutor
-from fedcm.federation.server.reports.screening import measure_influence
+from fedcm.federation.server.reports.screening import measure_cosines, measure_influence
 from fedcm.runs.build import build
 
 SPLITS: dict[str, dict[str, Any]] = {
@@ -67,7 +67,8 @@ class _MeasuringTable(ReportSum):
         apart = [[part.double() - at for part, at in zip(own, guess, strict=True)] for own in reports.values()]
         norms = np.sqrt([sum(float(part.square().sum()) for part in own) for own in apart])
         self._measured.ratios += (norms / np.sort(norms)[(len(norms) - 1) // 2]).tolist()
-        influence = measure_influence(reports, dict(zip(clients.tolist(), weights.tolist(), strict=True)))
+        by_client = dict(zip(clients.tolist(), weights.tolist(), strict=True))
+        influence = measure_influence(reports, by_client, measure_cosines(reports))
         self._measured.shares += [one.share for one in influence.values()]
         self._measured.cosines += [one.cosine for one in influence.values()]
         return self._table.compute(clients, weights)
