@@ -8,18 +8,15 @@ both equally. The order changes from round to round; the result is the median of
 """
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
 
 from bare_loop import write_experiment
 from pages import RESULTS, describe_machine, write_section
+from turns import format_pairs, time_in_turn
 from workloads import WORKLOADS
 
 from fedcm.config.experiment import load_experiment_file
-from fedcm.core.round_loop import run_rounds
-from fedcm.executors.local import LocalExecutor
-from fedcm.runs.build import build
 from fedcm.system.memory import keep_freed_memory
 
 ROUNDS = {"lenet": 401, "cnn": 121, "resnet8": 61, "linear": 301}  # the first is not counted
@@ -37,22 +34,15 @@ overstates the server's part (softmax regression: two stacks of 50). {machine}
 
 def compare_algorithms(name: str, rounds: int) -> str:
     """Return a row of the table."""
-    plans, times = {}, {"fedavg": [], "fedcm": []}
+    cohort_size = WORKLOADS[name].cohort_size if WORKLOADS[name].stack > 1 else 1
     with tempfile.TemporaryDirectory() as folder:
-        for algorithm in times:
-            cohort_size = WORKLOADS[name].cohort_size if WORKLOADS[name].stack > 1 else 1
+        experiments = {}
+        for algorithm in ("fedavg", "fedcm"):
             path = write_experiment(name, algorithm, rounds, Path(folder))
-            setup = build(load_experiment_file(path, [f"participation.clients={cohort_size}"]))
-            server = setup.algorithm.init_server(setup.problem.initial_params)
-            plans[algorithm] = run_rounds(setup.algorithm, LocalExecutor(setup.runner), setup.plan, server)
-        for k in range(rounds):
-            for algorithm in sorted(plans, reverse=bool(k % 2)):
-                times[algorithm].append(next(plans[algorithm]).metrics.seconds)
-    ratios = [fedcm / fedavg for fedavg, fedcm in zip(times["fedavg"][1:], times["fedcm"][1:], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
+            experiments[algorithm] = load_experiment_file(path, [f"participation.clients={cohort_size}"])
+        ratios = time_in_turn(experiments, rounds)
     target = f" (≤ {TARGETS[name]:.2f})" if name in TARGETS else ""
-    seconds = " | ".join(f"{statistics.median(times[algorithm][1:]):.3f}" for algorithm in times)
-    return f"| {name} | {middle:.3f}{target} | {low:.3f}–{high:.3f} | {seconds} |"
+    return f"| {name} | {ratios.format(3, target)} |"
 
 
 def main() -> None:
@@ -65,7 +55,7 @@ def main() -> None:
         lines.append(compare_algorithms(name, ROUNDS[name]))
         print(lines[-1], flush=True)
     if not models:
-        pairs = ", ".join(f"{rounds - 1} ({name})" for name, rounds in ROUNDS.items())
+        pairs = format_pairs(ROUNDS)
         write_section("RESULTS.md", RESULTS, SECTION.format(pairs=pairs, machine=describe_machine()) + "\n".join(lines))
 
 

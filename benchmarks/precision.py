@@ -7,21 +7,18 @@ The two take turns in one process with one thread; a round has one client. The r
 """
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
 
 import torch
 from bare_loop import write_experiment
 from pages import RESULTS, describe_machine, write_section
+from turns import format_pairs, time_in_turn
 
 from fedcm.config.experiment import load_experiment_file
 from fedcm.core.problem import Problem
-from fedcm.core.round_loop import run_rounds
 from fedcm.data.dataset import Examples
-from fedcm.executors.local import LocalExecutor
 from fedcm.models import build_model
-from fedcm.runs.build import build
 from fedcm.system.memory import keep_freed_memory
 
 # the first round is not counted
@@ -55,21 +52,14 @@ def measure_gradient_error(name: str) -> float:
 
 def compare_precisions(name: str, rounds: int) -> str:
     """Return a row of the table."""
-    plans, times = {}, {"float32": [], "bf16": []}
+    fixed = [f"model.name={name}", "participation.clients=1", "engine.layout=channels_last", "engine.compile=off"]
     with tempfile.TemporaryDirectory() as folder:
         path = write_experiment("lenet", "fedcm", rounds, Path(folder))
-        fixed = [f"model.name={name}", "participation.clients=1", "engine.layout=channels_last", "engine.compile=off"]
-        for precision in times:
-            setup = build(load_experiment_file(path, [*fixed, f"engine.precision={precision}"]))
-            server = setup.algorithm.init_server(setup.problem.initial_params)
-            plans[precision] = run_rounds(setup.algorithm, LocalExecutor(setup.runner), setup.plan, server)
-        for k in range(rounds):
-            for precision in sorted(plans, reverse=bool(k % 2)):
-                times[precision].append(next(plans[precision]).metrics.seconds)
-    ratios = [half / full for half, full in zip(times["bf16"][1:], times["float32"][1:], strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    seconds = " | ".join(f"{statistics.median(times[precision][1:]):.3f}" for precision in times)
-    return f"| {name} | {middle:.2f} | {low:.2f}–{high:.2f} | {seconds} | {measure_gradient_error(name):.1%} |"
+        precisions = ("float32", "bf16")
+        ratios = time_in_turn(
+            {one: load_experiment_file(path, [*fixed, f"engine.precision={one}"]) for one in precisions}, rounds
+        )
+    return f"| {name} | {ratios.format(2)} | {measure_gradient_error(name):.1%} |"
 
 
 def main() -> None:
@@ -82,7 +72,7 @@ def main() -> None:
         lines.append(compare_precisions(name, ROUNDS[name]))
         print(lines[-1], flush=True)
     if not models:
-        pairs = ", ".join(f"{rounds - 1} ({name})" for name, rounds in ROUNDS.items())
+        pairs = format_pairs(ROUNDS)
         write_section("RESULTS.md", RESULTS, SECTION.format(pairs=pairs, machine=describe_machine()) + "\n".join(lines))
 
 

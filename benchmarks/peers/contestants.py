@@ -10,7 +10,7 @@ ROOT = HERE.parent.parent
 PLACE = ROOT / ".peers"  # one virtual environment per peer
 
 OURS = "fedcm"
-OWN = "fedcm, own model"  # with the model as the peers have it, which is what users bring
+OWN = "fedcm-own-model"  # with the model as the peers have it, which is what users bring
 
 
 @dataclass(frozen=True)

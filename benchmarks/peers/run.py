@@ -2,7 +2,7 @@
 
     python benchmarks/peers/run.py                                              everything, to benchmarks/PEERS.md
     python benchmarks/peers/run.py --works lenet                                one section of it
-    python benchmarks/peers/run.py --only 'pfl;fedcm' --works lenet --rounds 4  only printed
+    python benchmarks/peers/run.py --only pfl,fedcm --works lenet --rounds 4    only printed
     python benchmarks/peers/run.py --settings all --turns 1                     all settings, only printed
 
 The contestants take turns, so that noise affects all equally; ratios of medians come first.
@@ -93,13 +93,13 @@ def list_entries(names: list[str], work: str, *, every_setting: bool) -> list[tu
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help=f"contestants, separated by semicolons: {'; '.join([OURS, OWN, *PEERS])}")
+    parser.add_argument("--only", help=f"contestants, separated by commas: {', '.join([OURS, OWN, *PEERS])}")
     parser.add_argument("--works", help=f"workloads, separated by commas: {', '.join(ROUNDS)}")
     parser.add_argument("--rounds", type=int, help="rounds per turn; the first of each turn is not counted")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--settings", choices=("best", "all"), default="best", help="processes × threads of the peers")
     options = parser.parse_args()
-    names = options.only.split(";") if options.only else [OURS, OWN, *PEERS]
+    names = options.only.split(",") if options.only else [OURS, OWN, *PEERS]
     works = options.works.split(",") if options.works else list(ROUNDS)
     for name in names:
         if name not in (OURS, OWN):
