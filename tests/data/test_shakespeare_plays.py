@@ -97,7 +97,7 @@ def test_what_several_say_at_once_belongs_to_nobody(several: str) -> None:
     assert said == {"ANN": "One.\nFour.", "BOB": "Two."}
 
 
-def test_titles_of_verses_are_left_out_and_the_speech_goes_on() -> None:
+def test_titles_of_verses_are_left_out_and_the_speech_continues() -> None:
     text = FRONT + "ACT I.\n\nANN.\nHark.\n\nSONG.\n\nHey ho.\n\nII.\n\nThe rain.\n"
     assert parse_play(text) == {"ANN": "Hark.\nHey ho.\nThe rain."}
 

@@ -112,7 +112,7 @@ def test_a_certificate_that_is_not_the_servers_is_found(server: Server, role: st
     assert reason in server.verify().problem
 
 
-def test_a_renewed_server_goes_on_with_the_log(server: Server) -> None:
+def test_a_renewed_server_continues_the_log(server: Server) -> None:
     server.renew()
     server.log.append("round", run="r", round=4)
     assert server.verify().problem == ""
@@ -120,7 +120,7 @@ def test_a_renewed_server_goes_on_with_the_log(server: Server) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 7, 200])
-def test_a_torn_line_is_found_and_the_log_goes_on(server: Server, cut: int) -> None:
+def test_a_torn_line_is_found_and_the_log_continues(server: Server, cut: int) -> None:
     with server.log.file.open("rb+") as file:
         file.truncate(file.seek(0, os.SEEK_END) - cut)
     assert server.verify().torn

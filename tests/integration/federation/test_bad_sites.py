@@ -189,7 +189,7 @@ def test_a_reply_that_is_much_larger_than_a_report_is_refused_by_name(spoiled: S
     log = spoiled.fleet.call("logs", name).out
     refusal = "its message was refused: it is larger than 16 MiB, the most that it can need"
     assert f"round 0: {BAD} does not count: it reports: {refusal}" in log
-    assert "resumes" not in log, "the job goes on"
+    assert "resumes" not in log, "the job continues"
 
 
 def test_a_reply_of_very_many_arrays_is_not_decoded(spoiled: Spoiled) -> None:
@@ -198,7 +198,7 @@ def test_a_reply_of_very_many_arrays_is_not_decoded(spoiled: Spoiled) -> None:
     log = spoiled.fleet.call("logs", "many").out
     assert f"round 0: {BAD} does not count" in log
     assert "it cannot be decoded (ValueError: a message may contain at most 2000 objects)" in log
-    assert "resumes" not in log, "the job goes on"
+    assert "resumes" not in log, "the job continues"
 
 
 def test_a_report_beyond_the_norm_bound_does_not_count(spoiled: Spoiled) -> None:

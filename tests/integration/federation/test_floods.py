@@ -101,7 +101,7 @@ def test_connections_that_stall_do_not_hold_up_the_others(fleet: Fleet, two: Pat
                     pass
 
 
-def test_a_run_goes_on_without_a_site_that_reads_nothing_any_more(fleet: Fleet, dealt: Dealt, tmp_path: Path) -> None:
+def test_a_run_continues_without_a_site_that_reads_nothing_any_more(fleet: Fleet, dealt: Dealt, tmp_path: Path) -> None:
     links = {"classes": 10, "quorum": 0.6, "wait": 2}
     experiment = experiment_file(tmp_path / "e.toml", rounds=6, federation=links)
     dealt(experiment, fleet, "a", "b", "c")

@@ -46,7 +46,9 @@ def test_a_run_waits_for_a_site_whose_link_comes_back_and_has_the_same_bits(
 
 
 @pytest.mark.parametrize("how", ["silent", "closed"])
-def test_a_run_goes_on_without_a_site_and_takes_it_back(fleet: Fleet, link: Link, how: str, tmp_path: Path) -> None:
+def test_a_run_continues_without_a_site_that_counts_again_later(
+    fleet: Fleet, link: Link, how: str, tmp_path: Path
+) -> None:
     links = {"classes": 10, "quorum": 0.6, "wait": 1, "retry_after": 2}
     experiment = long_rounds(tmp_path / "long.toml", "fedcm", federation=links)
     run = fleet.follow("run", experiment, "--set", "rounds=400", "--name", "r")
