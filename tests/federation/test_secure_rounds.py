@@ -86,10 +86,15 @@ def test_a_secure_run_ends_with_the_bits_of_the_plain_run_and_the_simulation(alg
             "split": {"kind": "dirichlet-by-label", "clients": 3, "concentration": 0.6},
             "federation": {"max_examples": 400},
         },
+        {
+            "server": {"weights": "examples"},
+            "split": {"kind": "dirichlet-by-label", "clients": 3, "concentration": 0.6},
+            "data": {"validation": 0.2},
+        },
         {"engine": {"precision": "float64", "stack": 1, "layout": "channels_last", "compile": "off"}},
         {"client": {"steps": {"kind": "uniform", "low": 1, "high": 5}, "batch_size": 50, "lr": 0.1}},
     ],
-    ids=["weights", "bounded-weights", "float64", "unequal-steps"],
+    ids=["weights", "bounded-weights", "weights-and-validation", "float64", "unequal-steps"],
 )
 def test_weights_precision_and_unequal_work_keep_the_bits(tables: dict[str, Any], tmp_path: Path) -> None:
     chosen = secure("fedavg", rounds=2, **tables)
@@ -119,7 +124,7 @@ def test_a_site_with_more_examples_than_at_first_does_not_count(tmp_path: Path) 
     folder, lines = write_all_kits(chosen, tmp_path), list[str]()
     run = run_all(GrowingChannel(folder, make_federated(chosen)), chosen, lines)
     assert [line["missed"] for line in metrics(run)] == [["b"]] * 3
-    assert any("b does not count: it has 479 examples now and described 239 at first" in line for line in lines)
+    assert any("b does not count: it has 479 training examples now and had 239 at first" in line for line in lines)
     spoil: Spoil = lambda site, fields, arrays: None if site == "b" else (fields, arrays)  # noqa: E731
     assert parameters(run) == run_plain(folder, chosen, spoil)
 

@@ -112,6 +112,15 @@ def compute_least_sites(settings: FederationSection) -> int:
     return settings.threshold or max(2 * len(settings.sites) // 3 + 1, 2)
 
 
+def bound_examples(examples: int, settings: FederationSection) -> int:
+    """Return the number of examples that a site counts for: at most `federation.max_examples`.
+
+    >>> bound_examples(700, FederationSection(max_examples=600)), bound_examples(700, FederationSection())
+    (600, 700)
+    """
+    return examples if settings.max_examples is None else min(examples, settings.max_examples)
+
+
 def compute_quorum(sites: int, share: float) -> int:
     """Return how many of the sites must answer for a round to count.
 

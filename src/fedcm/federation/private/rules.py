@@ -91,7 +91,7 @@ def reject_leaks(experiment: Experiment, least: int) -> None:
 def count_colluding(settings: FederationSection) -> int:
     """Return how many sites of a sum may know or reveal their share of the noise.
 
-    One by default: every site sees all models and knows its own noise, which protects nobody against this site.
+    One by default: every site sees all models and knows its own share, which protects no other site against it.
     """
     return 1 if settings.colluding is None else settings.colluding
 

@@ -21,7 +21,7 @@ from fedcm.errors import Stopped
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import evaluate_model, make_empty_result
 from fedcm.federation.compression import count_array_bytes, pack_broadcast
-from fedcm.federation.experiment import compute_least_sites, compute_quorum
+from fedcm.federation.experiment import bound_examples, compute_least_sites, compute_quorum
 from fedcm.federation.private.commitments import Commitments, hash_integers
 from fedcm.federation.server.alarms import SiteAlarm
 from fedcm.federation.server.channel import Channel, SiteAnswer
@@ -224,10 +224,12 @@ class FederationExecutor:
 
     def _bound_sizes(self, cohort: np.ndarray) -> np.ndarray:
         """Return the number of examples that each site counts for: at most its first one and `max_examples`."""
-        most = self.settings.max_examples
-        bounds = [self.record.examples.get(self.record.sites[client]) for client in cohort.tolist()]
-        sizes = zip(self.data.sizes(cohort).tolist(), bounds, strict=True)
-        return np.array([min(size, *(one for one in (first, most) if one is not None), size) for size, first in sizes])
+        sizes = dict(zip(cohort.tolist(), self.data.sizes(cohort).tolist(), strict=True))
+        for client, size in sizes.items():
+            first = self.record.examples.get(self.record.sites[client])
+            most = size if first is None else min(size, self.data.shares.count_training(first))
+            sizes[client] = bound_examples(most, self.settings)
+        return np.array(list(sizes.values()))
 
     def _make_expected_reply(self, round: Round) -> ExpectedReply:
         link, bound = self.settings.uplink, self.settings.norm_bound

@@ -83,8 +83,8 @@ class SecureRounds:
             sent: The broadcast as it arrived.
             report: The algorithm's report.
             loss: The mean loss of the local steps.
-            more: `examples`, the site's number of training examples if it gives the weight, the file `sums`, and
-                `noisy`, what is masked in place of the report and the loss if the run is private.
+            more: `examples`, the number of training examples that the site counts for if it gives the weight, the file
+                `sums`, and `noisy`, what is masked in place of the report and the loss if the run is private.
 
         Raises:
             UserError: If the report is not finite, too large, or beyond `federation.norm_bound`.
@@ -97,8 +97,6 @@ class SecureRounds:
             "terms": terms,
             "broadcast": {name: _hash_array(array) for name, array in sent.items()},
         }
-        if more.get("examples") is not None and self.settings.max_examples is not None:
-            more["examples"] = min(more["examples"], self.settings.max_examples)
         experiment = hashlib.sha256(self.experiment.encode()).hexdigest()
         trained_on = compute_digest("trained", common | {"run": run, "experiment": experiment})
         training = compute_digest("training", common | {"experiment": _select_training(self.experiment)})

@@ -34,7 +34,7 @@ from fedcm.core.aggregation import PrivateMean
 from fedcm.core.algorithm import Round, Vector, get_message_types
 from fedcm.errors import UserError
 from fedcm.federation.compression import count_array_bytes, pack_report, unpack, unpack_broadcast
-from fedcm.federation.experiment import compute_least_sites, reject_simulated_conditions
+from fedcm.federation.experiment import bound_examples, compute_least_sites, reject_simulated_conditions
 from fedcm.federation.frames import REJECTED, Arrays, receive, send
 from fedcm.federation.kit import SITE_FILE, STATES
 from fedcm.federation.private.noisy_report import NoisyReport
@@ -139,7 +139,7 @@ class SiteTrainer:
         states.save(round, done.client_state)
         fields = {"run": run, "round": round, "steps": done.steps, "examples": self.data.train.size}
         if links.secure_aggregation:
-            examples = self._count_own_examples(setup) if runner.weigh_by_examples else None
+            examples = bound_examples(self._count_own_examples(setup), links) if runner.weigh_by_examples else None
             sums, noisy = RevealedSums(self._get_state_folder(run)), None
             if self.experiment.privacy.is_on:
                 noisy = self._make_noisy_report(setup, run, broadcast, done.report, context)

@@ -15,7 +15,7 @@ from fedcm.errors import UserError
 from fedcm.executors.client_runner import ClientRunner
 from fedcm.executors.local import summarise_round
 from fedcm.federation.compression import count_array_bytes
-from fedcm.federation.experiment import compute_least_sites
+from fedcm.federation.experiment import bound_examples, compute_least_sites
 from fedcm.federation.private.noisy_report import count_noisy_integers
 from fedcm.federation.secure.integers import count_integers, decode_sum, unpack_integers
 from fedcm.federation.secure.server_session import ServerSession
@@ -93,7 +93,7 @@ class SecureReports:
             if answer.arrays:
                 raise BadReply("it must send no vectors before they are masked")
             if self._runner.weigh_by_examples:
-                self._check_weight(client, known)
+                self._check_weight(client)
             self._trained.add(client)
             self.seconds = max(self.seconds, read_seconds(fields.get("seconds")))
 
@@ -164,17 +164,17 @@ class SecureReports:
         client, size = next(iter(self._sizes.items()))
         return round(size / self.weights[client])
 
-    def _check_weight(self, client: int, examples: int) -> None:
+    def _check_weight(self, client: int) -> None:
         """Raise BadReply if the site would mask its report with a larger weight than it counts for.
 
         The site applies `federation.max_examples` itself. It does not know what it described at first. The server could
         tell it, but a server that chooses weights could make a sum that consists of one report.
         """
-        most = self._settings.max_examples
-        if (examples if most is None else min(examples, most)) > self._sizes[client]:
+        own = int(self._runner.data.sizes(np.array([client]))[0])
+        if bound_examples(own, self._settings) > self._sizes[client]:
             raise BadReply(
-                f"it has {examples} examples now and described {self._sizes[client]} at first; secure aggregation "
-                "cannot bound the weight of a masked report, so it counts again in a new run"
+                f"it has {own} training examples now and had {self._sizes[client]} at first; secure aggregation cannot "
+                "bound the weight of a masked report, so it counts again in a new run"
             )
 
     @property
