@@ -104,7 +104,7 @@ def test_weights_precision_and_unequal_work_keep_the_bits(tables: dict[str, Any]
 
 
 class GrowingChannel(InProcessChannel):
-    """A channel to three sites; b describes half of its examples at first, and all of them later."""
+    """A channel to three sites; b describes nine tenths of its examples at first, and all of them later."""
 
     descriptions = 0
 
@@ -113,18 +113,23 @@ class GrowingChannel(InProcessChannel):
         if task == "describe" and site == "b" and answer is not None:
             self.descriptions += 1
             if self.descriptions == 1:
-                return {**answer[0], "examples": answer[0]["examples"] // 2}, answer[1]
+                return {**answer[0], "examples": answer[0]["examples"] * 9 // 10}, answer[1]
         return answer
 
 
-def test_a_site_with_more_examples_than_at_first_does_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("data", "numbers"), [({}, (479, 431)), ({"validation": 0.2}, (307, 276))], ids=str)
+def test_a_site_with_more_examples_than_at_first_does_not_count(
+    data: dict[str, float], numbers: tuple[int, int], tmp_path: Path
+) -> None:
     """Its masked report would have a larger weight than the server divides by."""
-    client = {"steps": 3, "batch_size": 20, "lr": 0.1}
-    chosen = secure("fedavg", server={"weights": "examples"}, client=client, federation={"threshold": 2})
+    tables = {"client": {"steps": 3, "batch_size": 20, "lr": 0.1}, "data": data}
+    chosen = secure("fedavg", server={"weights": "examples"}, federation={"threshold": 2}, **tables)
     folder, lines = write_all_kits(chosen, tmp_path), list[str]()
     run = run_all(GrowingChannel(folder, make_federated(chosen)), chosen, lines)
     assert [line["missed"] for line in metrics(run)] == [["b"]] * 3
-    assert any("b does not count: it has 479 training examples now and had 239 at first" in line for line in lines)
+    now, first = numbers
+    reason = f"b does not count: it has {now} training examples now and had {first} at first"
+    assert any(reason in line for line in lines)
     spoil: Spoil = lambda site, fields, arrays: None if site == "b" else (fields, arrays)  # noqa: E731
     assert parameters(run) == run_plain(folder, chosen, spoil)
 
