@@ -17,6 +17,7 @@ from fedcm.data.dataset import IGNORED, Dataset, Examples, Normalisation
 from fedcm.data.structures.ragged import Ragged
 from fedcm.data.structures.tree import Tree, is_leaf, iterate_leaves, list_leaves
 from fedcm.errors import UserError
+from fedcm.system.mapped_files import iterate_pieces
 
 _MAX_CLASSES = 1_000_000  # a larger label is an identifier, not a class
 
@@ -247,8 +248,8 @@ def _check_fits_int64(array: np.ndarray, what: str, where: str) -> None:
 
 
 def _check_finite(numbers: np.ndarray, what: str, where: str) -> None:
-    bad = ~np.isfinite(numbers)
-    if bad.any():
+    if not all(np.isfinite(piece).all() for piece in iterate_pieces(numbers)):
+        bad = ~np.isfinite(numbers)
         index = np.argwhere(bad)[0]
         raise UserError(
             f"{where}: {what} must be finite as float32, got {numbers[tuple(index)]} in example {index[0]} "

@@ -44,6 +44,7 @@ from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested, ignore_message
 from fedcm.system.error_messages import add_note, describe_os_error, find_user_code
 from fedcm.system.files import find_free_path
+from fedcm.system.mapped_files import reject_changed_files
 
 
 @final
@@ -298,6 +299,7 @@ class Session:
         best = BestRound(setup.best_by, before) if setup.best_by is not None else None
         try:
             for finished in run_rounds(setup.algorithm, executor, setup.plan, self.server, self.next_round, before):
+                reject_changed_files()
                 is_due = diagnose_every is not None and (finished.index + 1) % diagnose_every == 0
                 metrics = replace(finished.metrics, diagnosis=self._diagnose(finished) if is_due else None)
                 self.folder.append(metrics.to_dict())

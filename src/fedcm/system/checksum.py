@@ -5,12 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
+from fedcm.system.mapped_files import iterate_pieces
+
 
 def compute_sha256(*arrays: np.ndarray) -> str:
     """Return the sha256 of the arrays' bytes, one array after the other."""
     digest = hashlib.sha256()
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
+        for piece in iterate_pieces(np.ascontiguousarray(array)):
+            digest.update(piece.data)
     return digest.hexdigest()
 
 

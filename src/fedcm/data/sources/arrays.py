@@ -6,8 +6,6 @@
 Without a test set the `Dataset` has none: no training examples are held out.
 """
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,9 +14,10 @@ import numpy as np
 
 from fedcm.data.array_conversion import check_compatible, make_dataset, make_examples
 from fedcm.data.dataset import Dataset, Examples
+from fedcm.data.sources.npz import read_npz
 from fedcm.data.structures.tree import concatenate_rows
 from fedcm.errors import UserError
-from fedcm.system.files import find_wrong_kind
+from fedcm.system.mapped_files import is_mapped
 
 _TEST = "test.npz"
 
@@ -29,12 +28,12 @@ def load_npz(path: Path) -> Dataset:
     Raises:
         UserError: If the file or its arrays cannot be used.
     """
-    arrays = _read_npz(path)
+    arrays = read_npz(path, mapped=("x", "x_train"))
     is_short = "x" in arrays and "y" in arrays and "x_train" not in arrays and "y_train" not in arrays
     train = _take_examples(arrays, ("x", "y") if is_short else ("x_train", "y_train"), path)
     has_test = "x_test" in arrays or "y_test" in arrays
     test = _take_examples(arrays, ("x_test", "y_test"), path) if has_test else None
-    return make_dataset(path.stem, train, test)
+    return make_dataset(path.stem, train, test, mapped=is_mapped(train.features.numpy()))
 
 
 def load_npz_folder(folder: Path) -> Dataset:
@@ -48,9 +47,9 @@ def load_npz_folder(folder: Path) -> Dataset:
         raise UserError(
             f"a folder of clients must contain one .npz file per client (keys x, y), got none in {str(folder)!r}"
         )
-    clients = [_take_examples(_read_npz(file), ("x", "y"), file) for file in files]
+    clients = [_take_examples(read_npz(file), ("x", "y"), file) for file in files]
     test_file = folder / _TEST
-    test = _take_examples(_read_npz(test_file), ("x", "y"), test_file) if test_file.exists() else None
+    test = _take_examples(read_npz(test_file), ("x", "y"), test_file) if test_file.exists() else None
     return join_clients(folder.resolve().name, clients, [file.stem for file in files], test)
 
 
@@ -87,43 +86,3 @@ def _take_examples(arrays: dict[str, np.ndarray], keys: tuple[str, str], path: P
                 + (f"; rename {closest[0]!r} to {key!r}" if closest else "")
             )
     return make_examples(arrays[keys[0]], arrays[keys[1]], f"{str(path)!r} ({', '.join(keys)})", copy=False)
-
-
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    if wrong := find_wrong_kind(path.absolute()):
-        raise UserError(f"{wrong}; give an .npz file, or the folder of one .npz file per client")
-    if not path.is_file():
-        raise UserError(f"there must be an .npz file at {str(path.absolute())!r}, but there is none")
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise UserError(
-                f"{str(path)!r} must be an .npz file with named arrays, got a single array; write it with numpy.savez"
-            )
-        with loaded:
-            return {key: _read_member(loaded, key, path) for key in loaded.files}
-    except (OSError, EOFError, MemoryError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(
-            f"{str(path)!r} cannot be read as an .npz file; write it with numpy.savez ({_get_first_line(error)})"
-        ) from error
-
-
-def _read_member(archive: np.lib.npyio.NpzFile, key: str, path: Path) -> np.ndarray:
-    try:
-        array = archive[key]
-    except ValueError as error:
-        if "allow_pickle" in str(error):
-            raise UserError(
-                f"{str(path)!r}: {key!r} must be an array of numbers, got Python objects, which are never loaded "
-                "because loading them can run code"
-            ) from error
-        raise
-    if not isinstance(array, np.ndarray):
-        raise UserError(f"{str(path)!r} must contain arrays only, got the file {key!r}")
-    return array
-
-
-def _get_first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

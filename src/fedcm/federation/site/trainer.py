@@ -60,6 +60,7 @@ from fedcm.federation.weights import hash_weights, use_own_weights
 from fedcm.runs.build import TrainingSetup, build
 from fedcm.runs.identity import read_versions
 from fedcm.system.error_messages import hide_paths
+from fedcm.system.mapped_files import reject_changed_files
 from fedcm.system.memory import keep_freed_memory
 from fedcm.system.processes import watch_parent
 from fedcm.system.user_warnings import print_short_warnings
@@ -136,6 +137,7 @@ class SiteTrainer:
         client_state = states.load_state_after(counted)
         context = self._make_round(setup, round)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
+        reject_changed_files()
         states.save(round, done.client_state)
         fields = {"run": run, "round": round, "steps": done.steps, "examples": self.data.train.size}
         if links.secure_aggregation:
