@@ -17,7 +17,7 @@ from fedcm.data.sources import npz as npz_files
 from fedcm.errors import UserError
 from fedcm.runs.session import Session
 from fedcm.system.checksum import compute_sha256
-from fedcm.system.mapped_files import is_mapped, iterate_pieces, map_array
+from fedcm.system.storage.mapped_files import is_mapped, iterate_pieces, map_array
 
 LARGE = np.random.default_rng(0).normal(size=(4096, 1100)).astype(np.float32)  # 17 MiB
 LABELS = np.arange(4096) % 3

@@ -226,7 +226,7 @@ def test_a_full_disk_is_reported_in_one_sentence(
     def full(*_: Any) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr("fedcm.system.tensor_files.save_file", full)
+    monkeypatch.setattr("fedcm.system.storage.tensor_files.save_file", full)
     answer = run(experiment())
     assert answer.code == 1
     assert "No space left on device" in answer.err.splitlines()[-1]

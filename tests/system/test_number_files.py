@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedcm.errors import UserError
-from fedcm.system.number_files import read_number_file, to_whole_number
+from fedcm.system.storage.number_files import read_number_file, to_whole_number
 
 
 def read(folder: Path, text: str):

@@ -22,7 +22,7 @@ from fedcm.runs.checkpoint import rebuild_state
 from fedcm.runs.identity import hash_settings
 from fedcm.system.code_hash import reject_other_functions
 from fedcm.system.files import atomic_write
-from fedcm.system.tensor_files import save_tensors
+from fedcm.system.storage.tensor_files import save_tensors
 
 _FORMAT = 1
 _CONSTANTS = "constants"  # the checksum of frozen parameters and buffers

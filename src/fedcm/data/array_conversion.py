@@ -17,7 +17,7 @@ from fedcm.data.dataset import IGNORED, Dataset, Examples, Normalisation
 from fedcm.data.structures.ragged import Ragged
 from fedcm.data.structures.tree import Tree, is_leaf, iterate_leaves, list_leaves
 from fedcm.errors import UserError
-from fedcm.system.mapped_files import iterate_pieces
+from fedcm.system.storage.mapped_files import iterate_pieces
 
 _MAX_CLASSES = 1_000_000  # a larger label is an identifier, not a class
 

@@ -15,7 +15,7 @@ from fedcm.system.callbacks import Notify
 from fedcm.system.checksum import compute_file_sha256
 from fedcm.system.files import atomic_write, write_text
 from fedcm.system.formatting import format_count
-from fedcm.system.tensor_files import save_tensors
+from fedcm.system.storage.tensor_files import save_tensors
 
 FORMAT = 1
 

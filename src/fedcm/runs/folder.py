@@ -37,7 +37,7 @@ from fedcm.system.files import (
     read_umask,
     write_text,
 )
-from fedcm.system.tensor_files import save_tensors
+from fedcm.system.storage.tensor_files import save_tensors
 
 
 class RunExistsError(UserError):

@@ -44,7 +44,7 @@ from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested, ignore_message
 from fedcm.system.error_messages import add_note, describe_os_error, find_user_code
 from fedcm.system.files import find_free_path
-from fedcm.system.mapped_files import reject_changed_files
+from fedcm.system.storage.mapped_files import reject_changed_files
 
 
 @final

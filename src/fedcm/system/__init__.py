@@ -1,7 +1,7 @@
 """What fedcm needs from the operating system and from Python itself.
 
     files            write files atomically; test whether a lock is held
-    tensor_files     write tensors as safetensors files
+    storage          tensors, tables and mapped arrays in files
     processes        end a process when its parent is gone; describe how one ended
     signals          stop cleanly on Ctrl-C, SIGTERM and SIGHUP
     hardware         CPU cores, CUDA devices, the number of threads

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcm.system.mapped_files import iterate_pieces
+from fedcm.system.storage.mapped_files import iterate_pieces
 
 
 def compute_sha256(*arrays: np.ndarray) -> str:

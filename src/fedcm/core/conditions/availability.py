@@ -10,7 +10,7 @@ from fedcm.core.participation import PARTICIPATION, Participation
 from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
 from fedcm.system.field_checks import convert_counts, convert_numbers, convert_paths
-from fedcm.system.number_files import NumberTable, read_number_file, to_whole_number
+from fedcm.system.storage.number_files import NumberTable, read_number_file, to_whole_number
 
 
 @runtime_checkable

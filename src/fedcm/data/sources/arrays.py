@@ -17,7 +17,7 @@ from fedcm.data.dataset import Dataset, Examples
 from fedcm.data.sources.npz import read_npz
 from fedcm.data.structures.tree import concatenate_rows
 from fedcm.errors import UserError
-from fedcm.system.mapped_files import is_mapped
+from fedcm.system.storage.mapped_files import is_mapped
 
 _TEST = "test.npz"
 

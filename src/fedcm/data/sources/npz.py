@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcm.errors import UserError
 from fedcm.system.files import find_wrong_kind
-from fedcm.system.mapped_files import iterate_pieces, map_array
+from fedcm.system.storage.mapped_files import iterate_pieces, map_array
 
 _LARGE = 2**24  # bytes
 _HEADER = struct.Struct(

@@ -10,7 +10,7 @@ from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
 from fedcm.system.error_messages import describe_error
 from fedcm.system.field_checks import GREATEST_COUNT, convert_counts, convert_paths
-from fedcm.system.number_files import NumberTable, read_number_file, to_whole_number
+from fedcm.system.storage.number_files import NumberTable, read_number_file, to_whole_number
 
 MAX_AMOUNT = GREATEST_COUNT
 

@@ -16,7 +16,7 @@ from typing import Literal, final
 from fedcm.errors import UserError
 from fedcm.rng import Purpose, make_generator
 from fedcm.system.field_checks import convert_numbers, convert_paths
-from fedcm.system.number_files import NumberTable, read_number_file, to_whole_number
+from fedcm.system.storage.number_files import NumberTable, read_number_file, to_whole_number
 
 _MAX_SIGMA = 20.0  # e^(±5·20) is still a finite number of seconds
 

@@ -23,7 +23,7 @@ from fedcm.federation.settings import SiteStorageSection
 from fedcm.federation.site.state_cipher import StateCipher, StateName
 from fedcm.federation.terms import NEVER
 from fedcm.system.files import atomic_write, write_bytes
-from fedcm.system.tensor_files import save_tensors
+from fedcm.system.storage.tensor_files import save_tensors
 
 _PLAIN, _SEALED = ".safetensors", ".sealed"
 _DEFAULTS = SiteStorageSection()

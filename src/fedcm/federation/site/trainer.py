@@ -60,9 +60,9 @@ from fedcm.federation.weights import hash_weights, use_own_weights
 from fedcm.runs.build import TrainingSetup, build
 from fedcm.runs.identity import read_versions
 from fedcm.system.error_messages import hide_paths
-from fedcm.system.mapped_files import reject_changed_files
 from fedcm.system.memory import keep_freed_memory
 from fedcm.system.processes import watch_parent
+from fedcm.system.storage.mapped_files import reject_changed_files
 from fedcm.system.user_warnings import print_short_warnings
 
 

@@ -1,0 +1,6 @@
+"""Numbers in files.
+
+tensor_files     write tensors as safetensors files
+number_files     read CSV files with one row per client
+mapped_files     map large arrays instead of copying them
+"""
