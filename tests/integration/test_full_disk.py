@@ -18,7 +18,7 @@ from fedcm.config.overrides import read_table
 from fedcm.runs.archive import make_archive_path
 from fedcm.runs.folder import RunFolder
 from fedcm.runs.session import Session
-from fedcm.system import tensor_files
+from fedcm.system.storage import tensor_files
 
 Write = Callable[..., Path]
 FULL = "No space left on device"
