@@ -29,6 +29,13 @@ def mapping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(npz_files, "_LARGE", 1)
 
 
+def measure_resident(name: str) -> int:
+    """Return how many bytes of a mapped file are in memory."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    start = next(index for index, line in enumerate(lines) if line.endswith(name))
+    return next(1024 * int(line.split()[1]) for line in lines[start:] if line.startswith("Rss:"))
+
+
 def is_in_file(source: Path) -> bool:
     return is_mapped(load_dataset(str(source)).train.features.numpy())
 
@@ -56,10 +63,22 @@ def test_loading_and_a_checksum_leave_no_page_of_the_file_in_memory(tmp_path):
     np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
     data = load_dataset(str(tmp_path / "a.npz"))
     assert compute_sha256(data.train.features.numpy()) == compute_sha256(LARGE)
-    lines = Path("/proc/self/smaps").read_text().splitlines()
-    start = next(index for index, line in enumerate(lines) if line.endswith("a.npz"))
-    resident = next(int(line.split()[1]) for line in lines[start:] if line.startswith("Rss:"))  # KiB
-    assert resident < LARGE.nbytes / 1024 / 20
+    assert measure_resident("a.npz") < LARGE.nbytes / 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_round_leaves_no_page_of_the_file_in_memory(tmp_path, experiment):
+    np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
+    path = experiment(rounds=2, data={"source": str(tmp_path / "a.npz")}, split={"kind": "iid", "clients": 12})
+    with Session.start(read_experiment(read_table(path)), tmp_path / "runs") as session:
+        for _ in session.rounds():
+            assert measure_resident("a.npz") < LARGE.nbytes / 20
+        load_client(session, 0)
+        assert measure_resident("a.npz") > LARGE.nbytes / 20  # what a round leaves if nothing is released
+
+
+def load_client(session: Session, client: int) -> None:
+    session.setup.runner.data.client(client)
 
 
 @pytest.mark.usefixtures("mapping")

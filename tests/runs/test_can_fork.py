@@ -27,8 +27,16 @@ def make(**changes: Any) -> Any:
     return read_experiment({"name": "e", "rounds": 1, **BUNDLED, **changes})
 
 
-def test_workers_of_a_bundled_experiment_are_forks() -> None:
-    assert can_fork(make())
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"model": {"name": "torch.nn:Linear", "in_features": 64, "out_features": 10}},
+        {"algorithm": {"name": "fedcm.algorithms:FedCM"}},
+    ],
+)
+def test_workers_with_bundled_data_are_forks(changes: dict[str, Any]) -> None:
+    assert can_fork(make(**changes))
 
 
 @pytest.mark.parametrize(
@@ -36,11 +44,11 @@ def test_workers_of_a_bundled_experiment_are_forks() -> None:
     [
         {"engine": {"compile": "off", "device": "cuda"}},
         {"engine": {"compile": "on"}},
-        {"model": {"name": "torch.nn:Linear", "in_features": 64, "out_features": 10}},
         {"data": {"source": "my_data:load"}},
+        {"data": {"source": "digits", "augment": ["fedcm.data.augmentation.images:flip"]}},
     ],
 )
-def test_cuda_compiled_models_and_own_code_need_new_processes(changes: dict[str, Any]) -> None:
+def test_cuda_compiled_models_and_own_data_need_new_processes(changes: dict[str, Any]) -> None:
     assert not can_fork(make(**changes))
 
 

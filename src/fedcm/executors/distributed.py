@@ -40,6 +40,7 @@ from fedcm.executors.local import make_empty_result, summarise_round
 from fedcm.executors.process_group import ProcessGroup, WorkerStatus, divide_work, gather_rows
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import describe_failure_with_traceback, is_disk_error
+from fedcm.system.storage.mapped_files import release_mapped_files
 
 
 @final
@@ -175,6 +176,7 @@ class DistributedExecutor:
         high_limbs = self.group.sum_results(status, message, client_stats, mean.totals, mean.high_limbs)
         for integers in [*mean.allocate_high_limbs(high_limbs), *rows]:
             self.group.sum_(integers)
+        release_mapped_files()
         return client_stats.numpy()
 
     def evaluate(self, params: Vector) -> dict[str, Score]:

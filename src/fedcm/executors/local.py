@@ -21,6 +21,7 @@ from fedcm.executors.client_tests import evaluate_client, list_tested_clients
 from fedcm.executors.gossip import PendingStates, add_gossip_metrics, mix_nodes
 from fedcm.system.callbacks import StopRequested
 from fedcm.system.error_messages import add_note
+from fedcm.system.storage.mapped_files import release_mapped_files
 
 _MAX_STEP_COUNTS = 32  # different numbers of steps that a line of metrics.jsonl keeps exactly
 
@@ -92,6 +93,7 @@ class LocalExecutor:
                 except Exception as error:
                     add_note(error, f"client {clients[0]} failed in round {round.index}")
                     raise
+        release_mapped_files()
         return client_stats
 
     def run_survey(self, params: Vector, cohort: np.ndarray, round: Round) -> Any:

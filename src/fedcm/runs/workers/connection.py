@@ -181,8 +181,8 @@ def limit_workers(count: int, plan: TrainingPlan, device: str) -> int:
 def can_fork(experiment: Experiment) -> bool:
     """Return whether workers can be forks of this process: they start at once and share its memory.
 
-    CUDA and compiled models do not survive a fork. The user's own code, and other threads of this process, might hold
-    locks that a fork would wait for.
+    CUDA and compiled models do not survive a fork. Other threads of this process might hold locks that a fork would
+    wait for, and the libraries that read the user's data often have threads that Python does not know.
     """
     engine = experiment.engine
     return (
@@ -190,7 +190,7 @@ def can_fork(experiment: Experiment) -> bool:
         and engine.device == "cpu"
         and engine.compile == "off"
         and threading.active_count() == 1
-        and next(iterate_code(to_table(experiment)), None) is None
+        and all(path.startswith(("model.", "algorithm.")) for path, _ in iterate_code(to_table(experiment)))
     )
 
 

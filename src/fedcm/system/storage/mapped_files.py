@@ -1,9 +1,9 @@
 """Arrays in files that are mapped instead of copied into memory.
 
-The pages of a mapped file count as memory from their first use. A function that reads a whole array once, such as a
-checksum, therefore releases them again (`iterate_pieces`). A file that is overwritten changes the array without notice;
-`reject_changed_files` finds this out. A file that is replaced by another of its name does no harm, because the array
-keeps the old one.
+The pages of a mapped file count as memory from their first use, and their neighbours with them. They are released after
+every round, and behind a function that reads a whole array once, such as a checksum (`iterate_pieces`). A file that is
+overwritten changes the array without notice; `reject_changed_files` finds this out. A file that is replaced by another
+of its name does no harm, because the array keeps the old one.
 """
 
 import mmap
@@ -71,6 +71,13 @@ def iterate_pieces(array: np.ndarray) -> Iterator[np.ndarray]:
             _release(pages, piece)
 
 
+def release_mapped_files() -> None:
+    """Release all pages of mapped files from memory; they are read again if they are needed."""
+    for pages in list(_MAPPED):
+        if hasattr(pages, "madvise"):  # not on every system
+            pages.madvise(mmap.MADV_DONTNEED)
+
+
 def reject_changed_files() -> None:
     """Raise UserError if a mapped file was overwritten, because the arrays in it have changed with it."""
     for file in list(_MAPPED.values()):
@@ -99,7 +106,7 @@ def _find_pages(address: int) -> mmap.mmap | None:
 
 def _release(pages: mmap.mmap, piece: np.ndarray) -> None:
     """Release the pages of a piece; if they are needed again, the system reads them from the file."""
-    if not hasattr(pages, "madvise"):  # a system without it
+    if not hasattr(pages, "madvise"):  # not on every system
         return
     first = piece.ctypes.data - _MAPPED[pages].address
     start = first // mmap.PAGESIZE * mmap.PAGESIZE
