@@ -1,5 +1,6 @@
 """Large arrays of an .npz file that are mapped instead of copied."""
 
+import math
 import os
 import shutil
 import sys
@@ -17,6 +18,7 @@ from fedcm.data.sources import npz as npz_files
 from fedcm.errors import UserError
 from fedcm.runs.session import Session
 from fedcm.system.checksum import compute_sha256
+from fedcm.system.storage import mapped_files
 from fedcm.system.storage.mapped_files import is_mapped, iterate_pieces, map_array
 
 LARGE = np.random.default_rng(0).normal(size=(4096, 1100)).astype(np.float32)  # 17 MiB
@@ -67,9 +69,10 @@ def test_loading_and_a_checksum_leave_no_page_of_the_file_in_memory(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_round_leaves_no_page_of_the_file_in_memory(tmp_path, experiment):
+def test_a_round_leaves_no_page_of_the_file_in_memory(tmp_path, experiment, monkeypatch):
+    monkeypatch.setattr(mapped_files, "_released", -math.inf)
     np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
-    path = experiment(rounds=2, data={"source": str(tmp_path / "a.npz")}, split={"kind": "iid", "clients": 12})
+    path = experiment(rounds=1, data={"source": str(tmp_path / "a.npz")}, split={"kind": "iid", "clients": 12})
     with Session.start(read_experiment(read_table(path)), tmp_path / "runs") as session:
         for _ in session.rounds():
             assert measure_resident("a.npz") < LARGE.nbytes / 20

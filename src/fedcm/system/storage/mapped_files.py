@@ -1,13 +1,15 @@
 """Arrays in files that are mapped instead of copied into memory.
 
 The pages of a mapped file count as memory from their first use, and their neighbours with them. They are released after
-every round, and behind a function that reads a whole array once, such as a checksum (`iterate_pieces`). A file that is
+a round, and behind a function that reads a whole array once, such as a checksum (`iterate_pieces`). A file that is
 overwritten changes the array without notice; `reject_changed_files` finds this out. A file that is replaced by another
 of its name does no harm, because the array keeps the old one.
 """
 
+import math
 import mmap
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,7 @@ class _File:
 
 
 _MAPPED: WeakKeyDictionary[mmap.mmap, _File] = WeakKeyDictionary()
+_released = -math.inf  # when, in the seconds of `time.monotonic`
 
 
 def map_array(path: Path, offset: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -72,7 +75,11 @@ def iterate_pieces(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def release_mapped_files() -> None:
-    """Release all pages of mapped files from memory; they are read again if they are needed."""
+    """Release all pages of mapped files, at most once per second; they are read again if they are needed."""
+    global _released
+    if not _MAPPED or time.monotonic() < _released + 1:
+        return
+    _released = time.monotonic()
     for pages in list(_MAPPED):
         if hasattr(pages, "madvise"):  # not on every system
             pages.madvise(mmap.MADV_DONTNEED)
