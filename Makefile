@@ -46,7 +46,7 @@ bench: $(READY)  ## compare this engine with a bare training loop, and FedCM wit
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/step_profile.py
 	$(BIN)/python benchmarks/direction_sum.py
-	$(BIN)/python benchmarks/augmentation.py
+	$(BIN)/python benchmarks/features.py
 	$(BIN)/python benchmarks/precision.py
 
 bench-federation: $(READY)  ## measure the cost of a round over real processes and mutual TLS: benchmarks/FEDERATION.md (10 minutes)

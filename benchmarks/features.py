@@ -1,11 +1,12 @@
-"""Time the augmentation of a batch, and batches that are structures.
+"""Time what a local step may have beside its gradient: augmentation, structured batches and local optimisers.
 
-    python benchmarks/augmentation.py
+    python benchmarks/features.py
 
 The contestants take turns in one process with one thread, each for the local steps of one client; a result is the
 median of the ratios. Times are CPU times, so that other processes disturb them less.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 from workloads import WORKLOADS
 
 from fedcm.algorithms import FedAvg
+from fedcm.core.algorithm import Round
+from fedcm.core.local.optimizers import SGD, Adam, AdamW, LocalOptimizer
 from fedcm.core.problem import Problem
 from fedcm.data.augmentation import make_augment
 from fedcm.data.batches import LocalWork
@@ -30,12 +33,18 @@ from fedcm.system.memory import keep_freed_memory
 
 TURNS = 60
 CHANGES = {"crop": ["crop"], "flip": ["flip"], "crop + flip": ["crop", "flip"], "cutout": ["cutout"]}
-SECTION = """## Augmentation and structured batches
+OPTIMIZERS = {
+    "SGD with momentum": SGD(momentum=0.9),
+    "SGD with Nesterov's momentum": SGD(momentum=0.9, nesterov=True),
+    "Adam": Adam(),
+    "AdamW": AdamW(),
+}
+SECTION = """## Augmentation, structured batches and local optimisers
 
-`python benchmarks/augmentation.py`: the local steps of a client with LeNet, {steps} batches of {batch} images of
-3 × 32 × 32 (a batch is selected, collated and changed, its gradient is computed), against the same steps with plain
-batches; the median of the ratios of {turns} turns, with their quartiles. Augmentation includes the seeds of the steps'
-generators. Target for crop + flip: at most 1.10. {machine}
+`python benchmarks/features.py`: a client of FedAvg with LeNet, {steps} steps with batches of {batch} images of
+3 × 32 × 32, against the same steps with plain batches and plain SGD; the median of the ratios of {turns} turns, with
+their quartiles. Augmentation includes the seeds of the steps' generators. Target for crop + flip: at most 1.10.
+{machine}
 
 | steps with | time / plain | quartiles |
 |---|---|---|
@@ -53,24 +62,23 @@ class Named(nn.Module):
         return self.model(image)
 
 
-def make_round(problem: Problem, data: Examples, changes: list[Any] | None = None) -> Callable[[], None]:
-    """Return the local steps of a client in one round: its runner draws the batches, each has a gradient."""
-    work = WORKLOADS["lenet"]
+def make_round(
+    problem: Problem, data: Examples, changes: list[Any] | None = None, optimizer: LocalOptimizer | None = None
+) -> Callable[[], object]:
+    """Return a function that runs a client."""
+    work, algorithm = WORKLOADS["lenet"], FedAvg()
     runner = ClientRunner(
-        FedAvg(),
+        algorithm,
         problem,
         ArrayData(Dataset("made", data, None, 10), [np.arange(data.size)]),
         LocalWork(work.batch, work.epochs),
         seed=0,
         augment=None if changes is None else make_augment(changes),
+        optimizer=optimizer,
     )
-    params = problem.initial_params
-
-    def run_steps() -> None:
-        for batch in runner.draw_batches(data, round=3, client=0):
-            params.sub_(problem.gradient(batch)(params), alpha=1e-9)
-
-    return run_steps
+    round = Round(3, 1e-9, 1.0, 1, 1, math.nan)
+    sent = algorithm.broadcast(algorithm.init_server(problem.initial_params))
+    return lambda: runner.run_client(0, sent, runner.initial_state, round)
 
 
 def main() -> None:
@@ -84,6 +92,7 @@ def main() -> None:
     steps |= {name: make_round(problem, Examples(images, labels), changes) for name, changes in CHANGES.items()}
     steps["features in a tuple"] = make_round(problem, Examples((images,), labels))
     steps["features in a dict"] = make_round(named, Examples({"image": images}, labels))
+    steps |= {name: make_round(problem, Examples(images, labels), None, own) for name, own in OPTIMIZERS.items()}
     times: dict[str, list[float]] = {name: [] for name in steps}
     with torch.no_grad(), use_one_thread():
         for turn in range(TURNS + 1):
