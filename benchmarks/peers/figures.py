@@ -57,7 +57,8 @@ HEAD = [
     "|---|---|---|---|---|---|---|",
 ]
 
-NOTES = """`start` is the time from the process's start to its first round. If work is deferred to the first round (Ray's actors,
+NOTES = """`start` is the time from the process's start to its first round. If work is deferred to the first round
+(Ray's actors,
 compiling), `first round done` is more informative. Memory is the PSS of all processes together, with the pages of the
 data that they touched, measured in a separate turn, the first, in which the data come from the disk. Settings are
 processes × threads; for Flower actors, for FedLab trainers beside the server. All settings tried: `PEERS` in
