@@ -7,7 +7,7 @@
 
 `power` and `scale`: α_t = max(α, scale·(t+1)^−power), at most 1; power 0 is FedCM. `average`: γ_t = (k+1)/(t+k+1), and
 x̄ is evaluated; 0 evaluates x. `adapt`: α_t is a moving average of the cosine between Δ and the round's mean gradient,
-at least α. The search is search1.toml to search3.toml in this folder:
+at least α. The search is search1.toml to search4.toml in this folder:
 
     cd docs/examples/momentum_search
     PYTHONPATH=. fedcm compare search1.toml --runs-dir runs

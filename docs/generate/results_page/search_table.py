@@ -10,18 +10,29 @@ from results_page.studies import ROOT
 
 FOLDER = ROOT / "results" / "momentum-search"
 ROUNDS = (10, 50, 100, 200, 300)
+SOURCES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 LAST = 100  # rounds of the mean
 
 
 def write_search_part(folder: Path = FOLDER) -> str:
-    """Return the table of all variants, the best first; a sentence if there are none."""
+    """Return a table of all variants for each dataset, the best first; a sentence if there are none."""
     runs = sorted((read_digest(path) for path in folder.glob("*.json")), key=lambda run: -_get_late_mean(run))
     if not runs:
         return "Not run yet: `PYTHONPATH=. fedcm compare search1.toml --runs-dir runs`."
+    tables = [
+        _write_source(title, [run for run in runs if run.experiment["data"]["source"] == source])
+        for source, title in SOURCES.items()
+    ]
+    return join_parts(*[table for table in tables if table])
+
+
+def _write_source(title: str, runs: Sequence[Digest]) -> str:
+    if not runs:
+        return ""
     header = ["α_t and rates", *(f"after {done}" for done in ROUNDS), f"mean of the last {LAST} rounds"]
     best = [max(_get_accuracy(run, done) for run in runs) for done in ROUNDS]
     rows = [_write_row(run, best, is_best=run is runs[0]) for run in runs]
-    caption = f"Validation accuracy in %, one seed, {len(runs)} variants; bold is the best of a column."
+    caption = f"{title}: validation accuracy in %, one seed, {len(runs)} variants; bold is the best of a column."
     return join_parts(caption, write_table(header, rows))
 
 
