@@ -58,16 +58,15 @@ HEAD = [
 ]
 
 NOTES = """`start` is the time from the process's start to its first round. If work is deferred to the first round
-(Ray's actors,
-compiling), `first round done` is more informative. Memory is the PSS of all processes together, with the pages of the
-data that they touched, measured in a separate turn, the first, in which the data come from the disk. Settings are
-processes × threads; for Flower actors, for FedLab trainers beside the server. All settings tried: `PEERS` in
-`benchmarks/peers/contestants.py`. pfl does not shuffle a client's batches; the others do. `fedcm-own-model` trains
-the model as usually written (ReLU before the pool), which is the peers' model and what users bring. fedcm and its
-peers call the same torch kernels. On LeNet and the CNN fedcm gains from the layout, ReLU after the pool and kept
-memory ([where a step's time goes](RESULTS.md#where-a-steps-time-goes)), on softmax regression from a stack of 50
-clients and from replaying its operations. FL-Simulator, which has FedCM too, is not among the peers: it is not a
-package of a registry and needs torchvision."""
+(Ray's actors, compiling), `first round done` is more informative. Memory is the PSS of all processes together, with
+the pages of the data that they touched, measured in a separate turn, the first, in which the data come from the disk.
+Settings are processes × threads; for Flower actors, for FedLab trainers beside the server. All settings tried:
+`PEERS` in `benchmarks/peers/contestants.py`. pfl does not shuffle a client's batches; the others do.
+`fedcm-own-model` trains the model as usually written (ReLU before the pool), which is the peers' model and what users
+bring. fedcm and its peers call the same torch kernels. On LeNet and the CNN fedcm gains from the layout, ReLU after
+the pool and kept memory ([where a step's time goes](RESULTS.md#where-a-steps-time-goes)), on softmax regression from
+a stack of 50 clients and from replaying its operations. FL-Simulator, which has FedCM too, is not among the peers: it
+is not a package of a registry and needs torchvision."""
 
 
 def format_rows(work: str, result: Result) -> list[str]:

@@ -72,7 +72,7 @@ def drop_from_cache(folder: Path) -> None:
     Linux caches a new file in large pieces. A process that maps it then has a whole piece in memory for every example
     that it reads, which is not so with files that are read from the disk.
     """
-    for path in (path for path in folder.rglob("*") if path.is_file()):
+    for path in folder.rglob("*.np[yz]"):
         with path.open("rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -82,11 +82,12 @@ def run_contest(work: str, entries: list[tuple[str, Setting]], rounds: int, turn
     figures = [Figures() for _ in entries]
     with tempfile.TemporaryDirectory() as folder:
         write_arrays(work, Path(folder))
-        drop_from_cache(Path(folder))
         for turn in range(turns + 1):  # the first turn measures memory, the others time
             for shift in range(len(entries)):
                 which = (turn + shift) % len(entries)
                 name, setting = entries[which]
+                if not turn:
+                    drop_from_cache(Path(folder))
                 if name in (OURS, OWN):
                     run_ours(name, work, rounds, Path(folder), figures[which], memory=not turn)
                 else:

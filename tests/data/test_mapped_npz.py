@@ -1,9 +1,11 @@
 """Large arrays of an .npz file that are mapped instead of copied."""
 
+import io
 import math
 import os
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from scenes import load_summary, read_lines, resume_run, run_to_end
 
 from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
-from fedcm.data import load_dataset
+from fedcm.data import load_dataset, load_source
+from fedcm.data.dataset import Dataset
 from fedcm.data.sources import npz as npz_files
 from fedcm.errors import UserError
 from fedcm.runs.session import Session
@@ -38,24 +41,38 @@ def measure_resident(name: str) -> int:
     return next(1024 * int(line.split()[1]) for line in lines[start:] if line.startswith("Rss:"))
 
 
+def load(source: Path) -> Dataset:
+    """Load a dataset as a run does."""
+    data = load_source(str(source), may_map=True)
+    assert isinstance(data, Dataset)
+    return data
+
+
 def is_in_file(source: Path) -> bool:
-    return is_mapped(load_dataset(str(source)).train.features.numpy())
+    return is_mapped(load(source).train.features.numpy())
 
 
 def test_a_large_array_is_mapped_and_has_the_same_numbers(tmp_path):
     np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
-    data = load_dataset(str(tmp_path / "a.npz"))
+    data = load(tmp_path / "a.npz")
     assert is_mapped(data.train.features.numpy())
     assert data.mapped
     assert np.array_equal(data.train.features.numpy(), LARGE)
     assert np.array_equal(data.train.labels.numpy(), LABELS)
 
 
+def test_a_dataset_is_copied_if_its_user_may_need_aligned_numbers(tmp_path):
+    np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
+    data = load_dataset(str(tmp_path / "a.npz"))
+    assert not is_mapped(data.train.features.numpy())
+    assert not data.mapped
+
+
 def test_compressed_and_small_arrays_are_copied(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", x=LARGE, y=LABELS)
     np.savez(tmp_path / "b.npz", x=LARGE[:100], y=LABELS[:100])
     for name in ("a.npz", "b.npz"):
-        data = load_dataset(str(tmp_path / name))
+        data = load(tmp_path / name)
         assert not is_mapped(data.train.features.numpy())
         assert not data.mapped
 
@@ -63,7 +80,7 @@ def test_compressed_and_small_arrays_are_copied(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_loading_and_a_checksum_leave_no_page_of_the_file_in_memory(tmp_path):
     np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
-    data = load_dataset(str(tmp_path / "a.npz"))
+    data = load(tmp_path / "a.npz")
     assert compute_sha256(data.train.features.numpy()) == compute_sha256(LARGE)
     assert measure_resident("a.npz") < LARGE.nbytes / 20
 
@@ -103,7 +120,7 @@ def test_every_type_and_order_gives_the_examples_of_a_copy(array, tmp_path):
     labels = LABELS[: len(array)]
     np.savez(tmp_path / "a.npz", x_train=array, y_train=labels, x_test=array, y_test=labels)
     np.savez_compressed(tmp_path / "b.npz", x_train=array, y_train=labels, x_test=array, y_test=labels)
-    mapped, copied = load_dataset(str(tmp_path / "a.npz")), load_dataset(str(tmp_path / "b.npz"))
+    mapped, copied = load(tmp_path / "a.npz"), load(tmp_path / "b.npz")
     assert mapped.train.features.dtype == copied.train.features.dtype
     assert np.array_equal(mapped.train.features.numpy(), copied.train.features.numpy())
     assert mapped.normalisation == copied.normalisation
@@ -117,7 +134,7 @@ def test_a_changed_byte_is_found(tmp_path):
     content[10**7] ^= 1
     (tmp_path / "a.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"cannot be read as an .npz file.*Bad CRC-32 for file 'x.npy'"):
-        load_dataset(str(tmp_path / "a.npz"))
+        load(tmp_path / "a.npz")
 
 
 def test_a_number_that_is_not_finite_is_found_in_any_piece(tmp_path):
@@ -125,14 +142,98 @@ def test_a_number_that_is_not_finite_is_found_in_any_piece(tmp_path):
     spoilt[3000, 7] = np.inf
     np.savez(tmp_path / "a.npz", x=spoilt, y=LABELS)
     with pytest.raises(UserError, match="got inf in example 3000"):
-        load_dataset(str(tmp_path / "a.npz"))
+        load(tmp_path / "a.npz")
 
 
 @pytest.mark.usefixtures("mapping")
 def test_objects_are_refused_and_never_loaded(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.array([[None, 1]] * 10, object), y=LABELS[:10])
     with pytest.raises(UserError, match="got Python objects, which are never loaded"):
-        load_dataset(str(tmp_path / "a.npz"))
+        load(tmp_path / "a.npz")
+
+
+def write_member(path: Path, content: bytes, name: str = "x.npy", **others: bytes) -> None:
+    """Write an archive with these files, and labels."""
+    labels = io.BytesIO()
+    np.save(labels, LABELS[:50])
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, text in ({name: content, "y.npy": labels.getvalue()} | others).items():
+            archive.writestr(member, text)
+
+
+def save_array(version: tuple[int, int] = (1, 0)) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array(file, LARGE[:50], version)
+    return file.getvalue()
+
+
+@pytest.mark.usefixtures("mapping")
+def test_another_version_of_the_header_and_bytes_after_the_array_are_read(tmp_path):
+    write_member(tmp_path / "a.npz", save_array())
+    assert is_in_file(tmp_path / "a.npz")
+    for content in (save_array((2, 0)), save_array() + b"more"):
+        write_member(tmp_path / "a.npz", content)
+        data = load(tmp_path / "a.npz")
+        assert not data.mapped
+        assert np.array_equal(data.train.features.numpy(), LARGE[:50])
+
+
+@pytest.mark.usefixtures("mapping")
+def test_a_file_that_is_no_array_is_rejected_as_ever(tmp_path):
+    write_member(tmp_path / "a.npz", save_array(), x=b"no array")
+    with pytest.raises(UserError, match="must contain arrays only, got the file 'x'"):
+        load(tmp_path / "a.npz")
+
+
+@pytest.mark.usefixtures("mapping")
+@pytest.mark.parametrize(
+    ("signature", "offset", "change", "message"),
+    [
+        (b"PK\x01\x02", 8, b"\x01\x00", "encrypted"),  # the flags in the directory
+        (b"PK\x01\x02", 42, b"\xf0\xff\xff\x7f", "cannot be read"),  # the place of the first member
+        (b"PK\x03\x04", 30, b"z", "differ"),  # the name in the member's own header
+    ],
+)
+def test_a_damaged_archive_is_rejected(tmp_path, signature, offset, change, message):
+    write_member(tmp_path / "a.npz", save_array())
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    start = content.index(signature) + offset
+    content[start : start + len(change)] = change
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        load(tmp_path / "a.npz")
+
+
+@pytest.mark.usefixtures("mapping")
+def test_an_array_is_copied_if_the_system_cannot_map_it(tmp_path, monkeypatch):
+    def refuse(*_: Any) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(npz_files, "map_array", refuse)
+    write_member(tmp_path / "a.npz", save_array())
+    data = load(tmp_path / "a.npz")
+    assert not data.mapped
+    assert np.array_equal(data.train.features.numpy(), LARGE[:50])
+
+
+def test_other_arrays_are_not_taken_for_mapped_ones(tmp_path):
+    np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
+    data = load(tmp_path / "a.npz")
+    others = [np.zeros(size) for size in (1, 10, 10**4, 10**7)]
+    assert not any(map(is_mapped, others))
+    assert is_mapped(data.train.features[4095:].numpy())
+
+
+def test_a_released_file_is_released_again_after_a_second_only(tmp_path, monkeypatch):
+    np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
+    data, moment = load(tmp_path / "a.npz"), 100.0
+    monkeypatch.setattr(mapped_files, "_released", -math.inf)
+    monkeypatch.setattr("time.monotonic", lambda: moment)
+    for later, remains in ((0.0, False), (0.5, True), (1.5, False)):
+        moment = 100.0 + later
+        data.train.features.sum()
+        mapped_files.release_mapped_files()
+        assert (measure_resident("a.npz") > LARGE.nbytes / 2) == remains
 
 
 def test_pieces_are_the_whole_array_in_order(tmp_path):
@@ -171,10 +272,22 @@ def overwrite(path: Path) -> None:
     """Write other numbers into the same file."""
     copy = path.with_name("other.npz")
     write_images(copy, np.random.default_rng(2))
-    content, times = copy.read_bytes(), path.stat()
+    times = path.stat()
     with path.open("r+b") as file:
-        file.write(content)
+        file.write(copy.read_bytes())
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 1))
+
+
+def shorten(path: Path) -> None:
+    """Cut off the end of the file, and keep its time."""
+    times = path.stat()
+    os.truncate(path, times.st_size - 1)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def overwrite_and_rename(path: Path) -> None:
+    overwrite(path)
+    path.rename(path.with_name("moved.npz"))
 
 
 def replace(path: Path) -> None:
@@ -194,14 +307,15 @@ def run_with(change: Any, path: Path, npz: Path, runs: Path) -> Path:
 
 
 @pytest.mark.usefixtures("mapping")
-def test_a_run_ends_if_its_file_is_overwritten_and_resumes_with_the_old_one(experiment, tmp_path, npz):
+@pytest.mark.parametrize("change", [overwrite, shorten, overwrite_and_rename])
+def test_a_run_ends_if_its_file_is_changed_and_resumes_with_the_old_one(change, experiment, tmp_path, npz):
     write_images(npz, np.random.default_rng(1))
     path, kept = experiment(rounds=6, model={"name": "lenet"}), tmp_path / "kept.npz"
     shutil.copy(npz, kept)
-    with pytest.raises(UserError, match=r"made.npz' was overwritten while its data were in use"):
-        run_with(overwrite, path, npz, tmp_path / "runs")
+    with pytest.raises(UserError, match=r"made.npz' was overwritten while a run was using it"):
+        run_with(change, path, npz, tmp_path / "runs")
     assert len(read_lines(tmp_path / "runs" / "changed")) == 3
-    with pytest.raises(UserError, match="data"):
+    with pytest.raises(UserError):
         resume_run(tmp_path / "runs" / "changed")
     kept.replace(npz)
     resume_run(tmp_path / "runs" / "changed")
@@ -217,3 +331,21 @@ def test_a_file_may_be_replaced_or_deleted_during_a_run(change, experiment, tmp_
     whole = run_to_end(path, tmp_path / "runs")
     changed = run_with(change, path, npz, tmp_path / "runs")
     assert read_lines(changed) == read_lines(whole)
+
+
+@pytest.mark.usefixtures("mapping")
+def test_a_file_of_another_run_may_be_overwritten(experiment, tmp_path, npz):
+    write_images(npz, np.random.default_rng(1))
+    other = load(npz)
+    overwrite(npz)
+    run_to_end(experiment(rounds=2, model={"name": "lenet"}), tmp_path / "runs")
+    assert other.mapped
+
+
+@pytest.mark.usefixtures("mapping")
+def test_a_change_is_found_before_the_next_round(experiment, tmp_path, npz):
+    """A round that reads a shortened file ends the process."""
+    write_images(npz, np.random.default_rng(1))
+    path = experiment(rounds=6, model={"name": "lenet"})
+    with pytest.raises(UserError, match="was overwritten"):
+        run_with(lambda file: os.truncate(file, 1000), path, npz, tmp_path / "runs")

@@ -64,13 +64,16 @@ def load_dataset(source: str, data_dir: Path | None = None, *, fresh: bool = Fal
     return loaded
 
 
-def load_source(source: str, data_dir: Path | None = None, *, fresh: bool = False) -> Dataset | ClientsOnDemand:
+def load_source(
+    source: str, data_dir: Path | None = None, *, fresh: bool = False, may_map: bool = False
+) -> Dataset | ClientsOnDemand:
     """Load a whole dataset, or a population whose clients are created on demand.
 
     Args:
         source: A name, a path relative to the current folder, or `package.module:function`.
         data_dir: The folder of the named datasets; see `resolve_data_folder` for the default.
         fresh: Whether the items of torch datasets will be read anew in every pass.
+        may_map: Whether large training features of an `.npz` file are mapped instead of copied; see `load_npz`.
 
     Raises:
         UserError: If there is no such source, or its data cannot be used.
@@ -83,7 +86,7 @@ def load_source(source: str, data_dir: Path | None = None, *, fresh: bool = Fals
     except (OSError, RuntimeError, ValueError):  # too long, an unknown ~user, or a character that no path may contain
         path, is_folder = Path(source), False
     if source.endswith(".npz"):
-        return arrays.load_npz(path)
+        return arrays.load_npz(path, may_map=may_map)
     if is_folder:
         return arrays.load_npz_folder(path)
     if ":" in source:

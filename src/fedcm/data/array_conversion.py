@@ -64,7 +64,7 @@ def make_dataset(
         train: The training examples.
         test: The test examples.
         validation: The validation examples.
-        **split: `owners` and `client_names` of a natural split.
+        **split: `owners` and `client_names` of a natural split; `mapped`.
 
     Raises:
         UserError: If the sets do not fit one model.

@@ -98,7 +98,7 @@ class Dataset:
         client_names: The names of these clients.
         checksums: The sha256 of each raw array, by its name, if it is known already.
         validation: Validation examples, if the data have some of their own.
-        mapped: Whether the arrays are mapped from files, so that all processes share one copy in memory.
+        mapped: Whether the training features are mapped from a file, so that all processes share one copy in memory.
         reread: Reads training examples again by their indices, if they come from a torch dataset item by item.
 
     Raises:

@@ -15,6 +15,7 @@ from fedcm.data.structures.ragged import Ragged
 from fedcm.data.structures.tree import iterate_tensors, list_leaves, map_leaves
 from fedcm.errors import UserError
 from fedcm.system.checksum import compute_sha256
+from fedcm.system.storage.mapped_files import reject_changed_file
 
 EXPLAIN_FRESH = (
     "data.fresh needs data that are read item by item from torch datasets, such as a list of them from "
@@ -211,6 +212,11 @@ class ArrayData:
             test_on_device = None if test is None else test.map(lambda part: part.to(device))
             other._resident = train.map(lambda part: part.to(device)), test_on_device
         return other
+
+    def reject_changes(self) -> None:
+        """Raise UserError if the training examples are mapped from a file that was overwritten."""
+        if self.dataset.mapped and isinstance(self.dataset.train.features, Tensor):
+            reject_changed_file(self.dataset.train.features.numpy())
 
     def checksums(self) -> dict[str, str]:
         """Return the sha256 of the raw examples and of the split."""

@@ -171,7 +171,7 @@ def build(
         UserError: If the parts do not fit together.
     """
     if data is None:
-        data = load_source(experiment.data.source, data_dir, fresh=bool(experiment.data.fresh))
+        data = load_source(experiment.data.source, data_dir, fresh=bool(experiment.data.fresh), may_map=True)
     if isinstance(data, Dataset | ClientsOnDemand):
         data = make_federated_data(experiment, data)
     if loss is None and experiment.model.loss is not None:

@@ -20,6 +20,7 @@ from fedcm.core.executor import Executor
 from fedcm.core.metrics import Metrics, RoundMetrics
 from fedcm.core.round_loop import FinishedRound, run_rounds
 from fedcm.core.stopping import BestRound, StopReason
+from fedcm.data.federated import ArrayData
 from fedcm.errors import Diverged, Stopped, TrainingFailed, UserError, WriteFailed
 from fedcm.executors.diagnosis import diagnose
 from fedcm.executors.process_group import to_training_failure
@@ -44,7 +45,6 @@ from fedcm.runs.workers.torchrun import Launch
 from fedcm.system.callbacks import Notify, StopRequested, ignore_message
 from fedcm.system.error_messages import add_note, describe_os_error, find_user_code
 from fedcm.system.files import find_free_path
-from fedcm.system.storage.mapped_files import reject_changed_files
 
 
 @final
@@ -299,9 +299,9 @@ class Session:
         best = BestRound(setup.best_by, before) if setup.best_by is not None else None
         try:
             for finished in run_rounds(setup.algorithm, executor, setup.plan, self.server, self.next_round, before):
-                reject_changed_files()
                 is_due = diagnose_every is not None and (finished.index + 1) % diagnose_every == 0
                 metrics = replace(finished.metrics, diagnosis=self._diagnose(finished) if is_due else None)
+                self._reject_changed_data()
                 self.folder.append(metrics.to_dict())
                 self.server, self.next_round = finished.server, finished.index + 1
                 if best is not None and best.add(metrics.to_dict()):
@@ -313,6 +313,7 @@ class Session:
                     self._recorder.save(self.next_round, self.server)
                     saved = self.next_round
                 yield metrics
+                self._reject_changed_data()
         except Stopped:
             if self.next_round > saved:
                 self._recorder.save(self.next_round, self.server)
@@ -320,6 +321,10 @@ class Session:
         except Diverged as reason:
             self._recorder.record_divergence(self.server, str(reason))
             raise
+
+    def _reject_changed_data(self) -> None:
+        if isinstance(data := self.setup.runner.data, ArrayData):
+            data.reject_changes()
 
     def _diagnose(self, finished: FinishedRound) -> Metrics | None:
         plan, index = self.setup.plan, finished.index + 1

@@ -22,13 +22,18 @@ from fedcm.system.storage.mapped_files import is_mapped
 _TEST = "test.npz"
 
 
-def load_npz(path: Path) -> Dataset:
+def load_npz(path: Path, *, may_map: bool = False) -> Dataset:
     """Load one `.npz` file with a training set and, optionally, a test set.
+
+    Args:
+        path: The file.
+        may_map: Whether the training features are mapped if they are large and need no conversion. Their numbers may
+            then not be aligned, so select examples by index, which copies them.
 
     Raises:
         UserError: If the file or its arrays cannot be used.
     """
-    arrays = read_npz(path, mapped=("x", "x_train"))
+    arrays = read_npz(path, mapped=("x", "x_train") if may_map else ())
     is_short = "x" in arrays and "y" in arrays and "x_train" not in arrays and "y_train" not in arrays
     train = _take_examples(arrays, ("x", "y") if is_short else ("x_train", "y_train"), path)
     has_test = "x_test" in arrays or "y_test" in arrays

@@ -13,9 +13,8 @@ from fedcm.system.files import find_wrong_kind
 from fedcm.system.storage.mapped_files import iterate_pieces, map_array
 
 _LARGE = 2**24  # bytes
-_HEADER = struct.Struct(
-    "<26xHH"
-)  # of a file in an archive, before its name: the lengths of the name and of what follows
+_ENCRYPTED = 1  # a flag of a zip member
+_HEADER = struct.Struct("<26xHH")  # of a zip member: it ends with the lengths of the name and of the extra field
 
 
 def read_npz(path: Path, mapped: Collection[str] = ()) -> dict[str, np.ndarray]:
@@ -68,11 +67,12 @@ def _read_member(archive: np.lib.npyio.NpzFile, key: str, path: Path, *, may_map
 
 def _map_member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray | None:
     """Map an array, and check its CRC. Returns None if it must be read."""
-    if name not in archive.NameToInfo:
+    member = archive.NameToInfo.get(name)
+    if member is None or name.removesuffix(".npy") in archive.NameToInfo or member.file_size < _LARGE:
         return None
-    member = archive.getinfo(name)
-    if member.compress_type != zipfile.ZIP_STORED or member.file_size < _LARGE:
+    if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & _ENCRYPTED:
         return None
+    archive.open(member).close()  # rejects an unusable local header
     with path.open("rb") as file:
         file.seek(member.header_offset)
         begin = member.header_offset + _HEADER.size + sum(_HEADER.unpack(file.read(_HEADER.size)))
@@ -85,7 +85,10 @@ def _map_member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray |
         crc = zlib.crc32(file.read(head))
     if is_fortran or dtype.hasobject or head + dtype.itemsize * int(np.prod(shape)) != member.file_size:
         return None
-    array = map_array(path, begin + head, dtype, shape)
+    try:
+        array = map_array(path, begin + head, dtype, shape)
+    except OSError:  # no memory to map it, or a system that does not map files
+        return None
     for piece in iterate_pieces(array):
         crc = zlib.crc32(piece.view(np.uint8).data, crc)
     if crc != member.CRC:

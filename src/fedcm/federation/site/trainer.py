@@ -62,7 +62,6 @@ from fedcm.runs.identity import read_versions
 from fedcm.system.error_messages import hide_paths
 from fedcm.system.memory import keep_freed_memory
 from fedcm.system.processes import watch_parent
-from fedcm.system.storage.mapped_files import reject_changed_files
 from fedcm.system.user_warnings import print_short_warnings
 
 
@@ -137,7 +136,6 @@ class SiteTrainer:
         client_state = states.load_state_after(counted)
         context = self._make_round(setup, round)
         done = runner.run_client(self.client, _move(broadcast, problem.device), client_state, context)
-        reject_changed_files()
         states.save(round, done.client_state)
         fields = {"run": run, "round": round, "steps": done.steps, "examples": self.data.train.size}
         if links.secure_aggregation:

@@ -182,7 +182,7 @@ def can_fork(experiment: Experiment) -> bool:
     """Return whether workers can be forks of this process: they start at once and share its memory.
 
     CUDA and compiled models do not survive a fork. Other threads of this process might hold locks that a fork would
-    wait for, and the libraries that read the user's data often have threads that Python does not know.
+    wait for, and the libraries that read the user's data often have threads that Python cannot see.
     """
     engine = experiment.engine
     return (

@@ -1,15 +1,19 @@
 """Arrays in files that are mapped instead of copied into memory.
 
 The pages of a mapped file count as memory from their first use, and their neighbours with them. They are released after
-a round, and behind a function that reads a whole array once, such as a checksum (`iterate_pieces`). A file that is
-overwritten changes the array without notice; `reject_changed_files` finds this out. A file that is replaced by another
-of its name does no harm, because the array keeps the old one.
+the local steps of a round, and behind a function that reads a whole array once, such as a checksum (`iterate_pieces`).
+
+A file that is overwritten changes the array, which `reject_changed_file` detects. A file that is shortened ends the
+process that reads it (SIGBUS). A file that is deleted, or replaced by another of its name, does no harm: the system
+keeps it as long as it is mapped.
 """
 
 import math
 import mmap
 import os
+import threading
 import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,25 +24,29 @@ import numpy as np
 from fedcm.errors import UserError
 
 _PIECE = 2**22  # bytes
+_PAUSE = 1.0  # seconds between two releases, because a release takes some milliseconds
 
 
 @dataclass(frozen=True)
 class _File:
-    """A mapped file: its path, what the system said about it then, and where it is in memory."""
+    """A mapped file."""
 
     path: Path
-    state: tuple[int, ...]
-    address: int
+    descriptor: int
+    state: tuple[int, int]  # its size and its time of change when it was mapped
+    address: int  # in memory
 
 
 _MAPPED: WeakKeyDictionary[mmap.mmap, _File] = WeakKeyDictionary()
-_released = -math.inf  # when, in the seconds of `time.monotonic`
+_LOCK = threading.Lock()
+_released = -math.inf  # the time of the last release
 
 
 def map_array(path: Path, offset: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Map an array from a file. What is written to the array does not reach the file.
+    """Map an array from a file.
 
-    The array begins at any byte, so its numbers may not be aligned: copy what you compute with.
+    The array begins at any byte, so its numbers may not be aligned: copy what you compute with, because some kernels
+    give other bits otherwise. Do not write to it: what was written is lost when pages are released.
 
     Args:
         path: The file.
@@ -51,70 +59,72 @@ def map_array(path: Path, offset: int, dtype: np.dtype, shape: tuple[int, ...]) 
         ValueError: If the file ends before the array does.
     """
     with path.open("rb") as file:
-        state = _get_state(os.fstat(file.fileno()))
         pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        descriptor = os.dup(file.fileno())
+    weakref.finalize(pages, os.close, descriptor)
     array = np.frombuffer(pages, dtype, int(np.prod(shape)), offset).reshape(shape)
-    _MAPPED[pages] = _File(path.absolute(), state, array.ctypes.data - offset)
+    with _LOCK:
+        _MAPPED[pages] = _File(path, descriptor, _get_state(descriptor), array.ctypes.data - offset)
     return array
 
 
 def is_mapped(array: np.ndarray) -> bool:
-    """Return whether the array lies in a mapped file."""
-    return _find_pages(array.ctypes.data) is not None
+    """Return whether the array is stored in a mapped file."""
+    return _find_file(array) is not None
 
 
 def iterate_pieces(array: np.ndarray) -> Iterator[np.ndarray]:
     """Iterate over the numbers of a contiguous array in flat pieces, and release what was read of a mapped file."""
-    flat, pages = array.reshape(-1), _find_pages(array.ctypes.data)
+    flat, found = array.reshape(-1), _find_file(array)
     step = max(1, _PIECE // max(1, flat.itemsize))
     for start in range(0, flat.size, step):
         piece = flat[start : start + step]
         yield piece
-        if pages is not None:
-            _release(pages, piece)
+        if found is not None:
+            pages, file = found
+            first = piece.ctypes.data - file.address
+            begin = first // mmap.PAGESIZE * mmap.PAGESIZE
+            _release(pages, begin, first + piece.nbytes - begin)
 
 
 def release_mapped_files() -> None:
     """Release all pages of mapped files, at most once per second; they are read again if they are needed."""
     global _released
-    if not _MAPPED or time.monotonic() < _released + 1:
+    if not _MAPPED or time.monotonic() < _released + _PAUSE:
         return
     _released = time.monotonic()
-    for pages in list(_MAPPED):
-        if hasattr(pages, "madvise"):  # not on every system
-            pages.madvise(mmap.MADV_DONTNEED)
+    for pages, _ in _list_mapped():
+        _release(pages, 0, len(pages))
 
 
-def reject_changed_files() -> None:
-    """Raise UserError if a mapped file was overwritten, because the arrays in it have changed with it."""
-    for file in list(_MAPPED.values()):
-        try:
-            state = _get_state(file.path.stat())
-        except OSError:
-            continue  # deleted: the system keeps it as long as it is mapped
-        if state[:2] == file.state[:2] and state != file.state:
-            raise UserError(
-                f"{str(file.path)!r} was overwritten while its data were in use, so this round is not recorded; resume "
-                "the run with the file as it was, or start a new run (a file that is replaced by renaming another does "
-                "no harm)"
-            )
+def reject_changed_file(array: np.ndarray) -> None:
+    """Raise UserError if the array is stored in a file that was overwritten after it was mapped."""
+    found = _find_file(array)
+    if found is not None and _get_state(found[1].descriptor) != found[1].state:
+        raise UserError(
+            f"{str(found[1].path)!r} was overwritten while a run was using it; restore the file and resume the run, or "
+            "start a new one"
+        )
 
 
-def _get_state(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _get_state(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns
 
 
-def _find_pages(address: int) -> mmap.mmap | None:
-    for pages, file in list(_MAPPED.items()):
+def _list_mapped() -> list[tuple[mmap.mmap, _File]]:
+    with _LOCK:
+        return list(_MAPPED.items())
+
+
+def _find_file(array: np.ndarray) -> tuple[mmap.mmap, _File] | None:
+    address = array.ctypes.data
+    for pages, file in _list_mapped():
         if file.address <= address < file.address + len(pages):
-            return pages
+            return pages, file
     return None
 
 
-def _release(pages: mmap.mmap, piece: np.ndarray) -> None:
-    """Release the pages of a piece; if they are needed again, the system reads them from the file."""
-    if not hasattr(pages, "madvise"):  # not on every system
-        return
-    first = piece.ctypes.data - _MAPPED[pages].address
-    start = first // mmap.PAGESIZE * mmap.PAGESIZE
-    pages.madvise(mmap.MADV_DONTNEED, start, first + piece.nbytes - start)
+def _release(pages: mmap.mmap, start: int, length: int) -> None:
+    if hasattr(pages, "madvise"):  # not on every system
+        pages.madvise(mmap.MADV_DONTNEED, start, length)
