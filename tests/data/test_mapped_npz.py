@@ -19,7 +19,7 @@ from fedcm.data import load_dataset, load_source
 from fedcm.data.dataset import Dataset
 from fedcm.data.sources import npz as npz_files
 from fedcm.errors import UserError
-from fedcm.runs.session import Session
+from fedcm.runs.session import Session, SessionOptions
 from fedcm.system.checksum import compute_sha256
 from fedcm.system.storage import mapped_files
 from fedcm.system.storage.mapped_files import is_mapped, iterate_pieces, map_array
@@ -295,6 +295,38 @@ def replace(path: Path) -> None:
     copy = path.with_name("other.npz")
     write_images(copy, np.random.default_rng(2))
     copy.replace(path)
+
+
+@pytest.mark.parametrize("changed", ["a.npz", "b.npz"])
+def test_a_change_is_found_in_its_own_file_only(changed, tmp_path):
+    for name in ("a.npz", "b.npz"):
+        np.savez(tmp_path / name, x=LARGE, y=LABELS)
+    loaded = {name: load(tmp_path / name).train.features.numpy() for name in ("a.npz", "b.npz")}
+    os.utime(tmp_path / changed, (0, 0))
+    for name, array in loaded.items():
+        if name == changed:
+            with pytest.raises(UserError, match=changed):
+                mapped_files.reject_changed_file(array)
+        else:
+            mapped_files.reject_changed_file(array)
+
+
+@pytest.mark.usefixtures("mapping")
+def test_a_round_during_which_the_file_changes_is_not_recorded(experiment, tmp_path, npz):
+    write_images(npz, np.random.default_rng(1))
+    path, done = experiment(rounds=6, model={"name": "lenet"}), list[Any]()
+
+    def change() -> bool:
+        """Called before every client."""
+        if len(done) == 3:
+            os.utime(npz, (0, 0))
+        return False
+
+    options = SessionOptions(stop_requested=change)
+    session = Session.start(read_experiment(read_table(path)), tmp_path / "runs", "changed", options=options)
+    with session, pytest.raises(UserError, match="was overwritten"):
+        done.extend(session.rounds())
+    assert len(read_lines(tmp_path / "runs" / "changed")) == 3
 
 
 def run_with(change: Any, path: Path, npz: Path, runs: Path) -> Path:

@@ -13,7 +13,6 @@ from fedcm.system.files import find_wrong_kind
 from fedcm.system.storage.mapped_files import iterate_pieces, map_array
 
 _LARGE = 2**24  # bytes
-_ENCRYPTED = 1  # a flag of a zip member
 _HEADER = struct.Struct("<26xHH")  # of a zip member: it ends with the lengths of the name and of the extra field
 
 
@@ -70,9 +69,9 @@ def _map_member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray |
     member = archive.NameToInfo.get(name)
     if member is None or name.removesuffix(".npy") in archive.NameToInfo or member.file_size < _LARGE:
         return None
-    if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & _ENCRYPTED:
+    if member.compress_type != zipfile.ZIP_STORED:
         return None
-    archive.open(member).close()  # rejects an unusable local header
+    archive.open(member).close()  # rejects an encrypted member and an unusable local header
     with path.open("rb") as file:
         file.seek(member.header_offset)
         begin = member.header_offset + _HEADER.size + sum(_HEADER.unpack(file.read(_HEADER.size)))
