@@ -375,9 +375,25 @@ def test_a_file_of_another_run_may_be_overwritten(experiment, tmp_path, npz):
 
 
 @pytest.mark.usefixtures("mapping")
-def test_a_change_is_found_before_the_next_round(experiment, tmp_path, npz):
-    """A round that reads a shortened file ends the process."""
+def test_no_client_reads_a_file_that_was_changed_between_two_rounds(experiment, tmp_path, npz):
+    """A client that reads a shortened file would end the process."""
     write_images(npz, np.random.default_rng(1))
-    path = experiment(rounds=6, model={"name": "lenet"})
-    with pytest.raises(UserError, match="was overwritten"):
-        run_with(lambda file: os.truncate(file, 1000), path, npz, tmp_path / "runs")
+    path, changed, asked = experiment(rounds=6, model={"name": "lenet"}), False, 0
+
+    def count() -> bool:
+        """Called before every client."""
+        nonlocal asked
+        asked += changed
+        return False
+
+    session = Session.start(
+        read_experiment(read_table(path)), tmp_path / "runs", "cut", options=SessionOptions(stop_requested=count)
+    )
+    with session:
+        rounds = session.rounds()
+        next(rounds)
+        os.truncate(npz, 1000)
+        changed = True
+        with pytest.raises(UserError, match="was overwritten"):
+            next(rounds)
+    assert asked == 0
