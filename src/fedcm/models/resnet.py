@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedcm.errors import UserError
 from fedcm.models.image_input import check_image_shape
+from fedcm.models.small_maps import SmallMapConv2d
 
 
 @final
@@ -23,15 +24,13 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, width: int, stride: int, groups: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
+        self.conv1 = SmallMapConv2d(channels, width, 3, stride, padding=1)
         self.norm1 = nn.GroupNorm(groups, width)
-        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.conv2 = SmallMapConv2d(width, width, 3, padding=1)
         self.norm2 = nn.GroupNorm(groups, width)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or channels != width:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(channels, width, 1, stride, bias=False), nn.GroupNorm(groups, width)
-            )
+            self.shortcut = nn.Sequential(SmallMapConv2d(channels, width, 1, stride), nn.GroupNorm(groups, width))
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.norm1(self.conv1(x)))
