@@ -22,7 +22,7 @@ from fedcm.errors import UserError
 from fedcm.runs.session import Session, SessionOptions
 from fedcm.system.checksum import compute_sha256
 from fedcm.system.storage import mapped_files
-from fedcm.system.storage.mapped_files import is_mapped, iterate_pieces, map_array
+from fedcm.system.storage.mapped_files import is_mapped, iterate_pieces, map_array, read_rows
 
 LARGE = np.random.default_rng(0).normal(size=(4096, 1100)).astype(np.float32)  # 17 MiB
 LABELS = np.arange(4096) % 3
@@ -86,19 +86,64 @@ def test_loading_and_a_checksum_leave_no_page_of_the_file_in_memory(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_round_leaves_no_page_of_the_file_in_memory(tmp_path, experiment, monkeypatch):
+def test_a_round_leaves_no_page_of_a_file_with_short_rows_in_memory(tmp_path, experiment, monkeypatch):
     monkeypatch.setattr(mapped_files, "_released", -math.inf)
-    np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
-    path = experiment(rounds=1, data={"source": str(tmp_path / "a.npz")}, split={"kind": "iid", "clients": 12})
-    with Session.start(read_experiment(read_table(path)), tmp_path / "runs") as session:
+    np.savez(tmp_path / "a.npz", x=LARGE.reshape(4 * len(LARGE), -1), y=np.repeat(LABELS, 4))
+    with start_session(tmp_path, experiment) as session:
         for _ in session.rounds():
             assert measure_resident("a.npz") < LARGE.nbytes / 20
         load_client(session, 0)
         assert measure_resident("a.npz") > LARGE.nbytes / 20  # what a round leaves if nothing is released
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_client_reads_long_rows_without_a_page_of_the_file_in_memory(tmp_path, experiment):
+    np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
+    with start_session(tmp_path, experiment) as session:
+        data = session.setup.runner.data
+        for client in range(12):
+            features, labels = data.client(client)
+            rows = data.order[data.offsets[client] : data.offsets[client + 1]]
+            assert np.array_equal(features.numpy(), LARGE[rows])
+            assert np.array_equal(labels.numpy(), LABELS[rows])
+        assert measure_resident("a.npz") < LARGE.nbytes / 20
+
+
+def start_session(folder: Path, experiment: Any) -> Session:
+    path = experiment(rounds=1, data={"source": str(folder / "a.npz")}, split={"kind": "iid", "clients": 12})
+    return Session.start(read_experiment(read_table(path)), folder / "runs")
+
+
 def load_client(session: Session, client: int) -> None:
     session.setup.runner.data.client(client)
+
+
+@pytest.mark.parametrize("rows", [[], [0], [4095, 0, 17, 17]])
+def test_rows_are_read_into_any_target_of_their_shape(rows, tmp_path):
+    (tmp_path / "numbers").write_bytes(b"odd" + LARGE.tobytes())
+    array, target = map_array(tmp_path / "numbers", 3, LARGE.dtype, LARGE.shape), np.zeros((len(rows), 1100), "f4")
+    assert read_rows(array, rows, target)
+    assert np.array_equal(target, LARGE[rows])
+    assert read_rows(array[100:], rows[-1:], target[-1:])
+    assert np.array_equal(target[-1:], LARGE[100:][rows[-1:]])
+
+
+def test_short_rows_and_other_arrays_are_not_read(tmp_path):
+    (tmp_path / "numbers").write_bytes(LARGE.tobytes())
+    short = map_array(tmp_path / "numbers", 0, LARGE.dtype, (4400, 1023))
+    long = map_array(tmp_path / "numbers", 0, LARGE.dtype, (4400, 1024))
+    assert not read_rows(short, [0], np.zeros((1, 1023), "f4"))
+    assert read_rows(long, [0], np.zeros((1, 1024), "f4"))
+    assert not read_rows(LARGE, [0], np.zeros((1, 1100), "f4"))
+
+
+def test_a_row_that_is_no_longer_in_the_file_is_an_error(tmp_path):
+    (tmp_path / "numbers").write_bytes(LARGE.tobytes())
+    array, target = map_array(tmp_path / "numbers", 0, LARGE.dtype, LARGE.shape), np.zeros((1, 1100), "f4")
+    os.truncate(tmp_path / "numbers", LARGE.nbytes - 1)
+    assert read_rows(array, [4094], target)
+    with pytest.raises(UserError, match=r"numbers' was overwritten"):
+        read_rows(array, [4095], target)
 
 
 @pytest.mark.usefixtures("mapping")
@@ -251,7 +296,7 @@ def test_an_array_beyond_the_end_of_the_file_is_rejected(tmp_path):
 
 
 def write_images(path: Path, generator: np.random.Generator) -> None:
-    x, y = generator.normal(size=(240, 3, 16, 16)).astype(np.float32), generator.integers(0, 4, 240)
+    x, y = generator.normal(size=(240, 3, 20, 20)).astype(np.float32), generator.integers(0, 4, 240)
     np.savez(path, x_train=x, y_train=y, x_test=x[:80], y_test=y[:80])
 
 
@@ -372,6 +417,24 @@ def test_a_file_of_another_run_may_be_overwritten(experiment, tmp_path, npz):
     overwrite(npz)
     run_to_end(experiment(rounds=2, model={"name": "lenet"}), tmp_path / "runs")
     assert other.mapped
+
+
+@pytest.mark.usefixtures("mapping")
+def test_a_run_ends_if_its_file_is_shortened_while_clients_train(experiment, tmp_path, npz):
+    write_images(npz, np.random.default_rng(1))
+    path, done = experiment(rounds=6, model={"name": "lenet"}), list[Any]()
+
+    def shorten_once() -> bool:
+        """Called before every client."""
+        if len(done) == 3:
+            os.truncate(npz, 1000)
+        return False
+
+    options = SessionOptions(stop_requested=shorten_once)
+    session = Session.start(read_experiment(read_table(path)), tmp_path / "runs", "cut", options=options)
+    with session, pytest.raises(UserError, match="was overwritten"):
+        done.extend(session.rounds())
+    assert len(read_lines(tmp_path / "runs" / "cut")) == 3
 
 
 @pytest.mark.usefixtures("mapping")

@@ -12,10 +12,10 @@ from fedcm.data.client_tests import ClientTests
 from fedcm.data.dataset import IGNORED, Dataset, Examples, Normalisation
 from fedcm.data.randomness_check import seed_global_generators
 from fedcm.data.structures.ragged import Ragged
-from fedcm.data.structures.tree import iterate_tensors, list_leaves, map_leaves
+from fedcm.data.structures.tree import iterate_tensors, list_leaves, map_leaves, select_rows
 from fedcm.errors import UserError
 from fedcm.system.checksum import compute_sha256
-from fedcm.system.storage.mapped_files import reject_changed_file
+from fedcm.system.storage.mapped_files import read_rows, reject_changed_file
 
 EXPLAIN_FRESH = (
     "data.fresh needs data that are read item by item from torch datasets, such as a list of them from "
@@ -284,7 +284,16 @@ class ArrayData:
         return self._prepare(self.client_tests.examples.select(index))
 
     def _select(self, index: Tensor) -> Examples:
-        return self._prepare(self.train.select(index))
+        return self._prepare(self._read(index))
+
+    def _read(self, index: Tensor) -> Examples:
+        """Return raw training examples."""
+        features = self.train.features
+        if self.dataset.mapped and isinstance(features, Tensor) and features.device.type == "cpu":
+            read = torch.empty((len(index), *features.shape[1:]), dtype=features.dtype)
+            if read_rows(features.numpy(), index.tolist(), read.numpy()):
+                return Examples(read, select_rows(self.train.labels, index))
+        return self.train.select(index)
 
     def _prepare(self, examples: Examples) -> Examples:
         return prepare_examples(examples, self.dataset.normalisation, self.dtype, self.device, self.layout)

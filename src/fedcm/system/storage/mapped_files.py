@@ -1,11 +1,13 @@
 """Arrays in files that are mapped instead of copied into memory.
 
-The pages of a mapped file count as memory from their first use, and their neighbours with them. They are released after
-the local steps of a round, and behind a function that reads a whole array once, such as a checksum (`iterate_pieces`).
+The pages of a mapped file count as memory from their first use, and their neighbours with them: Linux may map two
+megabytes for one example. Therefore `read_rows` reads long rows from the file instead of the mapped pages. Other pages
+are released after the local steps of a round, and behind a function that reads a whole array once, such as a checksum
+(`iterate_pieces`).
 
 A file that is overwritten changes the array, which `reject_changed_file` detects. A file that is shortened ends the
-process that reads it (SIGBUS). A file that is deleted, or replaced by another of its name, does no harm: the system
-keeps it as long as it is mapped.
+process that reads mapped pages of it (SIGBUS). A file that is deleted, or replaced by another of its name, does no
+harm: the system keeps it as long as it is mapped.
 """
 
 import math
@@ -14,7 +16,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -24,6 +26,7 @@ import numpy as np
 from fedcm.errors import UserError
 
 _PIECE = 2**22  # bytes
+_LONG = 4096  # bytes of a row, from which on a system call costs little beside its copy
 _PAUSE = 1.0  # seconds between two releases, because a release takes some milliseconds
 
 
@@ -87,6 +90,33 @@ def iterate_pieces(array: np.ndarray) -> Iterator[np.ndarray]:
             _release(pages, begin, first + piece.nbytes - begin)
 
 
+def read_rows(array: np.ndarray, rows: Sequence[int], target: np.ndarray) -> bool:
+    """Read rows of an array in a mapped file without touching its mapped pages.
+
+    Args:
+        array: The contiguous array.
+        rows: The rows to read.
+        target: Where to write them: a contiguous array of `len(rows)` rows of the same shape and type.
+
+    Returns:
+        Whether the rows were read. Nothing happens if the array is not in a mapped file, or if its rows are so short
+        that selecting them from the mapped pages is faster.
+
+    Raises:
+        UserError: If the file was shortened.
+    """
+    length = array[:1].nbytes
+    if length < _LONG or not hasattr(os, "preadv") or (found := _find_file(array)) is None:
+        return False
+    file = found[1]
+    begin, content = array.ctypes.data - file.address, memoryview(target.reshape(-1).view(np.uint8))
+    for place, row in enumerate(rows):
+        piece = content[place * length : (place + 1) * length]
+        if os.preadv(file.descriptor, [piece], begin + row * length) != length:
+            raise _make_error(file)
+    return True
+
+
 def release_mapped_files() -> None:
     """Release all pages of mapped files, at most once per second; they are read again if they are needed."""
     global _released
@@ -101,10 +131,14 @@ def reject_changed_file(array: np.ndarray) -> None:
     """Raise UserError if the array is stored in a file that was overwritten after it was mapped."""
     found = _find_file(array)
     if found is not None and _get_state(found[1].descriptor) != found[1].state:
-        raise UserError(
-            f"{str(found[1].path)!r} was overwritten while a run was using it; restore the file and resume the run, or "
-            "start a new one"
-        )
+        raise _make_error(found[1])
+
+
+def _make_error(file: _File) -> UserError:
+    return UserError(
+        f"{str(file.path)!r} was overwritten while a run was using it; restore the file and resume the run, or start a "
+        "new one"
+    )
 
 
 def _get_state(descriptor: int) -> tuple[int, int]:
