@@ -13,7 +13,7 @@ import pytest
 from fedcm.data import load_dataset
 from fedcm.data import prepare as prepare_module
 from fedcm.data.prepare import prepare_dataset
-from fedcm.data.sources import cifar
+from fedcm.data.sources import cifar, mnist
 from fedcm.errors import UserError
 
 
@@ -190,4 +190,38 @@ def test_mnist_is_copied_from_a_folder(tiny_mnist, tmp_path):
 
 def test_preparing_mnist_offline_without_files_says_what_to_download(tiny_mnist, tmp_path):
     with pytest.raises(UserError, match=r"offline.*t10k-labels-idx1-ubyte.gz.*--from"):
+        prepare_dataset("mnist", tmp_path / "data", offline=True, notify=say_nothing)
+
+
+@pytest.fixture
+def packaged_mnist(tiny_mnist, tmp_path, monkeypatch):
+    """The tiny MNIST as if a Debian package could install it; return where it would."""
+    spec = replace(mnist.MNIST_SPECS["mnist"], system_package="dataset-tiny")
+    monkeypatch.setitem(mnist.MNIST_SPECS, "mnist", spec)
+    monkeypatch.setattr(mnist, "SYSTEM_DATASETS", tmp_path / "system")
+    return tiny_mnist, tmp_path / "system" / "mnist"
+
+
+def test_the_files_of_an_installed_debian_package_are_used(packaged_mnist, tmp_path):
+    files, installed = packaged_mnist
+    shutil.copytree(files, installed)
+    lines = []
+    prepare_dataset("mnist", tmp_path / "data", offline=True, notify=lines.append)
+    assert f"reading {installed}" in lines[0]
+    assert load_dataset("mnist", tmp_path / "data").train.size == 6
+
+
+def test_a_folder_that_the_user_names_comes_before_the_debian_package(packaged_mnist, tmp_path):
+    files, installed = packaged_mnist
+    installed.mkdir(parents=True)
+    for name in mnist.MNIST_SPECS["mnist"].files:
+        (installed / name).write_bytes(b"another file")
+    prepare_dataset("mnist", tmp_path / "data", files, offline=True, notify=say_nothing)
+    assert load_dataset("mnist", tmp_path / "data").train.size == 6
+    with pytest.raises(UserError, match=f"{installed}.*must be an idx file"):
+        prepare_dataset("mnist", tmp_path / "other", offline=True, notify=say_nothing)
+
+
+def test_a_missing_debian_package_is_suggested(packaged_mnist, tmp_path):
+    with pytest.raises(UserError, match="or install the Debian package dataset-tiny"):
         prepare_dataset("mnist", tmp_path / "data", offline=True, notify=say_nothing)

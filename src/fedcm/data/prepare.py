@@ -141,12 +141,9 @@ def _prepare_mnist(spec: mnist.MnistSpec, request: _Request) -> Path:
     folders = [request.data_dir / folder for folder in spec.folders]
     existing = mnist.find_folder(folders, spec)
     folder = existing or folders[0]
-    if request.archive is not None and existing is None:
-        source = mnist.find_folder([request.archive, *(request.archive / place for place in spec.folders)], spec)
-        if source is None:
-            raise UserError(
-                f"{request.archive} must be a folder with {', '.join(spec.files)} or their .gz, but some are missing"
-            )
+    source = _find_mnist_source(spec, request) if existing is None else None
+    if source is not None:
+        request.notify(f"{spec.name}: reading {source}")
         mnist.read_arrays(source, spec)
         for file in filter(None, (mnist.find_idx_file(source, name) for name in spec.files)):
             write_bytes(folder / file.name, file.read_bytes())
@@ -155,6 +152,18 @@ def _prepare_mnist(spec: mnist.MnistSpec, request: _Request) -> Path:
             _download_idx_file(spec, name, folder, request)
     mnist.read_arrays(folder, spec)
     return folder
+
+
+def _find_mnist_source(spec: mnist.MnistSpec, request: _Request) -> Path | None:
+    """Return the folder with all files to copy: the one that the user names, else that of the Debian package."""
+    if request.archive is None:
+        return mnist.find_folder([spec.system_folder], spec) if spec.system_package else None
+    source = mnist.find_folder([request.archive, *(request.archive / place for place in spec.folders)], spec)
+    if source is None:
+        raise UserError(
+            f"{request.archive} must be a folder with {', '.join(spec.files)} or their .gz, but some are missing"
+        )
+    return source
 
 
 def _download_idx_file(spec: mnist.MnistSpec, name: str, folder: Path, request: _Request) -> None:
@@ -169,7 +178,9 @@ def _download_idx_file(spec: mnist.MnistSpec, name: str, folder: Path, request: 
             failures.append(str(failure))
         else:
             return
-    raise _make_failure(spec.name, failures, request, f"{', '.join(f'{file}.gz' for file in spec.files)} in one folder")
+    wanted = f"{', '.join(f'{file}.gz' for file in spec.files)} in one folder"
+    package = f"; or install the Debian package {spec.system_package}" if spec.system_package else ""
+    raise _make_failure(spec.name, failures, request, wanted, package)
 
 
 def _prepare_shakespeare(request: _Request) -> Path:
@@ -202,9 +213,9 @@ def _prepare_shakespeare(request: _Request) -> Path:
     raise _make_failure(shakespeare.NAME, failures, request, wanted)
 
 
-def _make_failure(name: str, failures: list[str], request: _Request, wanted: str) -> UserError:
+def _make_failure(name: str, failures: list[str], request: _Request, wanted: str, alternative: str = "") -> UserError:
     attempts = "; ".join([*failures, *(["no download was tried, because of --offline"] if request.offline else [])])
     return UserError(
         f"{name} could not be prepared ({attempts}); download {wanted} on a machine with a network, then run "
-        f"`fedcm data prepare {name} --from PATH`"
+        f"`fedcm data prepare {name} --from PATH`{alternative}"
     )

@@ -20,6 +20,8 @@ from fedcm.data.dataset import Dataset, Examples, Normalisation
 from fedcm.errors import UserError
 from fedcm.system.checksum import compute_md5, compute_sha256
 
+SYSTEM_DATASETS = Path("/usr/share/datasets")
+
 
 class IdxFile(NamedTuple):
     """One published file: the shape of its array, and the md5 of its content without and with .gz."""
@@ -38,6 +40,12 @@ class MnistSpec:
     addresses: tuple[str, ...]
     normalisation: Normalisation
     files: dict[str, IdxFile]
+    system_package: str | None = None  # a Debian package that installs the files in `system_folder`
+
+    @property
+    def system_folder(self) -> Path:
+        """Where the Debian package installs the files."""
+        return SYSTEM_DATASETS / self.name
 
 
 MNIST_SPECS = {
@@ -72,6 +80,7 @@ MNIST_SPECS = {
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         ),
         normalisation=Normalisation(mean=(0.2860,), std=(0.3530,)),
+        system_package="dataset-fashion-mnist",
         files={
             "train-images-idx3-ubyte": IdxFile(
                 (60_000, 28, 28), "f4a8712d7a061bf5bd6d2ca38dc4d50a", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"
