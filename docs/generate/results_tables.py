@@ -20,7 +20,12 @@ from results_page.setting_tables import write_decay_part, write_setting_part
 from results_page.studies import ROOT
 from results_page.study_parts import write_grid_part
 from results_page.study_runs import Results, read_results
-from results_page.variants import write_heterogeneity_part, write_precision_part, write_variants_part
+from results_page.variants import (
+    write_fashion_part,
+    write_heterogeneity_part,
+    write_precision_part,
+    write_variants_part,
+)
 
 DOCS = ROOT / "docs"
 FIVE = "Accuracy against rounds for five algorithms, one panel per cell"
@@ -40,6 +45,10 @@ PAGES: Mapping[str, Parts] = {
             results["resnet18"], "Accuracy against rounds with ResNet-18, without and with augmentation"
         ),
         "cnn": lambda results: write_grid_part(results["cnn"], "Accuracy against rounds with the CNN"),
+        "fashion": lambda results: write_fashion_part(results["fashion"]),
+        "shakespeare": lambda results: write_grid_part(
+            results["shakespeare"], "Accuracy against rounds on Shakespeare's plays"
+        ),
         "precision": lambda results: write_precision_part(results["precision"]),
         "one-setting": write_setting_part,
         "momentum-search": lambda results: write_search_part(),

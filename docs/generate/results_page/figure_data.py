@@ -10,6 +10,7 @@ from results_page.figures import CurveFigure, DotFigure, Figure, Points
 from results_page.round_tables import FAMILY_ROUNDS, get_accuracy
 from results_page.setting_tables import list_setting_rows
 from results_page.study_runs import Results, StudyCell, StudyRuns
+from results_page.variants import describe_fashion_cell
 
 _GRID_TITLES = {
     "table1": "CIFAR-10, LeNet",
@@ -18,6 +19,7 @@ _GRID_TITLES = {
     "resnet8": "CIFAR-10, ResNet-8, setting II, Dirichlet-0.6",
     "resnet18": "CIFAR-10, ResNet-18, setting II, Dirichlet-0.6",
     "cnn": "CIFAR-10, CNN, Dirichlet-0.6",
+    "shakespeare": "Shakespeare's plays, LSTM",
     "precision": "CIFAR-10, setting II, Dirichlet-0.6, float32 and bfloat16",
     "momentum": "Variants of FedCM",
 }
@@ -38,6 +40,8 @@ def list_figures(results: Results) -> dict[str, Figure]:
     ):
         if figure := _make_label_figure(results[name], title, describe):
             figures[name] = figure
+    if figure := _make_fashion_figure(results["fashion"]):
+        figures["fashion"] = figure
     dots = {
         "one-setting": _make_setting_figure(results),
         "family": _make_family_figure(results["family"]),
@@ -85,6 +89,21 @@ def _make_label_figure(runs: StudyRuns, title: str, describe: Callable[[StudyCel
     labels = {label: f"FedCM ({label})" for label in curves}
     panels = {f"{runs.cells[0].rounds} rounds": {labels[label]: points for label, points in curves.items()}}
     return CurveFigure(title, panels, dict.fromkeys(labels.values(), "fedcm")) if curves else None
+
+
+def _make_fashion_figure(runs: StudyRuns) -> CurveFigure | None:
+    """Return a figure with one panel and one curve per algorithm and setting; None without runs."""
+    curves = {
+        f"{get_algorithm_title(cell.algorithm)} ({describe_fashion_cell(cell)})": (
+            cell.algorithm,
+            list_points(cell.entry),
+        )
+        for cell in runs.cells
+        if cell.entry
+    }
+    panels = {f"{runs.cells[0].rounds} rounds": {label: points for label, (_, points) in curves.items()}}
+    labels = {label: algorithm for label, (algorithm, _) in curves.items()}
+    return CurveFigure("Fashion-MNIST, MLP, setting I, Dirichlet-0.6", panels, labels) if curves else None
 
 
 def _make_setting_figure(results: Results) -> DotFigure:

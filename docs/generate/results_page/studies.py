@@ -47,6 +47,8 @@ STUDIES = (
     Study("resnet8", "ResNet-8", "resnet-8", "resnet.toml"),
     Study("resnet18", "ResNet-18", "resnet-18", "resnet18.toml"),
     Study("cnn", "the CNN", "a-cnn", "cnn.toml"),
+    Study("fashion", "Fashion-MNIST", "fashion-mnist", "fashion.toml"),
+    Study("shakespeare", "Shakespeare", "shakespeare", "shakespeare.toml"),
     Study("precision", "float32 and bfloat16", "float32-and-bfloat16", "precision.toml"),
     Study("one-setting", "one setting at a time", "one-setting-at-a-time", "tuning.toml"),
     Study("momentum", "variants of FedCM", "variants-of-fedcm", "momentum.toml"),

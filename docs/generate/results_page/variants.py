@@ -1,13 +1,29 @@
-"""Studies with a question of their own: more unequal data, bfloat16, and variants of FedCM."""
+"""Studies with a question of their own: more unequal data, Fashion-MNIST, bfloat16, and variants of FedCM."""
 
 from dataclasses import replace
 
 from fedcm.reports.claims.contrast import compare
 from fedcm.reports.groups import get_algorithm_title
 from fedcm.system.formatting import format_signed
-from results_page.cells import format_interval, join_parts, write_table
-from results_page.study_parts import write_grid_part
-from results_page.study_runs import Results, StudyRuns
+from results_page.cells import (
+    NOT_PLANNED,
+    describe_rounds,
+    find_best,
+    format_cell,
+    format_interval,
+    join_parts,
+    write_cpu_note,
+    write_table,
+)
+from results_page.study_parts import write_figure_link, write_grid_part, write_not_run
+from results_page.study_runs import Results, StudyCell, StudyRuns
+
+FASHION_SETTINGS = {  # settings of a cell, by its label; the first of each algorithm is the paper's
+    "lr 0.1": "η_l 0.1",
+    "alpha 0.3": "α 0.3, η_l 0.1",
+    "advice": "α 0.065, η_l 0.3: the advice",
+    "lr 0.3": "η_l 0.3",
+}
 
 
 def write_heterogeneity_part(results: Results) -> str:
@@ -20,6 +36,36 @@ def write_heterogeneity_part(results: Results) -> str:
     ]
     text = "Accuracy against rounds for five algorithms on more unequal data"
     return write_grid_part(results["heterogeneity"], text, beside)
+
+
+def describe_fashion_cell(cell: StudyCell) -> str:
+    """Return the settings of a cell of the study on Fashion-MNIST."""
+    alpha = "α 0.1, " if (cell.algorithm, cell.column) == ("fedcm", "lr 0.1") else ""
+    return f"{alpha}{FASHION_SETTINGS[cell.column]}"
+
+
+def write_fashion_part(runs: StudyRuns) -> str:
+    """Return the study on Fashion-MNIST: a row per algorithm and setting, with its difference from FedAvg."""
+    if not runs.has_runs:
+        return write_not_run(runs)
+    known = [cell.entry for cell in runs.cells]
+    caption = f"Test accuracy in %, {describe_rounds(known)}: mean ± standard deviation over n seeds."
+    header = ("algorithm", "settings", "accuracy", "minus FedAvg with η_l 0.1", "95 % interval")
+    return join_parts(
+        caption,
+        write_table(header, [_write_fashion_row(runs, cell, find_best(known)) for cell in runs.cells], texts=2),
+        write_cpu_note(run for cell in runs.cells for run in cell.runs),
+        write_figure_link(runs.study.name, "Accuracy against rounds on Fashion-MNIST"),
+    )
+
+
+def _write_fashion_row(runs: StudyRuns, cell: StudyCell, best: float | None) -> tuple[str, ...]:
+    names = get_algorithm_title(cell.algorithm), describe_fashion_cell(cell), format_cell(cell, best)
+    plain = runs.get_entry("fedavg", "lr 0.1")
+    if cell.entry is None or plain is None or cell.entry is plain or cell.entry.divergence or plain.divergence:
+        return (*names, NOT_PLANNED, NOT_PLANNED)
+    contrast = compare([(1, cell.entry.list_gains()), (-1, plain.list_gains())])
+    return (*names, format_signed(contrast.difference), format_interval(contrast))
 
 
 def write_precision_part(runs: StudyRuns) -> str:
