@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import IntEnum
@@ -23,6 +24,7 @@ ALARM = "alarm"  # key in the store under which `raise_alarm` puts its message
 _MAX_MESSAGE = 2**20  # numbers that are sent in one message
 _MAX_DIMS = 16  # of a row that is gathered
 _ROW_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
+_POLLING = 0.01  # seconds
 _TIMEOUT = timedelta(hours=12)  # a closed connection is noticed at once; a slow process is waited for
 
 
@@ -90,7 +92,7 @@ class ProcessGroup:
         The sum is exact for integers, and for floats if all but one process hold 0.
         """
         try:
-            dist.all_reduce(tensor)
+            _wait(dist.all_reduce(tensor, async_op=True))
         except RuntimeError as error:
             raise TrainingFailed(f"the connection to a worker was lost ({_shorten(error)})") from None
 
@@ -176,6 +178,21 @@ class ProcessGroup:
         """Leave the group."""
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _wait(work: Any) -> None:
+    """Wait until a message is complete.
+
+    Most workers end a round at almost the same time. A process that sleeps until the others are ready may wake up
+    milliseconds late, as long as a whole round of a tiny model, so this one polls for a moment before it sleeps.
+
+    Raises:
+        RuntimeError: If a connection was lost.
+    """
+    end = time.monotonic() + _POLLING
+    while not work.is_completed() and time.monotonic() < end:
+        os.sched_yield()
+    work.wait()
 
 
 def _shorten(error: RuntimeError) -> str:
