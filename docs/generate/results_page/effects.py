@@ -12,7 +12,16 @@ from fedcm.system.formatting import format_signed
 from results_page.cells import NOT_PLANNED, PAIR_MARK, PAIR_NOTE, format_interval, join_parts, name_cpu, write_table
 from results_page.study_runs import Results, StudyRuns
 
-GRIDS = ("table1", "table2", "heterogeneity", "resnet8", "resnet18", "cnn")  # studies that compare algorithms
+GRIDS = (
+    "table1",
+    "table2",
+    "heterogeneity",
+    "resnet8",
+    "resnet18",
+    "cnn",
+    "fashion",
+    "shakespeare",
+)  # studies that compare algorithms
 _OWN = "fedcm"
 
 
