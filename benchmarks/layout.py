@@ -3,7 +3,7 @@
     python benchmarks/layout.py              LeNet, CNN, ResNet-8
     python benchmarks/layout.py resnet8      one of them
 
-The variants take turns; each column is the shortest time in milliseconds. The table is written to LAYOUT.md.
+The variants take turns; each column is the shortest time in milliseconds.
 """
 
 import argparse
@@ -12,18 +12,11 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from pages import describe_machine, get_command, write_section
 from torch import nn
 
 from fedcm.models import build_model
 
-STEPS, TURNS = 10, 10
-HEAD = """# Layouts of images and weights"""
-SECTION = """## Milliseconds per step of 50 images
-
-`{command}`, one thread: the shortest of {turns} turns of {steps} steps. {machine}
-
-"""
+STEPS, TURNS = 10, 5
 VARIANTS = ("images and weights usual", "images channels_last", "both channels_last", "images channels_last, compiled")
 
 
@@ -63,16 +56,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=["lenet", "cnn", "resnet8"])
     torch.set_num_threads(1)
-    lines = [f"| model | {' | '.join(VARIANTS)} |", f"|---|{'---|' * len(VARIANTS)}"]
+    print(f"| model | {' | '.join(VARIANTS)} |\n|---|{'---|' * len(VARIANTS)}")
     for name in parser.parse_args().models:
         steps = [build_step(name, variant) for variant in VARIANTS]
         for step in steps:
             step()  # compile first
         turns = [[step.measure() for step in steps] for _ in range(TURNS)]
-        lines.append(f"| {name} | {' | '.join(f'{min(times):.1f}' for times in zip(*turns, strict=True))} |")
-        print(lines[-1], flush=True)
-    section = SECTION.format(command=get_command(), turns=TURNS, steps=STEPS, machine=describe_machine())
-    write_section("LAYOUT.md", HEAD, section + "\n".join(lines))
+        print(f"| {name} | {' | '.join(f'{min(times):.1f}' for times in zip(*turns, strict=True))} |", flush=True)
 
 
 if __name__ == "__main__":
