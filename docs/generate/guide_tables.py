@@ -1,8 +1,8 @@
-"""Write the tables of the guides and decisions whose numbers are in results/.
+"""Write the tables of the guides and decisions whose numbers are in results/ or in the pages of benchmarks/.
 
     python docs/generate/guide_tables.py
 
-`fedcm report RUNS --digests results/NAME` writes the digests.
+`fedcm report RUNS --digests results/NAME` writes the digests; the benchmarks write their own pages.
 tests/docs/test_generated_tables.py fails if a page is out of date.
 """
 
@@ -17,7 +17,7 @@ from fedcm.core.topology import TOPOLOGIES, compute_mixing_matrix
 from fedcm.reports.digest import Digest, read_digest
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "results"
+RESULTS, BENCHMARKS = ROOT / "results", ROOT / "benchmarks"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NAMES = {"fedavg": "FedAvg", "fednova": "FedNova", "fedcm": "FedCM"}
 
@@ -111,11 +111,26 @@ def write_own_loss() -> str:
     return write_table(("round", *(f"`{name}`" for name in names)), rows, texts=0)
 
 
+def read_section(page: str, title: str) -> list[str]:
+    """Return the lines of the table in a section of a benchmark's page."""
+    _, _, after = (BENCHMARKS / page).read_text(encoding="utf-8").partition(f"## {title}\n")
+    return [line for line in after.partition("\n## ")[0].splitlines() if line.startswith("|")]
+
+
+def copy_tables(page: str, *titles: str) -> str:
+    """Return the tables of some sections as one; all have the same head."""
+    first, *others = (read_section(page, title) for title in titles)
+    return "\n".join([*first, *(line for lines in others for line in lines[2:])])
+
+
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "guides/decentralised.md": {"decentralised": write_graphs},
     "guides/heterogeneity.md": {"stragglers": write_stragglers},
     "guides/personal-layers.md": {"personal": write_personal},
     "guides/own-loss.md": {"own-loss": write_own_loss},
+    "guides/robustness.md": {
+        "norm-ratios": lambda: copy_tables("NORM_RATIOS.md", "Largest norms, largest shares and lowest cosines")
+    },
 }
 
 
