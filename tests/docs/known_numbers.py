@@ -19,6 +19,7 @@ from fedcm.core.attacks import ATTACKS
 from fedcm.core.local.optimizers import OPTIMIZERS
 from fedcm.core.schedule_kinds import SCHEDULES
 from fedcm.data.partition import SPLITS
+from fedcm.errors import UserError
 
 MEASURED_UNITS = {"points", "point", "times", "MB", "GB", "kB", "MiB", "GiB", "bytes"}
 MEASURED_UNITS |= {"ms", "µs", "s", "second", "seconds", "minute", "minutes", "hour", "hours"}
@@ -29,7 +30,6 @@ CITES = re.compile(
 CONFIDENCE = re.compile(r"95 %\s+intervals?")
 CITING_PAGES = re.compile(r"docs/(?:algorithms/.*|decisions/0001-.*)\.md")
 EXPERIMENT = re.compile(r"experiments/[\w/-]+\.toml|(?<=fedcm )(?:run|compare|sweep|tune|advise) ([\w-]+)(?![\w/.])")
-FACTOR = r"[\d.]+|[½⅓⅔¼]|\([^()=|]*\)"
 SUM = re.compile(r"(?<![\w.])[(⌈\d][\d.()⌈⌉/·+−^½⅓⅔¼ ]*[·+−/^⌉][\d.()⌈⌉/·+−^½⅓⅔¼ ]*= (−?[\d.]*\d)")
 OPERATORS: dict[type[ast.AST], Any] = {
     ast.Add: operator.add,
@@ -45,7 +45,7 @@ def is_known(number: Number, page: Page) -> bool:
     """Return whether a number of a page is an input of it, a default, a result of arithmetic or cited."""
     if CITING_PAGES.fullmatch(page.name) and CITES.search(number.around):
         return True
-    if number.value in list_results(page.text) or _is_order_or_convention(number, page):
+    if _is_order_or_convention(number, page) or (not number.unit and number.value in list_results(page.text)):
         return True
     if number.unit in MEASURED_UNITS or re.search(r"\.\d+0$", number.text):
         return False
@@ -67,7 +67,7 @@ def list_inputs(page: Page) -> frozenset[float]:
         if match[1]:
             try:
                 path = find_experiment(match[1])
-            except Exception:
+            except UserError:  # the word after the command is no experiment
                 continue
         if path.is_file():
             found |= set(_list_numbers(tomllib.loads(path.read_text(encoding="utf-8"))))

@@ -9,7 +9,8 @@ number must be one of these:
 - computed from digests, pages of benchmarks or constants of the code, at this place of this sentence: quotes_*.py;
 - in a file that SOURCES in number_sources.py names for this page; lines that a command printed must be lines of it;
 - an input: it occurs in a command, a file or inline code of the same page, in an experiment that the page names, or
-  is a default of the code (known_numbers.py). A number with a unit of time, size or accuracy is no input;
+  is a default of the code (known_numbers.py); 30 % is the input 0.3. A number with a unit of time or size, in points,
+  or with a final 0, such as 0.80, is no input;
 - the result of an equation that stands in the page and is right, or a term of it, such as `0.1·2 + 0.9·0.3 = 0.47`;
 - what a paper says: in docs/algorithms and decision 1, in a paragraph that cites it. Other pages quote no paper;
 - a confidence level (`95 % interval`), a bare power of ten, which is an order of magnitude, or the number of a row.
