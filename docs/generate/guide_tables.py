@@ -128,6 +128,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "guides/heterogeneity.md": {"stragglers": write_stragglers},
     "guides/personal-layers.md": {"personal": write_personal},
     "guides/own-loss.md": {"own-loss": write_own_loss},
+    "guides/federation.md": {"rounded-messages": lambda: copy_tables("ROUNDING.md", "Rounded messages, digits")},
     "guides/robustness.md": {
         "norm-ratios": lambda: copy_tables("NORM_RATIOS.md", "Largest norms, largest shares and lowest cosines")
     },

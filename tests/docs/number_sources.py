@@ -59,7 +59,7 @@ AGAIN = "its benchmark now writes a page, which needs a quiet hour"
 UNCHECKED = [
     Unchecked("docs/decisions/0006-rounded-client-states.md", "Context", AGAIN),
     Unchecked("docs/guides/cifar-augmentation.md", "Four runs", "the runs need digests, and a quiet hour"),
-    Unchecked("docs/guides/federation.md", "What rounding does to accuracy", AGAIN),
+    Unchecked("docs/guides/federation.md", "Rounding on CIFAR-10", AGAIN),
     Unchecked("docs/guides/diagnosis.md", "How often it is right", "the benchmark takes hours"),
     Unchecked("docs/guides/text.md", "Two models", SHAKESPEARE),
     Unchecked("docs/guides/text.md", "Choosing the learning rate and α", SHAKESPEARE),
