@@ -2,9 +2,9 @@
 
     python benchmarks/norm_ratios.py
 
-Every row is a simulation of honest sites on digits. It prints, over all rounds and sites, the largest norm of a report
-(of its difference from the server's guess, if the algorithm has one) in units of the round's median norm, the share of
-reports above 5 times the median, the largest influence and the lowest cosine with the median report.
+Every row is a simulation of honest sites on digits. It writes to NORM_RATIOS.md, over all rounds and sites, the largest
+norm of a report (of its difference from the server's guess, if the algorithm has one) in units of the round's median
+norm, the share of reports above 5 times the median, the largest influence and the lowest cosine with the median report.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from pages import describe_machine, write_section
 
 from fedcm.config.experiment import read_experiment
 from fedcm.core.aggregation import ReportSum, ReportTable
@@ -22,6 +23,17 @@ from fedcm.executors.local import LocalExecutor
 from fedcm.federation.server.reports.screening import measure_cosines, measure_influence
 from fedcm.runs.build import build
 
+HEAD = """# How unequal honest reports are
+
+Written by `python benchmarks/norm_ratios.py`."""
+SECTION = """## Largest norms, largest shares and lowest cosines
+
+Honest sites on digits: {rounds} rounds, seeds {seeds}. {machine}
+
+| split | algorithm | sites | largest ratio | above 5 | largest share | lowest cosine |
+|---|---|---|---|---|---|---|
+"""
+ROUNDS, SEEDS = 30, (1, 2)
 SPLITS: dict[str, dict[str, Any]] = {
     "IID": {"kind": "iid"},
     "Dirichlet 0.1, equal sizes": {"kind": "dirichlet", "concentration": 0.1},
@@ -74,7 +86,7 @@ class _MeasuringTable(ReportSum):
         return self._table.compute(clients, weights)
 
 
-def measure(split: dict[str, Any], algorithm: str, sites: int, seed: int, rounds: int = 30) -> Measured:
+def measure(split: dict[str, Any], algorithm: str, sites: int, seed: int, rounds: int = ROUNDS) -> Measured:
     """Simulate honest sites."""
     setup = build(
         read_experiment(
@@ -99,20 +111,22 @@ def measure(split: dict[str, Any], algorithm: str, sites: int, seed: int, rounds
 
 
 def main() -> None:
-    print("| split | algorithm | sites | largest ratio | above 5 | largest share | lowest cosine |")
-    print("|---|---|---|---|---|---|---|")
+    lines = []
     for name, split in SPLITS.items():
         for algorithm in ("fedavg", "fedcm", "scaffold"):
             for sites in (3, 10):
-                runs = [measure(split, algorithm, sites, seed) for seed in (1, 2)]
+                runs = [measure(split, algorithm, sites, seed) for seed in SEEDS]
                 ratios = np.concatenate([run.ratios for run in runs])
                 share = max(max(run.shares) for run in runs)
                 cosine = min(min(run.cosines) for run in runs)
-                print(
+                lines.append(
                     f"| {name} | {algorithm} | {sites} | {ratios.max():.1f} | {np.mean(ratios > 5):.1%} | {share:.2f} "
-                    f"| {cosine:.2f} |",
-                    flush=True,
+                    f"| {cosine:.2f} |"
                 )
+                print(lines[-1], flush=True)
+    seeds = " and ".join(map(str, SEEDS))
+    section = SECTION.format(rounds=ROUNDS, seeds=seeds, machine=describe_machine())
+    write_section("NORM_RATIOS.md", HEAD, section + "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 import os
 import platform
 import re
+import shlex
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +13,11 @@ HERE = Path(__file__).parent
 RESULTS = """# Measured
 
 Written by `make bench`; each section names its command. The contestants take turns in one run; ratios come first."""
+
+ROUNDING = """# What rounding changes
+
+Each section was written by the command that it names. Accuracies are on the test data; with several seeds they are
+mean ± standard deviation."""
 
 
 def write_section(name: str, head: str, section: str) -> None:
@@ -28,3 +35,9 @@ def describe_machine() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     hardware = f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB"
     return f"Machine: {hardware}; torch {version('torch')}, Python {platform.python_version()}."
+
+
+def get_command() -> str:
+    """Return the command that runs now, as it can be repeated."""
+    words = (Path(sys.argv[0]).name, *sys.argv[1:])
+    return f"python benchmarks/{shlex.join(words)}".replace("'", '"')

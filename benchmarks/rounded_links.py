@@ -4,7 +4,8 @@
     python benchmarks/rounded_links.py cifar10 --seeds 1       real CIFAR-10; FEDCM_DATA names a prepared data folder
 
 The rounding is the same as between server and sites (`fedcm.federation.compression`), but in one process, with the same
-initial parameters, cohorts and batches. Prints the accuracy in %, and the bytes down and up per client and round.
+initial parameters, cohorts and batches. Writes the accuracy in %, and the bytes down and up per client and round, to a
+section of ROUNDING.md.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import ROUNDING, describe_machine, get_command, write_section
 
 from fedcm.config.experiment import load_experiment_file
 from fedcm.config.sections import FederationSection
@@ -27,6 +29,13 @@ from fedcm.federation.compression import count_array_bytes, pack_broadcast, pack
 from fedcm.runs.build import build
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+SECTION = """## Rounded messages, {work}
+
+`{command}`: FedCM, {rounds} rounds, {seeds}. {machine}
+
+| data | links | bytes per client and round | last accuracy, % | mean of the last ten evaluations, % |
+|---|---|---:|---:|---:|
+"""
 WORKLOADS = {
     "digits": ("demo.toml", ["evaluation.every=10"]),
     "cifar10": ("cifar10-lenet.toml", ["rounds=100", "evaluation.every=5"]),
@@ -94,13 +103,22 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", action="append", choices=LINKS, help="only this link; may be repeated")
     options = parser.parse_args()
-    print("| data | links | bytes per client and round | last accuracy, % | mean of the last ten evaluations, % |")
-    print("|---|---|---:|---:|---:|")
+    lines = []
     for name, link in [(name, LINKS[name]) for name in options.only or LINKS]:
         scores = [measure_scores(options.work, FederationSection(**link), seed) for seed in range(1, options.seeds + 1)]
         last = format_mean([values[-1] for values, _ in scores])
         ten = format_mean([statistics.mean(values[-10:]) for values, _ in scores])
-        print(f"| {options.work} | {name} | {scores[0][1]:,} | {last} | {ten} |", flush=True)
+        lines.append(f"| {options.work} | {name} | {scores[0][1]:,} | {last} | {ten} |")
+        print(lines[-1], flush=True)
+    file, settings = WORKLOADS[options.work]
+    section = SECTION.format(
+        work=options.work,
+        command=get_command(),
+        rounds=load_experiment_file(EXPERIMENTS / file, settings).rounds,
+        seeds="one seed" if options.seeds == 1 else f"seeds 1 to {options.seeds}",
+        machine=describe_machine(),
+    )
+    write_section("ROUNDING.md", ROUNDING, section + "\n".join(lines))
 
 
 def format_mean(values: list[float]) -> str:

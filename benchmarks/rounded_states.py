@@ -4,7 +4,7 @@ from the mean of the client states.
     python benchmarks/rounded_states.py                        digits, five seeds
     python benchmarks/rounded_states.py cifar10 --seeds 1      real CIFAR-10; FEDCM_DATA names a prepared data folder
 
-Both kinds have the same initial parameters, cohorts and batches.
+Both kinds have the same initial parameters, cohorts and batches. The table is a section of ROUNDING.md.
 """
 
 import argparse
@@ -16,9 +16,20 @@ import tempfile
 from pathlib import Path
 
 import torch
+from pages import ROUNDING, describe_machine, get_command, write_section
 from safetensors.torch import load_file
 
+from fedcm.config.experiment import load_experiment_file
+
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+SECTION = """## Rounded client states, {work}
+
+`{command}`: {rounds} rounds, {seeds}. Drift is ‖c − mean(c_i)‖ / ‖c‖ at the end (h for FedDyn),
+the largest over the seeds. {machine}
+
+| data | algorithm | states | last accuracy, % | mean of the last ten evaluations, % | drift |
+|---|---|---|---:|---:|---:|
+"""
 WORKLOADS = {
     "digits": ("demo.toml", ["evaluation.every=10"], 100),
     "cifar10": ("cifar10-lenet.toml", ["rounds=60"], 500),
@@ -59,8 +70,7 @@ def main() -> None:
     parser.add_argument("work", nargs="?", default="digits", choices=WORKLOADS)
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
-    print("| data | algorithm | states | last accuracy, % | mean of the last ten evaluations, % | drift |")
-    print("|---|---|---|---|---|---|")
+    lines = []
     for algorithm in TRACKED:
         for kind in KINDS:
             rows = []
@@ -69,7 +79,17 @@ def main() -> None:
                     rows.append(measure_run(options.work, algorithm, kind, seed, Path(folder)))
             last, ten, drifts = zip(*rows, strict=True)
             cells = [format_mean(last), format_mean(ten), f"{max(drifts):.1e}"]
-            print(f"| {options.work} | {algorithm} | {kind} | {' | '.join(cells)} |", flush=True)
+            lines.append(f"| {options.work} | {algorithm} | {kind} | {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+    file, settings, _ = WORKLOADS[options.work]
+    section = SECTION.format(
+        work=options.work,
+        command=get_command(),
+        rounds=load_experiment_file(EXPERIMENTS / file, settings).rounds,
+        seeds="one seed" if options.seeds == 1 else f"seeds 1 to {options.seeds}",
+        machine=describe_machine(),
+    )
+    write_section("ROUNDING.md", ROUNDING, section + "\n".join(lines))
 
 
 def format_mean(values: tuple[float, ...]) -> str:

@@ -1,7 +1,8 @@
-"""The tables of the guides on privacy and robustness are those of the recorded digests."""
+"""The generated tables of guides and decisions are those of the recorded digests and of the benchmarks' pages."""
 
 from pathlib import Path
 
+import guide_tables
 import hostile_table
 import privacy_table
 import pytest
@@ -31,6 +32,22 @@ def test_the_guide_has_the_tables_of_the_digests(name: str) -> None:
     assert page == replace_marked(page, name, write(ROOT / "results" / name)), (
         f"run `python {script} results/{name} --update`"
     )
+
+
+@pytest.mark.parametrize("name", guide_tables.PAGES)
+def test_a_page_has_the_tables_of_its_digests_and_benchmarks(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert page == guide_tables.fill_page(name), "run `python docs/generate/guide_tables.py`"
+
+
+def test_the_tables_of_the_theory_are_those_of_its_command() -> None:
+    """`fedcm theory rates --output results/theory` writes the tables that docs/theory.md shows."""
+    written = set((ROOT / "results/theory/theory-rates.md").read_text(encoding="utf-8").splitlines())
+    page = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
+    tables = [block for block in page.split("\n\n") if block.startswith("| `fedcm theory rates --only …` |")]
+    shown = [line for table in tables for line in table.splitlines()]
+    assert len(shown) > 30
+    assert [line for line in shown if line not in written] == []
 
 
 def test_the_guide_has_the_recorded_accuracies_with_a_hostile_site() -> None:

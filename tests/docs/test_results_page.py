@@ -1,9 +1,8 @@
-"""The results and the practice page are what the digests say; numbers in the prose are found in generated parts."""
+"""The results and the practice page are what the digests say."""
 
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 COMMAND = "run `python docs/generate/results_tables.py`"
 MARKED = re.compile(r"<!-- tables of ([\w-]+) -->(.*?)<!-- end of \1 -->", re.DOTALL)
-NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?:\.\d+)?(?![\w.]*\w)")
 
 
 @pytest.fixture(scope="module")
@@ -182,58 +180,3 @@ def test_a_complete_record_fills_every_table(tmp_path: Path) -> None:
     assert "Older runs" not in generated
     with_file = {study.name for study in STUDIES if study.path.exists()}
     assert set(list_figures(complete)) == with_file | {"claims"}
-
-
-def list_prose(page: str) -> str:
-    """Return a page without generated parts and code."""
-    text = MARKED.sub("", page)
-    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"^    .*$", "", text, flags=re.MULTILINE)
-    return re.sub(r"\]\([^)]*\)", "]", text)
-
-
-def list_settings() -> Iterator[str]:
-    """Yield the settings and versions in the digests."""
-    for study in STUDIES:
-        for path in (RESULTS / study.name).glob("*.json"):
-            table = json.loads(path.read_text())
-            yield from format_settings(table["experiment"]).values()
-            yield from (version.partition("+")[0] for version in table["versions"].values())
-
-
-@pytest.mark.parametrize("name", results_tables.PAGES)
-def test_numbers_in_the_prose_are_generated_or_settings(name: str) -> None:
-    parts = [part for page in results_tables.PAGES for _, part in MARKED.findall(read_page(page))]
-    known = {number for part in parts for number in NUMBER.findall(part)} | set(list_settings())
-    assert [number for number in NUMBER.findall(list_prose(read_page(name))) if number not in known] == []
-
-
-def test_numbers_in_the_readme_are_found_in_generated_files() -> None:
-    """The benchmarks write their own pages; the demo's settings are in its experiment."""
-    sources = [ROOT / "experiments" / "demo.toml", ROOT / "pyproject.toml", *(ROOT / "benchmarks").glob("*.md")]
-    known = {number for path in sources for number in NUMBER.findall(path.read_text(encoding="utf-8"))}
-    prose = re.sub(r"`[^`]*`", "", list_prose((ROOT / "README.md").read_text(encoding="utf-8")))
-    assert [number for number in NUMBER.findall(prose) if number not in known] == []
-
-
-def list_demo_rows() -> Iterator[list[str]]:
-    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("─\n")[2].partition("\n\n")[0]
-    for line in block.splitlines():
-        yield line.split()
-
-
-def test_the_table_of_the_readme_is_that_of_the_recorded_demo() -> None:
-    """Times are not compared: they differ from run to run."""
-    digests = {path.stem: Digest.model_validate_json(path.read_bytes()) for path in (RESULTS / "demo").glob("*.json")}
-    rows = list(list_demo_rows())
-    assert len(rows) == 5
-    if not digests:
-        pytest.skip("results/demo has no digests of `make demo`")
-    by_algorithm = {run.algorithm: run for run in digests.values()}
-    for algorithm, last, mean, best, first_target, second_target, *_ in rows:
-        run = by_algorithm[algorithm]
-        assert run.accuracy
-        scores = [f"{100 * run.accuracy[key]:.2f}%" for key in ("last", "mean_last", "best")]
-        assert [last, mean, best] == scores, algorithm
-        reached = run.summary["rounds_to_accuracy"]
-        assert [first_target, second_target] == [str(reached[target]) for target in ("0.8", "0.9")]
