@@ -101,6 +101,8 @@ def main() -> None:
     )
     if os.environ.get("PFL_WORKER_RANK", "0") == "0":
         print_times(timer.moments)
+    if torch.distributed.is_initialized():  # pfl leaves it open, and gloo then aborts some processes at their exit
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
