@@ -36,7 +36,7 @@ def test_initial_parameters_are_torchs_default_except_for_residual_convolutions(
             assert torch.equal(module.bias, torch.zeros_like(module.bias))
         if not isinstance(module, nn.Conv2d | nn.Linear):
             continue
-        seen.add(type(module))
+        seen.add(nn.Conv2d if isinstance(module, nn.Conv2d) else nn.Linear)
         if isinstance(module, nn.Conv2d) and name.startswith("resnet"):
             assert module.bias is None
             fan_out = module.out_channels * math.prod(module.kernel_size)

@@ -17,6 +17,7 @@ from fedcm.config.experiment import read_experiment
 from fedcm.config.overrides import read_table
 from fedcm.data import load_dataset, load_source
 from fedcm.data.dataset import Dataset
+from fedcm.data.federated import ArrayData
 from fedcm.data.sources import npz as npz_files
 from fedcm.errors import UserError
 from fedcm.runs.session import Session, SessionOptions
@@ -101,6 +102,7 @@ def test_a_client_reads_long_rows_without_a_page_of_the_file_in_memory(tmp_path,
     np.savez(tmp_path / "a.npz", x=LARGE, y=LABELS)
     with start_session(tmp_path, experiment) as session:
         data = session.setup.runner.data
+        assert isinstance(data, ArrayData)
         for client in range(12):
             features, labels = data.client(client)
             rows = data.order[data.offsets[client] : data.offsets[client + 1]]

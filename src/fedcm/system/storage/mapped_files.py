@@ -109,7 +109,7 @@ def read_rows(array: np.ndarray, rows: Sequence[int], target: np.ndarray) -> boo
     if length < _LONG or not hasattr(os, "preadv") or (found := _find_file(array)) is None:
         return False
     file = found[1]
-    begin, content = array.ctypes.data - file.address, memoryview(target.reshape(-1).view(np.uint8))
+    begin, content = array.ctypes.data - file.address, target.reshape(-1).view(np.uint8).data
     for place, row in enumerate(rows):
         piece = content[place * length : (place + 1) * length]
         if os.preadv(file.descriptor, [piece], begin + row * length) != length:
