@@ -180,3 +180,15 @@ def test_a_complete_record_fills_every_table(tmp_path: Path) -> None:
     assert "Older runs" not in generated
     with_file = {study.name for study in STUDIES if study.path.exists()}
     assert set(list_figures(complete)) == with_file | {"claims"}
+
+
+def test_a_row_of_fashion_mnist_has_its_difference_from_fedavg(tmp_path: Path) -> None:
+    study = next(study for study in STUDIES if study.name == "fashion")
+    (tmp_path / "fashion").mkdir()
+    for run in expand_grid(study.path):
+        is_plain = "lr-0.1-fedavg" in run.name
+        write_digest(make_digest(run, 0.8 if is_plain else 0.75), tmp_path / "fashion" / f"{run.name}.json")
+    rows = results_tables.PAGES["results.md"]["fashion"](read_results(tmp_path)).splitlines()
+    assert "| FedAvg | η_l 0.1 | **80.00 ± 0.00**, n = 3 † | – | – |" in rows
+    assert "| FedCM | α 0.1, η_l 0.1 | 75.00 ± 0.00, n = 3 † | −5.00 | −5.00 to −5.00 |" in rows
+    assert "| FedCM | α 0.065, η_l 0.3: the advice | 75.00 ± 0.00, n = 3 † | −5.00 | −5.00 to −5.00 |" in rows
