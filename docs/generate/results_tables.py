@@ -12,6 +12,8 @@ from pathlib import Path
 
 from marked_text import replace_marked
 from results_page import overview, practice
+from results_page.cells import join_parts
+from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
 from results_page.older_runs import write_older_part
 from results_page.round_tables import write_alpha_part, write_family_part, write_resnet_part
@@ -36,7 +38,7 @@ PAGES: Mapping[str, Parts] = {
         "claims": overview.write_claims,
         "table1": lambda results: write_grid_part(results["table1"], FIVE),
         "older": write_older_part,
-        "table2": lambda results: write_grid_part(results["table2"], FIVE),
+        "table2": lambda results: join_parts(write_grid_part(results["table2"], FIVE), write_window(results["table2"])),
         "table3": lambda results: write_alpha_part(results["table3"]),
         "weight-decay": write_decay_part,
         "heterogeneity": write_heterogeneity_part,
