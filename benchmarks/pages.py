@@ -5,6 +5,7 @@ import platform
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -41,3 +42,19 @@ def get_command() -> str:
     """Return the command that runs now, as it can be repeated."""
     words = (Path(sys.argv[0]).name, *sys.argv[1:])
     return f"python benchmarks/{shlex.join(words)}".replace("'", '"')
+
+
+def write_rounding(section: str, lines: Sequence[str], *, work: str, rounds: int, seeds: int) -> None:
+    """Write a section of ROUNDING.md.
+
+    Args:
+        section: The text above the rows, with fields for the command, the machine and the arguments below.
+        lines: The rows of its table.
+        work: The workload.
+        rounds: The rounds of a run.
+        seeds: The number of seeds, which begin at 1.
+    """
+    described = "one seed" if seeds == 1 else f"seeds 1 to {seeds}"
+    fields = {"command": get_command(), "machine": describe_machine()}
+    text = section.format(work=work, rounds=rounds, seeds=described, **fields)
+    write_section("ROUNDING.md", ROUNDING, text + "\n".join(lines))

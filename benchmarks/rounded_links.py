@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import ROUNDING, describe_machine, get_command, write_section
+from pages import write_rounding
 
 from fedcm.config.experiment import load_experiment_file
 from fedcm.config.sections import FederationSection
@@ -111,14 +111,8 @@ def main() -> None:
         lines.append(f"| {options.work} | {name} | {scores[0][1]:,} | {last} | {ten} |")
         print(lines[-1], flush=True)
     file, settings = WORKLOADS[options.work]
-    section = SECTION.format(
-        work=options.work,
-        command=get_command(),
-        rounds=load_experiment_file(EXPERIMENTS / file, settings).rounds,
-        seeds="one seed" if options.seeds == 1 else f"seeds 1 to {options.seeds}",
-        machine=describe_machine(),
-    )
-    write_section("ROUNDING.md", ROUNDING, section + "\n".join(lines))
+    rounds = load_experiment_file(EXPERIMENTS / file, settings).rounds
+    write_rounding(SECTION, lines, work=options.work, rounds=rounds, seeds=options.seeds)
 
 
 def format_mean(values: list[float]) -> str:

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import torch
-from pages import ROUNDING, describe_machine, get_command, write_section
+from pages import write_rounding
 from safetensors.torch import load_file
 
 from fedcm.config.experiment import load_experiment_file
@@ -82,14 +82,8 @@ def main() -> None:
             lines.append(f"| {options.work} | {algorithm} | {kind} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     file, settings, _ = WORKLOADS[options.work]
-    section = SECTION.format(
-        work=options.work,
-        command=get_command(),
-        rounds=load_experiment_file(EXPERIMENTS / file, settings).rounds,
-        seeds="one seed" if options.seeds == 1 else f"seeds 1 to {options.seeds}",
-        machine=describe_machine(),
-    )
-    write_section("ROUNDING.md", ROUNDING, section + "\n".join(lines))
+    rounds = load_experiment_file(EXPERIMENTS / file, settings).rounds
+    write_rounding(SECTION, lines, work=options.work, rounds=rounds, seeds=options.seeds)
 
 
 def format_mean(values: tuple[float, ...]) -> str:
