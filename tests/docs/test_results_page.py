@@ -192,3 +192,15 @@ def test_a_row_of_fashion_mnist_has_its_difference_from_fedavg(tmp_path: Path) -
     assert "| FedAvg | η_l 0.1 | **80.00 ± 0.00**, n = 3 † | – | – |" in rows
     assert "| FedCM | α 0.1, η_l 0.1 | 75.00 ± 0.00, n = 3 † | −5.00 | −5.00 to −5.00 |" in rows
     assert "| FedCM | α 0.065, η_l 0.3: the advice | 75.00 ± 0.00, n = 3 † | −5.00 | −5.00 to −5.00 |" in rows
+
+
+def test_settings_are_compared_over_rounds_that_both_have(tmp_path: Path) -> None:
+    """The made accuracies grow by equal steps, so the mean over rounds 110, …, 200 is that after 155 rounds."""
+    study = next(study for study in STUDIES if study.name == "table2")
+    (tmp_path / "table2").mkdir()
+    for run in expand_grid(study.path):
+        final = 0.3 if run.experiment.cell.labels["setting"] == "I" else 0.25
+        write_digest(make_digest(run, final), tmp_path / "table2" / f"{run.name}.json")
+    rows = results_tables.PAGES["results.md"]["table2"](read_results(tmp_path)).splitlines()
+    first, second = 30 * 155 / 200, 25 * 155 / 500
+    assert f"| iid | FedAvg | {first:.2f} | {second:.2f} | −{first - second:.2f} | 3 and 3 |" in rows
