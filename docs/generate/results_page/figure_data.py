@@ -94,12 +94,9 @@ def _make_label_figure(runs: StudyRuns, title: str, describe: Callable[[StudyCel
 def _make_fashion_figure(runs: StudyRuns) -> CurveFigure | None:
     """Return a figure with one panel and one curve per algorithm and setting; None without runs."""
     curves = {
-        f"{get_algorithm_title(cell.algorithm)} ({describe_fashion_cell(cell)})": (
-            cell.algorithm,
-            list_points(cell.entry),
-        )
+        f"{get_algorithm_title(cell.algorithm)} ({describe_fashion_cell(cell)})": (cell.algorithm, points)
         for cell in runs.cells
-        if cell.entry
+        if cell.entry and (points := list_points(cell.entry))
     }
     panels = {f"{runs.cells[0].rounds} rounds": {label: points for label, (_, points) in curves.items()}}
     labels = {label: algorithm for label, (algorithm, _) in curves.items()}
