@@ -204,3 +204,15 @@ def test_settings_are_compared_over_rounds_that_both_have(tmp_path: Path) -> Non
     rows = results_tables.PAGES["results.md"]["table2"](read_results(tmp_path)).splitlines()
     first, second = 30 * 155 / 200, 25 * 155 / 500
     assert f"| iid | FedAvg | {first:.2f} | {second:.2f} | −{first - second:.2f} | 3 and 3 |" in rows
+
+
+def test_a_run_that_diverged_before_its_first_evaluation_has_no_curve(tmp_path: Path) -> None:
+    study = next(study for study in STUDIES if study.name == "fashion")
+    (tmp_path / "fashion").mkdir()
+    for run in expand_grid(study.path):
+        digest = make_digest(run, 0.75)
+        if "lr-0.3-fedavg" in run.name:
+            digest = digest.model_copy(update={"curve": make_curve([])})
+        write_digest(digest, tmp_path / "fashion" / f"{run.name}.json")
+    list_figures(read_results(tmp_path))["fashion"].draw(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 0
