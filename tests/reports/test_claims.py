@@ -166,6 +166,19 @@ def test_divergence_of_two_seeds_is_sure() -> None:
     assert list_verdicts([*runs, diverged[0], make_test_digest("fedavg", 0.9, seed=2)])["most accurate"] == "suggestive"
 
 
+def test_evidence_names_a_rival_of_which_only_some_seeds_diverged() -> None:
+    runs = [make_test_digest(accuracy=a, seed=k) for k, a in ((1, 0.5), (2, 0.51), (3, 0.52))]
+    runs += [make_test_digest("fedavg", a, seed=k) for k, a in ((1, 0.4), (2, 0.41), (3, 0.42))]
+    diverged = [make_test_digest("scaffold", 0.9, seed=k, state="diverged") for k in (1, 2)]
+    claim = judge([*runs, *diverged, make_test_digest("scaffold", 0.9, seed=3)])["most accurate"]
+    assert claim.verdict == "suggestive"
+    assert claim.evidence[0].endswith("SCAFFOLD diverged (rounds 40, 40; 2 of 3 seeds)")
+    all_diverged = [*diverged, make_test_digest("scaffold", 0.9, seed=3, state="diverged")]
+    assert "SCAFFOLD" not in judge([*runs, *all_diverged])["most accurate"].evidence[0]
+    one_seed = [run for run in [*runs, *diverged] if run.seed == 1]
+    assert "SCAFFOLD" not in judge(one_seed)["most accurate"].evidence[0]
+
+
 def test_cells_without_a_published_figure_do_not_count_if_others_have_one() -> None:
     tuned = [
         make_test_digest(accuracy=0.5, labels={"change": "lr"}),

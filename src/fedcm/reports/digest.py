@@ -13,12 +13,14 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
+    field_validator,
     model_serializer,
     model_validator,
 )
 
 from fedcm.config.schema import Section
 from fedcm.errors import UserError
+from fedcm.reports.defaults import fill_in_defaults
 from fedcm.reports.metric import (
     Metric,
     find_divergence_round,
@@ -186,6 +188,11 @@ class Digest(Section):
     step_counts: list[tuple[Count, Count]] = Field(default=[])
     other_cells: list[OtherCell] = Field(default=[])  # in addition to the experiment's own cell
     sites: list[SiteResults] = Field(default=[])  # by name; empty, and not in the file, without recorded influences
+
+    @field_validator("experiment")
+    @classmethod
+    def _fill_in_defaults(cls, experiment: dict[str, Any]) -> dict[str, Any]:
+        return fill_in_defaults(experiment)
 
     @model_validator(mode="after")
     def _check_contents(self) -> "Digest":

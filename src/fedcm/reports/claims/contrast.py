@@ -76,7 +76,7 @@ def compare(parts: Sequence[tuple[int, SeedValues]], relative: bool = False) -> 
     paired = len({frozenset(values) for _, values in parts}) == 1
     seeds = _describe_seeds(counts, paired)
     if not math.isfinite(total):
-        return Contrast(total, 0.0 if _is_certain(parts) else None, math.inf, seeds)
+        return Contrast(total, 0.0 if _is_certain(parts) else None, math.inf, seeds, has_few_seeds=min(counts) < 2)
     size = max(abs(statistics.fmean(values.values())) for _, values in parts)
     resolution = _TIE / 100 * size if relative else _TIE
     has_few_seeds = min(counts) < _MIN_SEEDS

@@ -146,7 +146,8 @@ def observe_lead(comparison: RowComparison) -> Observation:
     parts = [f"{comparison.own.label} {own.format()}"]
     for k, row in enumerate(ordered):
         contrast = contrasts[row.label]
-        if k == 0 or not contrast.is_above or (contrast.error is not None and not contrast.is_significantly_above()):
+        has_seeds = contrast.error is not None or not contrast.has_few_seeds  # a lead of one seed is never sure
+        if k == 0 or not contrast.is_above or (has_seeds and not contrast.is_significantly_above()):
             parts.append(f"{'best other ' if k == 0 else ''}{row.label} {comparison.get_entry(row).format()}")
             if difference := format_difference(contrast, metric):
                 parts.append(difference)
