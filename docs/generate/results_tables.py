@@ -15,6 +15,7 @@ from results_page import overview, practice
 from results_page.cells import join_parts
 from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
+from results_page.local_work import write_local_work
 from results_page.older_runs import write_older_part
 from results_page.round_tables import write_alpha_part, write_family_part, write_resnet_part
 from results_page.search_table import write_search_part
@@ -22,6 +23,7 @@ from results_page.setting_tables import write_decay_part, write_setting_part
 from results_page.studies import ROOT
 from results_page.study_parts import write_grid_part
 from results_page.study_runs import Results, read_results
+from results_page.target_costs import write_target_costs
 from results_page.variants import (
     write_fashion_part,
     write_heterogeneity_part,
@@ -36,9 +38,18 @@ PAGES: Mapping[str, Parts] = {
     "results.md": {
         "studies": overview.write_studies,
         "claims": overview.write_claims,
-        "table1": lambda results: write_grid_part(results["table1"], FIVE),
+        "table1": lambda results: join_parts(
+            write_grid_part(results["table1"], FIVE),
+            write_local_work(results["table1"]),
+            write_target_costs(results["table1"], (0.5, 0.55, 0.6)),
+        ),
         "older": write_older_part,
-        "table2": lambda results: join_parts(write_grid_part(results["table2"], FIVE), write_window(results["table2"])),
+        "table2": lambda results: join_parts(
+            write_grid_part(results["table2"], FIVE),
+            write_local_work(results["table2"]),
+            write_target_costs(results["table2"], (0.15, 0.2, 0.25)),
+            write_window(results["table2"]),
+        ),
         "table3": lambda results: write_alpha_part(results["table3"]),
         "weight-decay": write_decay_part,
         "heterogeneity": write_heterogeneity_part,
@@ -54,7 +65,7 @@ PAGES: Mapping[str, Parts] = {
         "precision": lambda results: write_precision_part(results["precision"]),
         "one-setting": write_setting_part,
         "momentum-search": lambda results: write_search_part(),
-        "momentum": lambda results: write_variants_part(results["momentum"]),
+        "momentum": write_variants_part,
         "family": lambda results: write_family_part(results["family"]),
         "equal-runs": overview.write_equal_runs,
     },

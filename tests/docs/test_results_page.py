@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 import results_tables
-from made_digests import make_curve
 from results_page.figure_data import list_figures
 from results_page.figures import make_note, read_note
 from results_page.studies import STUDIES
 from results_page.study_runs import RESULTS, Results, read_results
+from study_digests import make_planned_digest
 
 from fedcm.config.experiment import to_table
 from fedcm.reports.differences import format_settings
-from fedcm.reports.digest import Digest, ParticipationCounts, write_digest
-from fedcm.runs.summary import count_averaged_rounds
-from fedcm.sweeps.grid import GridRun, expand_grid
+from fedcm.reports.digest import write_digest
+from fedcm.sweeps.grid import expand_grid
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -135,7 +134,7 @@ def test_a_digest_without_a_cell_is_an_error(tmp_path: Path) -> None:
 def test_a_study_without_runs_says_how_to_run_it(tmp_path: Path) -> None:
     nothing = read_results(tmp_path)
     parts = results_tables.PAGES["results.md"]
-    for study in STUDIES:
+    for study in (study for study in STUDIES if not study.shown_in):
         text = parts[study.name](nothing)
         if study.path.exists():
             assert f"Not run yet: `{study.shown_command}`." in text
@@ -146,73 +145,17 @@ def test_a_study_without_runs_says_how_to_run_it(tmp_path: Path) -> None:
     assert all("|" in page for page in fill_all(nothing).values())
 
 
-def make_digest(run: GridRun, accuracy: float) -> Digest:
-    experiment = to_table(run.experiment)
-    rounds, every = experiment["rounds"], experiment["evaluation"]["every"]
-    count = rounds // every
-    curve = make_curve([accuracy * k / count for k in range(1, count + 1)])
-    scores = {"mean_last_rounds": count_averaged_rounds(rounds)} | dict.fromkeys(
-        ("mean_last", "last", "best"), accuracy
-    )
-    sent = {"bytes_down": 2000 * rounds, "bytes_up": 1000 * rounds, "seconds": 0.5 * rounds, "params_sha256": "0" * 64}
-    return Digest(
-        name=run.name,
-        state="finished",
-        experiment=experiment,
-        summary={"rounds": rounds, "accuracy": scores} | sent,
-        cpu={"model": "AMD EPYC, family 25, model 17"},
-        participation=ParticipationCounts(population=500, rounds=rounds, mean_cohort=10.0),
-        curve=curve.model_copy(update={"round": [every * k for k in range(1, count + 1)]}),
-    )
-
-
 def test_a_complete_record_fills_every_table(tmp_path: Path) -> None:
     """Every planned run of every study, with made accuracies: no cell is left, and every study has a figure."""
     for study in (study for study in STUDIES if study.path.exists()):
         (tmp_path / study.name).mkdir()
         for k, run in enumerate(expand_grid(study.path)):
-            write_digest(make_digest(run, 0.5 + 0.001 * (k % 37)), tmp_path / study.name / f"{run.name}.json")
+            write_digest(make_planned_digest(run, 0.5 + 0.001 * (k % 37)), tmp_path / study.name / f"{run.name}.json")
     complete = read_results(tmp_path)
     pages = fill_all(complete)
     generated = "".join(part for page in pages.values() for _, part in MARKED.findall(page))
     assert "not run" not in generated.lower()
     assert "paired over 3 seeds" in generated
     assert "Older runs" not in generated
-    with_file = {study.name for study in STUDIES if study.path.exists()}
+    with_file = {study.name for study in STUDIES if study.path.exists() and not study.shown_in}
     assert set(list_figures(complete)) == with_file | {"claims"}
-
-
-def test_a_row_of_fashion_mnist_has_its_difference_from_fedavg(tmp_path: Path) -> None:
-    study = next(study for study in STUDIES if study.name == "fashion")
-    (tmp_path / "fashion").mkdir()
-    for run in expand_grid(study.path):
-        is_plain = "lr-0.1-fedavg" in run.name
-        write_digest(make_digest(run, 0.8 if is_plain else 0.75), tmp_path / "fashion" / f"{run.name}.json")
-    rows = results_tables.PAGES["results.md"]["fashion"](read_results(tmp_path)).splitlines()
-    assert "| FedAvg | η_l 0.1 | **80.00 ± 0.00**, n = 3 † | – | – |" in rows
-    assert "| FedCM | α 0.1, η_l 0.1 | 75.00 ± 0.00, n = 3 † | −5.00 | −5.00 to −5.00 |" in rows
-    assert "| FedCM | α 0.065, η_l 0.3: the advice | 75.00 ± 0.00, n = 3 † | −5.00 | −5.00 to −5.00 |" in rows
-
-
-def test_settings_are_compared_over_rounds_that_both_have(tmp_path: Path) -> None:
-    """The made accuracies grow by equal steps, so the mean over rounds 110, …, 200 is that after 155 rounds."""
-    study = next(study for study in STUDIES if study.name == "table2")
-    (tmp_path / "table2").mkdir()
-    for run in expand_grid(study.path):
-        final = 0.3 if run.experiment.cell.labels["setting"] == "I" else 0.25
-        write_digest(make_digest(run, final), tmp_path / "table2" / f"{run.name}.json")
-    rows = results_tables.PAGES["results.md"]["table2"](read_results(tmp_path)).splitlines()
-    first, second = 30 * 155 / 200, 25 * 155 / 500
-    assert f"| iid | FedAvg | {first:.2f} | {second:.2f} | −{first - second:.2f} | 3 and 3 |" in rows
-
-
-def test_a_run_that_diverged_before_its_first_evaluation_has_no_curve(tmp_path: Path) -> None:
-    study = next(study for study in STUDIES if study.name == "fashion")
-    (tmp_path / "fashion").mkdir()
-    for run in expand_grid(study.path):
-        digest = make_digest(run, 0.75)
-        if "lr-0.3-fedavg" in run.name:
-            digest = digest.model_copy(update={"curve": make_curve([])})
-        write_digest(digest, tmp_path / "fashion" / f"{run.name}.json")
-    list_figures(read_results(tmp_path))["fashion"].draw(tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").stat().st_size > 0

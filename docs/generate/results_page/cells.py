@@ -30,10 +30,15 @@ def mark_cpu(runs: Sequence[Digest]) -> str:
     return f" {CPU_MARK}{share}" if other else ""
 
 
-def write_cpu_note(runs: Iterable[Digest]) -> str:
-    """Return the sentence that explains the mark of the CPU; empty if no run has it."""
-    others = sorted({name_cpu(run) for run in runs} - {FIRST_CPU})
-    return f"{CPU_MARK} On an {' or '.join(others)}; all other runs on an {FIRST_CPU}." if others else ""
+def explain_marks(text: str, runs: Iterable[Digest]) -> str:
+    """Return a text with a sentence about the mark of the CPU; without the marks if all runs have the same CPU."""
+    names = sorted({name_cpu(run) for run in runs})
+    others = [name for name in names if name != FIRST_CPU]
+    if not others:
+        return text
+    if len(names) == 1:
+        return join_parts(text.replace(f" {CPU_MARK}", ""), f"All runs used an {names[0]}.")
+    return join_parts(text, f"{CPU_MARK} On an {' or '.join(others)}; all other runs on an {FIRST_CPU}.")
 
 
 def format_mean(entry: Entry) -> str:

@@ -1,34 +1,52 @@
 """Settings I and II after equally many rounds: the mean accuracy over rounds that the runs of both have."""
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from fedcm.reports.claims.contrast import compare
 from fedcm.reports.digest import Digest
 from fedcm.reports.groups import get_algorithm_title
 from fedcm.system.formatting import format_signed
-from results_page.cells import write_table
+from results_page.cells import NOT_PLANNED, format_interval, join_parts, write_table
 from results_page.study_runs import Results, StudyCell, StudyRuns
 
 _WINDOW = (100, 200)  # rounds that both settings have
-_HEADER = ("setting I", "setting II", "change in points", "n in I and II")
+_HEADER = ("setting I", "setting II", "change in points", "n in I and II", "FedCM loses more by", "95 % interval")
+_OWN = "fedcm"
+
+
+class Fall(NamedTuple):
+    """One algorithm in setting I and in setting II."""
+
+    label: str
+    first: Mapping[int, float]  # by seed, mean in % over the window; infinite if the run diverged
+    second: Mapping[int, float]
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether a run of one of the settings diverged."""
+        return not all(map(math.isfinite, (*self.first.values(), *self.second.values())))
 
 
 def write_older_window(results: Results) -> str:
     """Return what every algorithm loses from setting I to II in the older runs of Table 1; empty without runs."""
-    rows = []
+    falls = []
     for cell, other in _list_pairs(results["table1"].older, results["table1"].cells):
-        rows.append(_write_row(get_algorithm_title(cell.algorithm), cell.runs, other.runs))
-        if cell.algorithm == "fedcm":
-            rows += _write_equal_alpha(cell.runs, results["table3"])
-    return _write_table("on Dirichlet", ("algorithm", *_HEADER), rows)
+        falls.append(_measure_fall(get_algorithm_title(cell.algorithm), cell.runs, other.runs))
+        if cell.algorithm == _OWN:
+            falls += _measure_equal_alpha(cell.runs, results["table3"])
+    return _write_table("on Dirichlet", ("algorithm", *_HEADER), _write_falls(falls))
 
 
 def write_window(runs: StudyRuns) -> str:
     """Return what every algorithm loses from setting I to II, by split; empty without runs."""
-    rows = [
-        [cell.labels["split"], *_write_row(get_algorithm_title(cell.algorithm), cell.runs, other.runs)]
-        for cell, other in _list_pairs(runs.cells, runs.cells)
-    ]
+    by_split: dict[str, list[Fall]] = {}
+    for cell, other in _list_pairs(runs.cells, runs.cells):
+        fall = _measure_fall(get_algorithm_title(cell.algorithm), cell.runs, other.runs)
+        by_split.setdefault(cell.labels["split"], []).append(fall)
+    rows = [[split, *row] for split, falls in by_split.items() for row in _write_falls(falls)]
     return _write_table("by split", ("split", "algorithm", *_HEADER), rows, texts=2)
 
 
@@ -48,34 +66,47 @@ def _list_pairs(first: Sequence[StudyCell], second: Sequence[StudyCell]) -> list
 
 def _write_table(place: str, header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
     text = f"Mean accuracy in % over rounds {_WINDOW[0] + 1} to {_WINDOW[1]} of both settings, {place}:"
-    return f"{text}\n\n{write_table(header, rows, texts)}" if rows else ""
+    return join_parts(text, write_table(header, rows, texts)) if rows else ""
 
 
-def _write_equal_alpha(runs: Sequence[Digest], alphas: StudyRuns) -> list[list[str]]:
+def _measure_equal_alpha(runs: Sequence[Digest], alphas: StudyRuns) -> list[Fall]:
     alpha = runs[0].experiment["algorithm"]["alpha"]
-    cell = alphas.find("fedcm", f"{alpha:g}")
-    return [_write_row(f"FedCM, α {alpha:g} in both", runs, cell.runs)] if cell and cell.runs else []
+    cell = alphas.find(_OWN, f"{alpha:g}")
+    return [_measure_fall(f"FedCM, α {alpha:g} in both", runs, cell.runs)] if cell and cell.runs else []
 
 
-def _write_row(label: str, first: Sequence[Digest], second: Sequence[Digest]) -> list[str]:
-    before, after = _average(first), _average(second)
-    if before is None or after is None:
-        return [label, _format(before), _format(after), "–", f"{len(first)} and {len(second)}"]
-    return [label, _format(before), _format(after), format_signed(after - before), f"{len(first)} and {len(second)}"]
+def _measure_fall(label: str, first: Sequence[Digest], second: Sequence[Digest]) -> Fall:
+    return Fall(label, {run.seed: _average(run) for run in first}, {run.seed: _average(run) for run in second})
 
 
-def _average(runs: Sequence[Digest]) -> float | None:
-    """Return the mean in % over the window; None if a run diverged."""
-    if any(run.divergence_round is not None for run in runs):
-        return None
-    values = [
-        100 * value
-        for run in runs
-        for done, value in zip(run.curve.round, run.curve.test_accuracy, strict=True)
-        if value is not None and _WINDOW[0] < done <= _WINDOW[1]
-    ]
-    return statistics.fmean(values) if values else None
+def _average(run: Digest) -> float:
+    """Return the mean accuracy in % over the window; −∞ if the run diverged."""
+    if run.divergence_round is not None:
+        return -math.inf
+    pairs = zip(run.curve.round, run.curve.test_accuracy, strict=True)
+    return statistics.fmean(
+        100 * value for done, value in pairs if value is not None and _WINDOW[0] < done <= _WINDOW[1]
+    )
 
 
-def _format(value: float | None) -> str:
-    return "diverged" if value is None else f"{value:.2f}"
+def _write_falls(falls: Sequence[Fall]) -> list[list[str]]:
+    """Return a row for each algorithm; the first fall is that of FedCM."""
+    return [_write_row(fall, falls[0]) for fall in falls]
+
+
+def _write_row(fall: Fall, own: Fall) -> list[str]:
+    counts = f"{len(fall.first)} and {len(fall.second)}"
+    means = [_format_mean(values) for values in (fall.first, fall.second)]
+    if fall.has_diverged:
+        return [fall.label, *means, NOT_PLANNED, counts, NOT_PLANNED, NOT_PLANNED]
+    change = compare([(1, fall.second), (-1, fall.first)]).difference
+    row = [fall.label, *means, format_signed(change), counts]
+    if fall is own or own.has_diverged:
+        return [*row, NOT_PLANNED, NOT_PLANNED]
+    more = compare([(1, own.first), (-1, own.second), (-1, fall.first), (1, fall.second)])
+    return [*row, format_signed(more.difference), format_interval(more)]
+
+
+def _format_mean(values: Mapping[int, float]) -> str:
+    mean = statistics.fmean(values.values())
+    return f"{mean:.2f}" if math.isfinite(mean) else "diverged"

@@ -1,6 +1,6 @@
 """Runs of Table 1 that are shorter than planned now."""
 
-from results_page.cells import join_parts, write_cpu_note
+from results_page.cells import explain_marks, join_parts
 from results_page.equal_rounds import write_older_window
 from results_page.study_parts import write_caption, write_figure_link, write_grid
 from results_page.study_runs import Results
@@ -16,8 +16,7 @@ def write_older_part(results: Results) -> str:
         f"### Older runs with {rounds} rounds",
         "These cells have no runs of the planned length yet, and are not mixed with the others.",
         write_caption(runs.older),
-        write_grid(runs.older),
-        write_cpu_note(run for cell in runs.older for run in cell.runs),
+        explain_marks(write_grid(runs.older), [run for cell in runs.older for run in cell.runs]),
         write_figure_link("table1-older", "Accuracy against rounds for five algorithms, in the older runs"),
         write_older_window(results),
     )

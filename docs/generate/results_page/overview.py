@@ -1,6 +1,7 @@
 """The studies with their commands and times, the paper's claims, and equal runs on different CPUs."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from fedcm.reports.claims.paper_claims import judge_paper_claims
 from fedcm.reports.differences import list_method_settings
@@ -46,10 +47,15 @@ def write_claims(results: Results) -> str:
     """Return the verdict on each claim with its evidence, and the figure of all leads."""
     runs = list_claim_runs(results)
     claims = judge_paper_claims(group_runs(runs), runs)
-    rows = [(claim.text, claim.verdict, "<br>".join(claim.evidence)) for claim in claims]
+    verdicts = write_table(("claim", "verdict"), [(claim.text, claim.verdict) for claim in claims], texts=2)
+    evidence = [f"**{claim.text}**: {claim.verdict}.\n\n{_write_list(claim.evidence)}" for claim in claims]
     text = "FedCM minus the best other algorithm in every cell, in points, with 95 % intervals where there are seeds"
     figure = write_figure_link("claims", text) if list_closest(results) else ""
-    return join_parts(write_table(("claim", "verdict", "evidence"), rows, texts=3), figure)
+    return join_parts(verdicts, figure, "The evidence, cell by cell:", *evidence)
+
+
+def _write_list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def write_equal_runs(results: Results) -> str:

@@ -13,17 +13,24 @@ from fedcm.reports.metric import ACCURACY
 from fedcm.system.formatting import format_bytes
 from results_page.cells import (
     NOT_PLANNED,
+    NOT_RUN,
     PAIR_NOTE,
+    explain_marks,
     format_interval,
     format_mean,
     join_parts,
     mark_cpu,
-    write_cpu_note,
     write_table,
 )
 from results_page.effects import GRIDS, describe_seeds, format_points, list_closest
 from results_page.round_tables import get_accuracy, list_best_alphas
-from results_page.setting_tables import BASE_COLUMN, write_decay_table, write_setting_table
+from results_page.setting_tables import (
+    BASE_COLUMN,
+    list_decay_runs,
+    list_setting_runs,
+    write_decay_table,
+    write_setting_table,
+)
 from results_page.studies import ROOT
 from results_page.study_runs import Results, StudyCell
 
@@ -101,12 +108,23 @@ def _format(value: float | None) -> str:
 
 
 def write_alphas(results: Results) -> str:
-    """Return the best α after each number of rounds."""
-    runs = results["table3"]
-    rows = [(str(round), alpha, ACCURACY.format(value)) for round, alpha, value in list_best_alphas(runs)]
+    """Return the best α after each number of rounds, and those that may be as good."""
+    runs, seeds_entry = results["table3"], results["table1"].get_entry("fedcm", BASE_COLUMN)
+    deviation = seeds_entry.deviation() if seeds_entry else None
+    if deviation is None:
+        return NOT_RUN
+    rows = [
+        (str(best.rounds), best.alpha, ACCURACY.format(best.accuracy), ", ".join(best.close) or NOT_PLANNED)
+        for best in list_best_alphas(runs, deviation)
+    ]
     seeds = sorted({len(cell.runs) for cell in runs.cells if cell.runs})
-    text = f"Best α of {', '.join(runs.list_columns())}; n = {', '.join(map(str, seeds))}."
-    return join_parts(write_table(("rounds", "best α", "test accuracy in %"), rows, texts=0), text)
+    text = (
+        f"Mean test accuracy in % over the last fifth of the rounds, best of α = {', '.join(runs.list_columns())}; "
+        f"n = {', '.join(map(str, seeds))}. Over the seeds of Table 1, FedCM's standard deviation is "
+        f"{deviation:.2f} points."
+    )
+    header = ("rounds", "best α", "accuracy", f"α less than {deviation:.2f} points behind")
+    return join_parts(write_table(header, rows, texts=0), text)
 
 
 def write_costs(results: Results) -> str:
@@ -160,16 +178,15 @@ def write_clipping(results: Results) -> str:
         return table
     values = [f"{format_mean(entry)}{mark_cpu(entry.runs)}" for entry in (plain, clipped)]
     more = f"FedCM with α = 0.1 has {values[0]} without clipping and {values[1]} with it."
-    return join_parts(table, more, write_cpu_note(clipped.runs))
+    return explain_marks(join_parts(table, more), (*plain.runs, *clipped.runs))
 
 
 def write_rates(results: Results) -> str:
     """Return all algorithms with other client learning rates."""
     changes = ("lr 0.03", "lr 0.3", "lr 1")
-    runs = [run for cell in results["one-setting"].cells if cell.column in changes for run in cell.runs]
-    return join_parts(write_setting_table(results, changes), write_cpu_note(runs))
+    return explain_marks(write_setting_table(results, changes), list_setting_runs(results, changes))
 
 
 def write_decay(results: Results) -> str:
     """Return where weight decay acts."""
-    return join_parts(write_decay_table(results), write_cpu_note(results["weight-decay"].digests))
+    return explain_marks(write_decay_table(results), list_decay_runs(results))

@@ -1,6 +1,7 @@
 """Tables of the accuracy after given numbers of rounds: FedCM's α, ResNet-8 and the whole family."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from fedcm.reports.entry import Entry, average_curves
@@ -11,12 +12,12 @@ from fedcm.system.formatting import format_bytes
 from results_page.cells import (
     NOT_RUN,
     describe_rounds,
+    explain_marks,
     find_best,
     format_mean,
     join_parts,
     mark_cpu,
     round_mean,
-    write_cpu_note,
     write_table,
 )
 from results_page.effects import write_effects
@@ -74,15 +75,33 @@ def _format_end(entry: Entry | None, best: float | None) -> str:
     return f"{f'**{value}**' if is_best else value}, n{seeds}{mark_cpu(entry.counted_runs)}"
 
 
-def list_best_alphas(runs: StudyRuns) -> list[tuple[int, str, float]]:
-    """Return the best α after each number of rounds, with its accuracy."""
+class BestAlpha(NamedTuple):
+    """The best α of runs with a number of rounds."""
+
+    rounds: int
+    alpha: str
+    accuracy: float  # in %, mean of the last fifth of the rounds
+    close: tuple[str, ...]  # other values within one deviation
+
+
+def list_best_alphas(runs: StudyRuns, deviation: float) -> list[BestAlpha]:
+    """Return the best α after each number of rounds, and those that are not more than a deviation below it."""
     found = []
-    for round in ALPHA_ROUNDS:
-        values = {cell.column: value for cell in runs.cells if (value := get_accuracy(cell.entry, round)) is not None}
+    for rounds in ALPHA_ROUNDS:
+        values = {
+            cell.column: value for cell in runs.cells if (value := _average_last_fifth(cell.entry, rounds)) is not None
+        }
         if values:
             best = max(values, key=lambda alpha: values[alpha])
-            found.append((round, best, values[best]))
+            close = [alpha for alpha in values if alpha != best and values[alpha] >= values[best] - deviation]
+            found.append(BestAlpha(rounds, best, values[best], tuple(close)))
     return found
+
+
+def _average_last_fifth(entry: Entry | None, rounds: int) -> float | None:
+    last = range(rounds - rounds // 5 + 1, rounds + 1)
+    values = [value for done in last if (value := get_accuracy(entry, done)) is not None]
+    return fmean(values) if values else None
 
 
 def write_alpha_part(runs: StudyRuns) -> str:
@@ -93,12 +112,9 @@ def write_alpha_part(runs: StudyRuns) -> str:
         Row(cell.column, cell.entry, ("" if cell.published is None else f"{cell.published:.2f}",))
         for cell in runs.cells
     ]
-    best = ", ".join(f"{alpha} after {round} rounds" for round, alpha, _ in list_best_alphas(runs))
     return join_parts(
         "Test accuracy in % after a number of rounds, mean over n seeds. Published: ResNet-18, setting I.",
-        write_round_table("α", rows, ALPHA_ROUNDS, ["published"]),
-        write_cpu_note(runs.digests),
-        f"The best α: {best}.",
+        explain_marks(write_round_table("α", rows, ALPHA_ROUNDS, ["published"]), runs.digests),
         write_figure_link("table3", "Accuracy against rounds, one curve per α"),
     )
 
@@ -110,8 +126,7 @@ def write_resnet_part(runs: StudyRuns) -> str:
     rows = [Row(get_algorithm_title(cell.algorithm), cell.entry) for cell in runs.cells]
     return join_parts(
         "Test accuracy in % after a number of rounds, mean over n seeds.",
-        write_round_table("algorithm", rows, RESNET_ROUNDS),
-        write_cpu_note(runs.digests),
+        explain_marks(write_round_table("algorithm", rows, RESNET_ROUNDS), runs.digests),
         write_figure_link("resnet8", "Accuracy of FedCM and FedAvg against rounds with ResNet-8"),
         write_effects(runs),
     )
@@ -131,8 +146,7 @@ def write_family_part(runs: StudyRuns) -> str:
     header = ["group", "method", *(f"after {round}" for round in FAMILY_ROUNDS), "n", "down", "up"]
     return join_parts(
         "Test accuracy in % after a number of rounds over n seeds, and what a federation would send in the whole run.",
-        write_table(header, body, texts=2),
-        write_cpu_note(runs.digests),
+        explain_marks(write_table(header, body, texts=2), runs.digests),
         write_figure_link("family", "The accuracy of every method after 50 rounds, by group"),
     )
 

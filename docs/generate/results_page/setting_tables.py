@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 
 from fedcm.reports.claims.contrast import compare, format_difference
+from fedcm.reports.digest import Digest
 from fedcm.reports.entry import Entry
 from fedcm.reports.groups import get_algorithm_title
 from results_page.cells import (
     NOT_PLANNED,
     describe_rounds,
+    explain_marks,
     find_best,
     format_cell,
     format_mean,
     join_parts,
     mark_cpu,
-    write_cpu_note,
     write_table,
 )
 from results_page.study_parts import write_figure_link, write_not_run
@@ -36,6 +37,14 @@ def write_decay_table(results: Results) -> str:
     return write_table(header, rows)
 
 
+def list_decay_runs(results: Results) -> list[Digest]:
+    """Return the runs of the table of where weight decay acts."""
+    runs = results["weight-decay"]
+    alphas = {cell.labels["alpha"] for cell in runs.cells}
+    cells = (*runs.cells, *(cell for cell in results["table3"].cells if cell.column in alphas))
+    return [run for cell in cells for run in cell.runs]
+
+
 def write_decay_part(results: Results) -> str:
     """Return the table of where weight decay acts, and its figure."""
     runs = results["weight-decay"]
@@ -45,8 +54,7 @@ def write_decay_part(results: Results) -> str:
     plain = results["table1"].get_entry("fedavg", BASE_COLUMN)
     return join_parts(
         f"Test accuracy in % of FedCM, {averaged}: mean ± standard deviation over n seeds.",
-        write_decay_table(results),
-        write_cpu_note(runs.digests),
+        explain_marks(write_decay_table(results), list_decay_runs(results)),
         "" if plain is None else f"For comparison: FedAvg of Table 1 has {format_mean(plain)}{mark_cpu(plain.runs)}.",
         write_figure_link("weight-decay", "Accuracy against rounds with weight decay in the loss and in the step"),
     )
@@ -97,6 +105,13 @@ def write_setting_table(results: Results, changes: Sequence[str] | None = None) 
     return write_table(["change", *map(get_algorithm_title, algorithms)], body)
 
 
+def list_setting_runs(results: Results, changes: Sequence[str] | None = None) -> list[Digest]:
+    """Return the runs of a table of changes."""
+    rows = list_setting_rows(results)
+    shown = rows if changes is None else (_BASE, *changes)
+    return [run for change in shown for cell in rows[change].values() for run in cell.runs]
+
+
 def write_setting_part(results: Results) -> str:
     """Return the table of one setting at a time, its figure, and the best of every algorithm."""
     runs = results["one-setting"]
@@ -116,8 +131,7 @@ def write_setting_part(results: Results) -> str:
     averaged = describe_rounds(cell.entry for cell in runs.cells)
     return join_parts(
         f"Test accuracy in %, {averaged}. {NOT_PLANNED}: not part of the study, or the same as in Table 1.",
-        write_setting_table(results),
-        write_cpu_note(runs.digests),
+        explain_marks(write_setting_table(results), list_setting_runs(results)),
         f"With every algorithm at the best of its column, FedCM ({best['fedcm']:.2f}) is {', '.join(leads)}.",
         write_figure_link("one-setting", "The accuracy of five algorithms for every change of a setting"),
     )

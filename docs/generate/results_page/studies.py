@@ -14,6 +14,7 @@ class Study(NamedTuple):
     anchor: str  # of its section in docs/results.md
     file: str  # in experiments/mini
     command: str = ""
+    shown_in: str = ""  # the study whose part of the page shows it, if it has no part of its own
 
     @property
     def path(self) -> Path:
@@ -52,6 +53,13 @@ STUDIES = (
     Study("precision", "float32 and bfloat16", "float32-and-bfloat16", "precision.toml"),
     Study("one-setting", "one setting at a time", "one-setting-at-a-time", "tuning.toml"),
     Study("momentum", "variants of FedCM", "variants-of-fedcm", "momentum.toml"),
+    Study(
+        "momentum-first",
+        "`fedcm-anytime`, first try on CIFAR-100",
+        "variants-of-fedcm",
+        "momentum-first.toml",
+        shown_in="momentum",
+    ),
     Study(
         "family", "the whole family", "the-whole-family", "family.toml", "fedcm compare experiments/mini/family.toml"
     ),

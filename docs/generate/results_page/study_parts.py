@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedcm.reports.groups import get_algorithm_title
-from results_page.cells import describe_rounds, find_best, format_cell, join_parts, write_cpu_note, write_table
+from results_page.cells import describe_rounds, explain_marks, find_best, format_cell, join_parts, write_table
 from results_page.effects import write_effects
 from results_page.study_runs import StudyCell, StudyRuns
 
@@ -32,8 +32,7 @@ def write_grid_part(runs: StudyRuns, figure_text: str, beside: Sequence[StudyCel
     has_current = any(cell.runs for cell in runs.cells)
     return join_parts(
         write_caption(cells) if has_current else "",
-        write_grid(cells) if has_current else "",
-        write_cpu_note(run for cell in cells for run in cell.runs),
+        explain_marks(write_grid(cells), [run for cell in cells for run in cell.runs]) if has_current else "",
         write_figure_link(runs.study.name, figure_text) if has_current else "",
         write_effects(runs),
         write_orders(runs),

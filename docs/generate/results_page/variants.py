@@ -8,13 +8,15 @@ from fedcm.system.formatting import format_signed
 from results_page.cells import (
     NOT_PLANNED,
     describe_rounds,
+    explain_marks,
     find_best,
     format_cell,
     format_interval,
+    format_mean,
     join_parts,
-    write_cpu_note,
     write_table,
 )
+from results_page.effects import Effect, format_points
 from results_page.study_parts import write_figure_link, write_grid_part, write_not_run
 from results_page.study_runs import Results, StudyCell, StudyRuns
 
@@ -51,10 +53,10 @@ def write_fashion_part(runs: StudyRuns) -> str:
     known = [cell.entry for cell in runs.cells]
     caption = f"Test accuracy in %, {describe_rounds(known)}: mean ± standard deviation over n seeds."
     header = ("algorithm", "settings", "accuracy", "minus FedAvg with η_l 0.1", "95 % interval")
+    table = write_table(header, [_write_fashion_row(runs, cell, find_best(known)) for cell in runs.cells], texts=2)
     return join_parts(
         caption,
-        write_table(header, [_write_fashion_row(runs, cell, find_best(known)) for cell in runs.cells], texts=2),
-        write_cpu_note(run for cell in runs.cells for run in cell.runs),
+        explain_marks(table, [run for cell in runs.cells for run in cell.runs]),
         write_figure_link(runs.study.name, "Accuracy against rounds on Fashion-MNIST"),
     )
 
@@ -83,9 +85,26 @@ def write_precision_part(runs: StudyRuns) -> str:
     return join_parts(part, write_table(header, rows, texts=2) if rows else "")
 
 
-def write_variants_part(runs: StudyRuns) -> str:
+def write_variants_part(results: Results) -> str:
     """Return the section about variants of FedCM with its heading; empty if the study is neither planned nor run."""
+    runs = results["momentum"]
     if not runs.cells:
         return ""
     part = write_grid_part(runs, "Accuracy against rounds for variants of FedCM")
-    return join_parts("## Variants of FedCM", f"`{runs.study.shown_command}`." if runs.has_runs else "", part)
+    command = f"`{runs.study.shown_command}`." if runs.has_runs else ""
+    return join_parts("## Variants of FedCM", command, part, _write_first_try(results))
+
+
+def _write_first_try(results: Results) -> str:
+    """Return the first try of `fedcm-anytime` on CIFAR-100, against the same runs of FedCM; empty without runs."""
+    entry = results["momentum-first"].get_entry("fedcm-anytime", "cifar100")
+    own = results["momentum"].get_entry("fedcm", "cifar100")
+    if entry is None or own is None:
+        return ""
+    effect = Effect("", "cifar100", 0, "fedcm", entry, own)
+    size = "–" if effect.cohens_d is None else f"{effect.cohens_d:.2f}"
+    return (
+        f"The first try on CIFAR-100, `{results['momentum-first'].study.shown_command}`: `fedcm-anytime` "
+        f"{format_mean(entry)}, which is {format_points(effect)} points from FedCM (95 % interval "
+        f"{format_interval(effect.contrast)}, Cohen's d {size})."
+    )

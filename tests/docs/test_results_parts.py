@@ -1,0 +1,160 @@
+"""Single parts of the results page, from digests with made accuracies."""
+
+import statistics
+from pathlib import Path
+
+import pytest
+import results_tables
+from made_digests import make_curve
+from results_page.cells import CPU_MARK, explain_marks
+from results_page.equal_rounds import write_window
+from results_page.figure_data import list_figures
+from results_page.local_work import write_local_work
+from results_page.round_tables import list_best_alphas
+from results_page.study_runs import read_results
+from results_page.target_costs import write_target_costs
+from study_digests import make_planned_digest, write_study
+
+from fedcm.algorithms.registry import get_algorithm_name
+from fedcm.reports.digest import Digest
+from fedcm.sweeps.grid import GridRun
+
+# 97.5 % quantile of Student's t with two degrees of freedom, from a printed table
+STUDENT_2 = 4.303
+
+
+def get_setting(run: GridRun) -> str:
+    return run.experiment.cell.labels["setting"]
+
+
+def is_fedcm(run: GridRun) -> bool:
+    return get_algorithm_name(run.experiment.algorithm) == "fedcm"
+
+
+def test_a_row_of_fashion_mnist_has_its_difference_from_fedavg(tmp_path: Path) -> None:
+    write_study(tmp_path, "fashion", lambda run: make_planned_digest(run, 0.8 if "lr-0.1-fedavg" in run.name else 0.75))
+    rows = results_tables.PAGES["results.md"]["fashion"](read_results(tmp_path)).splitlines()
+    assert "| FedAvg | η_l 0.1 | **80.00 ± 0.00**, n = 3 | – | – |" in rows
+    assert "| FedCM | α 0.1, η_l 0.1 | 75.00 ± 0.00, n = 3 | −5.00 | −5.00 to −5.00 |" in rows
+    assert "| FedCM | α 0.065, η_l 0.3: the advice | 75.00 ± 0.00, n = 3 | −5.00 | −5.00 to −5.00 |" in rows
+    assert "All runs used an AMD EPYC." in rows
+
+
+def test_a_run_that_diverged_before_its_first_evaluation_has_no_curve(tmp_path: Path) -> None:
+    def make(run: GridRun) -> Digest:
+        digest = make_planned_digest(run, 0.75)
+        return digest.model_copy(update={"curve": make_curve([])}) if "lr-0.3-fedavg" in run.name else digest
+
+    write_study(tmp_path, "fashion", make)
+    list_figures(read_results(tmp_path))["fashion"].draw(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 0
+
+
+def test_settings_are_compared_over_rounds_that_both_have(tmp_path: Path) -> None:
+    """The made accuracies grow by equal steps, so the mean over rounds 110, …, 200 is that after 155 rounds."""
+    runs = write_study(
+        tmp_path, "table2", lambda run: make_planned_digest(run, 0.3 if get_setting(run) == "I" else 0.25)
+    )
+    rows = write_window(runs).splitlines()
+    first, second = 30 * 155 / 200, 25 * 155 / 500
+    means = f"{first:.2f} | {second:.2f} | −{first - second:.2f}"
+    assert f"| iid | FedCM | {means} | 3 and 3 | – | – |" in rows
+    assert f"| iid | FedAvg | {means} | 3 and 3 | +0.00 | 0.00 to 0.00 |" in rows
+
+
+def test_the_interval_of_a_fall_is_that_of_its_differences_by_seed(tmp_path: Path) -> None:
+    """FedCM falls by more than FedAvg by 1, 2 and 6 points at the last round of seeds 0, 1 and 2."""
+    more = {0: 0.01, 1: 0.02, 2: 0.06}
+
+    def make(run: GridRun) -> Digest:
+        lost = more[run.experiment.seed] if is_fedcm(run) and get_setting(run) == "II" else 0.0
+        return make_planned_digest(run, 0.3 - lost)
+
+    rows = write_window(write_study(tmp_path, "table2", make)).splitlines()
+    extra = [100 * lost * 155 / 500 for lost in more.values()]  # after 155 of 500 rounds
+    mean, reach = statistics.fmean(extra), STUDENT_2 * statistics.stdev(extra) / 3**0.5
+    row = next(row for row in rows if row.startswith("| dirichlet | FedAvg |"))
+    *_, points, interval, _ = [cell.strip() for cell in row.split("|")]
+    low, high = (float(end) for end in interval.replace("−", "-").split(" to "))
+    assert float(points) == pytest.approx(mean, abs=0.006)
+    assert low == pytest.approx(mean - reach, abs=0.006)
+    assert high == pytest.approx(mean + reach, abs=0.006)
+
+
+def test_a_diverged_run_has_no_fall(tmp_path: Path) -> None:
+    def make(run: GridRun) -> Digest:
+        digest = make_planned_digest(run, 0.3)
+        if "ii-iid-scaffold-seed1" not in run.name:
+            return digest
+        return digest.model_copy(update={"state": "diverged", "summary": digest.summary | {"divergence_round": 7}})
+
+    rows = write_window(write_study(tmp_path, "table2", make)).splitlines()
+    row = next(row for row in rows if row.startswith("| iid | SCAFFOLD |"))
+    assert row.endswith("| diverged | – | 3 and 3 | – | – |")
+
+
+def test_local_work_is_counted_from_the_settings(tmp_path: Path) -> None:
+    """CIFAR-100 in setting II: 100 examples per client; FedCM 5 epochs of 50, FedAvg 2 epochs of 20."""
+    runs = write_study(tmp_path, "table2", lambda run: make_planned_digest(run, 0.3))
+    rows = write_local_work(runs).splitlines()
+    assert "| FedCM | 20 × 50; 10,000 examples | 10 × 50; 5,000 examples |" in rows
+    assert "| FedAvg | 50 × 20; 10,000 examples | 10 × 20; 2,000 examples |" in rows
+
+
+def test_local_work_says_which_setting_was_not_run(tmp_path: Path) -> None:
+    runs = write_study(
+        tmp_path, "table2", lambda run: make_planned_digest(run, 0.3) if get_setting(run) == "II" else None
+    )
+    assert "| FedCM | not run | 10 × 50; 5,000 examples |" in write_local_work(runs).splitlines()
+
+
+def test_target_costs_count_the_seeds_that_reached_the_accuracy(tmp_path: Path) -> None:
+    """Accuracies grow to 0.30 (seed 0) or 0.20 in 200 rounds, 3000 bytes per round; evaluated every 10 rounds."""
+
+    def make(run: GridRun) -> Digest:
+        return make_planned_digest(run, 0.3 if run.experiment.seed == 0 else 0.2)
+
+    rows = write_target_costs(write_study(tmp_path, "table2", make), (0.15, 0.25, 0.35)).splitlines()
+    row = next(row for row in rows if row.startswith("| I · iid | FedCM |"))
+    cells = [cell.strip() for cell in row.split("|")[3:-1]]
+    assert cells[0].startswith("133, ")  # rounds 100, 150 and 150
+    assert cells[1].startswith("170, ")  # 0.25 of 0.30 is five sixths of 200 rounds
+    assert cells[1].endswith("(1 of 3)")
+    assert cells[2] == "–"
+
+
+def test_the_best_alpha_is_shown_with_those_that_may_be_as_good(tmp_path: Path) -> None:
+    """Accuracies grow to the given ones in 500 rounds; the mean of the last fifth is that of round 455."""
+    final = {"0.01": 0.50, "0.03": 0.58, "0.05": 0.60, "0.1": 0.595, "0.3": 0.55, "1.0": 0.50}
+    runs = write_study(
+        tmp_path, "table3", lambda run: make_planned_digest(run, final[run.experiment.cell.labels["alpha"]])
+    )
+    best = next(one for one in list_best_alphas(runs, deviation=1.0) if one.rounds == 500)
+    assert (best.alpha, best.close) == ("0.05", ("0.1",))
+    assert best.accuracy == pytest.approx(60 * 455 / 500)
+    wider = next(one for one in list_best_alphas(runs, deviation=2.0) if one.rounds == 500)
+    assert wider.close == ("0.03", "0.1")
+
+
+def test_the_first_try_is_compared_with_the_same_runs_of_fedcm(tmp_path: Path) -> None:
+    def make(run: GridRun) -> Digest | None:
+        seed, labels = run.experiment.seed, run.experiment.cell.labels
+        final = 0.30 + 0.01 * seed if is_fedcm(run) else 0.32 + 0.01 * seed
+        return make_planned_digest(run, final) if labels["data"] == "cifar100" else None
+
+    write_study(tmp_path, "momentum", make)
+    write_study(tmp_path, "momentum-first", make)
+    text = results_tables.PAGES["results.md"]["momentum"](read_results(tmp_path))
+    deviation = statistics.stdev(range(5))
+    assert f"`fedcm-anytime` 34.00 ± {deviation:.2f}, n = 5, which is +2.00 points from FedCM" in text
+    assert f"Cohen's d {2 / deviation:.2f})" in text
+
+
+def test_marks_of_the_cpu_are_explained_where_there_are_two_kinds(tmp_path: Path) -> None:
+    runs = write_study(tmp_path, "table3", lambda run: make_planned_digest(run, 0.5))
+    epyc = list(runs.digests)
+    xeon = [run.model_copy(update={"cpu": {}}) for run in epyc]
+    text = f"| 1.0 {CPU_MARK} |"
+    assert explain_marks(text, epyc) == "| 1.0 |\n\nAll runs used an AMD EPYC."
+    assert explain_marks("| 1.0 |", xeon) == "| 1.0 |"
+    assert explain_marks(text, [epyc[0], xeon[0]]).startswith(f"{text}\n\n{CPU_MARK} On an AMD EPYC; all other runs")
