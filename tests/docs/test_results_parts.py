@@ -81,6 +81,13 @@ def test_the_interval_of_a_fall_is_that_of_its_differences_by_seed(tmp_path: Pat
     assert high == pytest.approx(mean + reach, abs=0.006)
 
 
+def test_without_runs_of_fedcm_there_is_nothing_to_compare_a_fall_with(tmp_path: Path) -> None:
+    runs = write_study(tmp_path, "table2", lambda run: None if is_fedcm(run) else make_planned_digest(run, 0.3))
+    rows = [row for row in write_window(runs).splitlines() if row.startswith("| iid |")]
+    assert len(rows) == 4
+    assert all(row.endswith("| 3 and 3 | – | – |") for row in rows)
+
+
 def test_a_diverged_run_has_no_fall(tmp_path: Path) -> None:
     def make(run: GridRun) -> Digest:
         digest = make_planned_digest(run, 0.3)

@@ -90,18 +90,19 @@ def _average(run: Digest) -> float:
 
 
 def _write_falls(falls: Sequence[Fall]) -> list[list[str]]:
-    """Return a row for each algorithm; the first fall is that of FedCM."""
-    return [_write_row(fall, falls[0]) for fall in falls]
+    """Return a row for each algorithm."""
+    own = next((fall for fall in falls if fall.label == get_algorithm_title(_OWN)), None)
+    return [_write_row(fall, own) for fall in falls]
 
 
-def _write_row(fall: Fall, own: Fall) -> list[str]:
+def _write_row(fall: Fall, own: Fall | None) -> list[str]:
     counts = f"{len(fall.first)} and {len(fall.second)}"
     means = [_format_mean(values) for values in (fall.first, fall.second)]
     if fall.has_diverged:
         return [fall.label, *means, NOT_PLANNED, counts, NOT_PLANNED, NOT_PLANNED]
     change = compare([(1, fall.second), (-1, fall.first)]).difference
     row = [fall.label, *means, format_signed(change), counts]
-    if fall is own or own.has_diverged:
+    if own is None or fall is own or own.has_diverged:
         return [*row, NOT_PLANNED, NOT_PLANNED]
     more = compare([(1, own.first), (-1, own.second), (-1, fall.first), (1, fall.second)])
     return [*row, format_signed(more.difference), format_interval(more)]
