@@ -24,6 +24,7 @@ from results_page.studies import ROOT
 from results_page.study_parts import write_grid_part
 from results_page.study_runs import Results, read_results
 from results_page.target_costs import write_target_costs
+from results_page.tuned import write_tuned_part
 from results_page.variants import (
     write_fashion_part,
     write_heterogeneity_part,
@@ -64,6 +65,7 @@ PAGES: Mapping[str, Parts] = {
         ),
         "precision": lambda results: write_precision_part(results["precision"]),
         "one-setting": write_setting_part,
+        "tuned": lambda results: write_tuned_part(),
         "momentum-search": lambda results: write_search_part(),
         "momentum": write_variants_part,
         "family": lambda results: write_family_part(results["family"]),

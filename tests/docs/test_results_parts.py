@@ -11,13 +11,17 @@ from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
 from results_page.local_work import write_local_work
 from results_page.round_tables import list_best_alphas
+from results_page.studies import ROOT
 from results_page.study_runs import read_results
 from results_page.target_costs import write_target_costs
+from results_page.tuned import write_tuned_part
 from study_digests import make_planned_digest, write_study
 
 from fedcm.algorithms.registry import get_algorithm_name
-from fedcm.reports.digest import Digest
-from fedcm.sweeps.grid import GridRun
+from fedcm.reports.digest import Digest, write_digest
+from fedcm.sweeps.grid import GridRun, expand_grid
+from fedcm.tuning.objective import ValidationMetric
+from fedcm.tuning.trials import TrialLog, TuningTrial
 
 # 97.5 % quantile of Student's t with two degrees of freedom, from a printed table
 STUDENT_2 = 4.303
@@ -165,3 +169,33 @@ def test_marks_of_the_cpu_are_explained_where_there_are_two_kinds(tmp_path: Path
     assert explain_marks(text, epyc) == "| 1.0 |\n\nAll runs used an AMD EPYC."
     assert explain_marks("| 1.0 |", xeon) == "| 1.0 |"
     assert explain_marks(text, [epyc[0], xeon[0]]).startswith(f"{text}\n\n{CPU_MARK} On an AMD EPYC; all other runs")
+
+
+def test_methods_with_equal_budgets_are_compared_by_their_further_seeds(tmp_path: Path) -> None:
+    """Two trials each, the first of FedAvg diverged; FedCM's winner has 62, 63 and 64 %, FedAvg's 50, 51 and 55 %."""
+    log = TrialLog(tmp_path / "trials.jsonl")
+    metric = ValidationMetric("validation_accuracy", higher_is_better=True, is_share=True)
+    for name, number, score in (("fedcm", 0, 0.55), ("fedcm", 1, 0.61), ("fedavg", 0, None), ("fedavg", 1, 0.49)):
+        trial = TuningTrial(name, number, {"client.lr": 0.1 + number}, f"trial-{number}-{name}")
+        log.begin(trial)
+        trial.state, trial.score, trial.metric = "diverged" if score is None else "finished", score, metric
+        log.end(trial)
+    made = next(iter(expand_grid(ROOT / "experiments" / "mini" / "fashion.toml")))
+    for name, finals in (("fedcm", (0.62, 0.63, 0.64)), ("fedavg", (0.50, 0.51, 0.55))):
+        for seed, final in enumerate(finals, start=1):
+            digest = make_planned_digest(made, final)
+            settings = digest.experiment | {"algorithm": {"name": name}, "seed": seed}
+            write_digest(digest.model_copy(update={"experiment": settings}), tmp_path / f"best-{name}-seed{seed}.json")
+    lines = write_tuned_part(tmp_path).splitlines()
+    rows = [line for line in lines if line.startswith("| Fed")]
+    assert rows[0].startswith("| FedCM | client.lr = 1.1 | 61.00 | **63.00 ± 1.00**, n = 3 | 2 | – | – | – |")
+    assert rows[1].startswith("| FedAvg | client.lr = 1.1 | 49.00 | 52.00 ± 2.65, n = 3 | 2 | +11.00 |")
+    reach = STUDENT_2 * statistics.stdev([12, 12, 9]) / 3**0.5
+    assert f"| {11 - reach:.2f} to {11 + reach:.2f} | paired over 3 seeds |" in rows[1]
+    assert lines[-1].startswith("Of 4 trials, 0 were stopped early because they were behind, and 1 diverged.")
+
+
+def test_a_tuning_that_was_not_run_has_its_command(tmp_path: Path) -> None:
+    assert write_tuned_part(tmp_path).startswith(
+        "Not run yet: `fedcm tune experiments/mini/tuned.toml --algorithms fedcm,"
+    )

@@ -58,11 +58,16 @@ def format_cell(cell: StudyCell | None, best: float | None = None) -> str:
     published = "" if cell.published is None else f" ({cell.published:.2f})"
     if cell.entry is None:
         return f"{NOT_RUN}{published}"
-    text = format_mean(cell.entry)
-    if best is not None and round_mean(cell.entry) == best:
-        value, _, seeds = text.partition(", n")
-        text = f"**{value}**, n{seeds}"
-    return f"{text}{published}{mark_cpu(cell.runs)}"
+    return f"{format_entry(cell.entry, best)}{published}{mark_cpu(cell.runs)}"
+
+
+def format_entry(entry: Entry, best: float | None = None) -> str:
+    """Format mean ± standard deviation with the number of seeds, bold if the mean is the best."""
+    text = format_mean(entry)
+    if best is None or round_mean(entry) != best:
+        return text
+    value, _, seeds = text.partition(", n")
+    return f"**{value}**, n{seeds}"
 
 
 def round_mean(entry: Entry | None) -> float | None:

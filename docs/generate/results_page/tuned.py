@@ -1,0 +1,102 @@
+"""Methods that were tuned with an equal budget: the best settings, and FedCM against the others with further seeds.
+
+results/tuned has the record of `fedcm tune` (trials.jsonl) and the digests of the winners' runs.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedcm.reports.digest import read_digest
+from fedcm.reports.entry import Entry
+from fedcm.reports.groups import get_algorithm_title
+from fedcm.reports.metric import ACCURACY
+from fedcm.tuning.trials import TrialLog, TuningTrial, find_best
+from results_page.cells import (
+    NOT_PLANNED,
+    NOT_RUN,
+    describe_rounds,
+    explain_marks,
+    format_entry,
+    format_interval,
+    join_parts,
+    mark_cpu,
+    round_mean,
+    write_table,
+)
+from results_page.cells import find_best as find_highest
+from results_page.effects import Effect, describe_seeds, format_points
+from results_page.studies import ROOT
+
+FOLDER = ROOT / "results" / "tuned"
+EXPERIMENT = ROOT / "experiments" / "mini" / "tuned.toml"
+_OWN = "fedcm"
+_HEADER = (
+    "algorithm",
+    "best settings",
+    "validation, %",
+    "test, %",
+    "trials",
+    "FedCM minus it",
+    "95 % interval",
+    "seeds",
+)
+
+
+def write_tuned_part(folder: Path = FOLDER) -> str:
+    """Return the best settings of every method and its accuracy, the best first; a sentence without trials."""
+    log = TrialLog(folder / "trials.jsonl")
+    if not log.trials:
+        return f"Not run yet: `{read_command()}`."
+    entries = _read_entries(folder)
+    highest = find_highest(entries.values())
+    names = sorted({trial.algorithm for trial in log.trials}, key=lambda name: _rank(entries.get(name)))
+    rows = [_write_row(name, log.list_trials(name), entries, highest) for name in names]
+    caption = (
+        f"`{read_command()}`. Validation: accuracy of the best trial, of one seed. Test: "
+        f"{describe_rounds(entries.values())}, mean ± standard deviation over n further seeds."
+    )
+    runs = [run for entry in entries.values() for run in entry.runs]
+    return join_parts(caption, explain_marks(write_table(_HEADER, rows, texts=2), runs), _count_trials(log.trials))
+
+
+def read_command() -> str:
+    """Return the command of the comparison, from the head of its experiment."""
+    lines = EXPERIMENT.read_text(encoding="utf-8").splitlines()
+    return next(line.strip("# ") for line in lines if line.startswith("#   fedcm tune"))
+
+
+def _read_entries(folder: Path) -> dict[str, Entry]:
+    runs: dict[str, list[Any]] = {}
+    for path in sorted(folder.glob("*.json")):
+        run = read_digest(path)
+        runs.setdefault(run.algorithm, []).append(run)
+    return {name: Entry(tuple(own)) for name, own in runs.items()}
+
+
+def _rank(entry: Entry | None) -> float:
+    mean = round_mean(entry)
+    return 0.0 if mean is None else -mean
+
+
+def _write_row(name: str, trials: Sequence[TuningTrial], entries: dict[str, Entry], highest: float | None) -> list[str]:
+    best, entry, own = find_best(trials), entries.get(name), entries.get(_OWN)
+    settings = ", ".join(f"{path} = {value}" for path, value in best.settings.items()) if best else NOT_PLANNED
+    validation = ACCURACY.format(100 * best.score) if best and best.score is not None else NOT_PLANNED
+    row = [get_algorithm_title(name), settings, validation, _format_test(entry, highest), str(len(trials))]
+    if entry is None or own is None or name == _OWN:
+        return [*row, NOT_PLANNED, NOT_PLANNED, NOT_PLANNED]
+    effect = Effect("", "", 0, name, own, entry)
+    return [*row, format_points(effect), format_interval(effect.contrast), describe_seeds(effect)]
+
+
+def _format_test(entry: Entry | None, highest: float | None) -> str:
+    return f"{format_entry(entry, highest)}{mark_cpu(entry.runs)}" if entry else NOT_RUN
+
+
+def _count_trials(trials: Sequence[TuningTrial]) -> str:
+    states = [trial.state for trial in trials]
+    return (
+        f"Of {len(trials)} trials, {states.count('pruned')} were stopped early because they were behind, and "
+        f"{states.count('diverged')} diverged. `results/tuned/trials.jsonl` has all of them."
+    )
