@@ -15,7 +15,7 @@ from results_page import overview, practice
 from results_page.cells import join_parts
 from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
-from results_page.local_work import write_local_work
+from results_page.local_work import write_equal_examples, write_local_work
 from results_page.older_runs import write_older_part
 from results_page.round_tables import write_alpha_part, write_family_part, write_resnet_part
 from results_page.search_table import write_search_part
@@ -48,6 +48,7 @@ PAGES: Mapping[str, Parts] = {
         "table2": lambda results: join_parts(
             write_grid_part(results["table2"], FIVE),
             write_local_work(results["table2"]),
+            write_equal_examples(results["table2"]),
             write_target_costs(results["table2"], (0.15, 0.2, 0.25)),
             write_window(results["table2"]),
         ),

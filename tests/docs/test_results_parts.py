@@ -9,8 +9,9 @@ from made_digests import make_curve
 from results_page.cells import CPU_MARK, explain_marks
 from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
-from results_page.local_work import write_local_work
+from results_page.local_work import write_equal_examples, write_local_work
 from results_page.round_tables import list_best_alphas
+from results_page.setting_tables import write_decay_table
 from results_page.studies import ROOT
 from results_page.study_runs import read_results
 from results_page.target_costs import write_target_costs
@@ -108,15 +109,41 @@ def test_local_work_is_counted_from_the_settings(tmp_path: Path) -> None:
     """CIFAR-100 in setting II: 100 examples per client; FedCM 5 epochs of 50, FedAvg 2 epochs of 20."""
     runs = write_study(tmp_path, "table2", lambda run: make_planned_digest(run, 0.3))
     rows = write_local_work(runs).splitlines()
-    assert "| FedCM | 20 × 50; 10,000 examples | 10 × 50; 5,000 examples |" in rows
-    assert "| FedAvg | 50 × 20; 10,000 examples | 10 × 20; 2,000 examples |" in rows
+    assert "| FedCM | 20 × 50; 10,000 | 10 × 50; 5,000 |" in rows
+    assert "| FedAvg | 50 × 20; 10,000 | 10 × 20; 2,000 |" in rows
+
+
+def test_accuracies_after_equal_work_are_those_of_different_rounds(tmp_path: Path) -> None:
+    """500 rounds of 2,000 gradients are 200 rounds of 5,000; made accuracies grow by equal steps in 500 rounds."""
+    runs = write_study(tmp_path, "table2", lambda run: make_planned_digest(run, 0.3 if is_fedcm(run) else 0.2))
+    rows = write_equal_examples(runs).splitlines()
+    assert "| FedCM | 200 | 1,000,000 | 12.00, n = 3 | 12.00, n = 3 |" in rows
+    assert "| SCAFFOLD | 500 | 1,000,000 | 20.00, n = 3 | 20.00, n = 3 |" in rows
+
+
+def test_equal_local_work_needs_no_table(tmp_path: Path) -> None:
+    assert write_equal_examples(write_study(tmp_path, "table1", lambda run: make_planned_digest(run, 0.3))) == ""
+
+
+def test_the_place_of_decay_is_compared_on_one_kind_of_cpu(tmp_path: Path) -> None:
+    """Made runs of the step and of Table 3 have the same CPU, those of the loss another one."""
+
+    def make(run: GridRun) -> Digest:
+        place = run.experiment.cell.labels.get("decay")
+        digest = make_planned_digest(run, {"loss": 0.7, "step": 0.5}.get(place or "", 0.6))
+        return digest if place == "loss" else digest.model_copy(update={"cpu": {}})
+
+    write_study(tmp_path, "table3", make)
+    write_study(tmp_path, "weight-decay", make)
+    rows = write_decay_table(read_results(tmp_path)).splitlines()
+    assert rows[2].endswith("| +10.00 points (one seed) |")
 
 
 def test_local_work_says_which_setting_was_not_run(tmp_path: Path) -> None:
     runs = write_study(
         tmp_path, "table2", lambda run: make_planned_digest(run, 0.3) if get_setting(run) == "II" else None
     )
-    assert "| FedCM | not run | 10 × 50; 5,000 examples |" in write_local_work(runs).splitlines()
+    assert "| FedCM | not run | 10 × 50; 5,000 |" in write_local_work(runs).splitlines()
 
 
 def test_target_costs_count_the_seeds_that_reached_the_accuracy(tmp_path: Path) -> None:

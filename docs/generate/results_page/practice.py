@@ -85,7 +85,10 @@ def write_start(results: Results) -> str:
             ]
             rows.append([where, *values, *_describe_lasting_leads(own, other)])
     header = ["cell", *(f"after {round}" for round in _START_ROUNDS), "FedCM stays ahead from round", "n"]
-    text = "Test accuracy in % of FedCM / FedAvg, means over n seeds. The last rounds are those of the single seeds."
+    text = (
+        "Test accuracy in % of FedCM / FedAvg, means over n seeds. The round from which FedCM stays ahead is given for "
+        "each seed."
+    )
     return join_parts(text, write_table(header, rows))
 
 

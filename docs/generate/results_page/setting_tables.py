@@ -15,6 +15,7 @@ from results_page.cells import (
     format_mean,
     join_parts,
     mark_cpu,
+    name_cpu,
     write_table,
 )
 from results_page.study_parts import write_figure_link, write_not_run
@@ -31,10 +32,15 @@ def write_decay_table(results: Results) -> str:
     for alpha in dict.fromkeys(cell.labels["alpha"] for cell in runs.cells):
         loss, step = (runs.get_entry("fedcm", f"{place} · {alpha}") for place in ("loss", "step"))
         other = others.get_entry("fedcm", alpha)
-        difference = "" if loss is None or step is None else _format_difference(loss, step)
+        same = next((one for one in (other, loss) if one and step and _list_cpus(one) == _list_cpus(step)), loss)
+        difference = "" if same is None or step is None else _format_difference(same, step)
         rows.append([alpha, *map(_format, (other, loss, step)), difference])
     header = ("α", "in the loss, the runs of Table 3", "in the loss", "in the step", "loss − step")
     return write_table(header, rows)
+
+
+def _list_cpus(entry: Entry) -> set[str]:
+    return {name_cpu(run) for run in entry.counted_runs}
 
 
 def list_decay_runs(results: Results) -> list[Digest]:

@@ -25,8 +25,9 @@ def write_target_costs(runs: StudyRuns, targets: Sequence[float]) -> str:
     if not rows:
         return ""
     text = (
-        "Rounds until an evaluation first had an accuracy, and bytes of all clients in both directions until then: "
-        "means over the seeds that reached it, with their number if some did not."
+        "Rounds until an evaluation (every 10 rounds) first had an accuracy, and bytes of all clients in both "
+        "directions until then. If only some seeds reached it, the mean is over these, and so too small. The first "
+        "time of a noisy curve is early, too."
     )
     return join_parts(text, write_table(("cell", "algorithm", *(f"{target:.0%}" for target in targets)), rows, texts=2))
 

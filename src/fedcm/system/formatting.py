@@ -24,12 +24,15 @@ def format_duration(seconds: float) -> str:
     """Format a measured time.
 
     >>> format_duration(3.72), format_duration(75), format_duration(7300)
-    ('3.7 s', '1 min 15 s', '2 h 1 min')
+    ('3.7 s', '1 min 15 s', '2 h 2 min')
     """
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min"
 
 
 def format_estimate(seconds: float | None) -> str:

@@ -4,7 +4,7 @@
     client   v = α_t·g + (1−α_t)·Δ,  y ← y − η_l·v                      K_i times from y = x
     report   direction = mean of the K_i vectors v = (x − y) / (η_l·K_i)
     server   Δ ← mean(direction),  x ← x − s·η_l·K·Δ                    K = mean of the K_i; s = 1 is plain averaging
-             x̄ ← x̄ + γ_t·(x − x̄),  γ_t = (k+1) / (t+k)                 t counts this update, so x̄ = x after the first
+             x̄ ← x̄ + γ_t·(x − x̄),  γ_t = (k+1) / (t+1+k)               γ_0 = 1, so x̄ = x after the first update
     result   x̄, which is evaluated and saved; clients never receive it
 
 In the first 1/α updates, Δ is the plain mean of all mean gradients so far, so it has no bias to 0 and no slow start.
