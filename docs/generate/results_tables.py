@@ -16,6 +16,7 @@ from results_page.cells import join_parts
 from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
 from results_page.local_work import write_equal_examples, write_local_work
+from results_page.losses import write_losses
 from results_page.older_runs import write_older_part
 from results_page.round_tables import write_alpha_part, write_family_part, write_resnet_part
 from results_page.search_table import write_search_part
@@ -41,12 +42,14 @@ PAGES: Mapping[str, Parts] = {
         "claims": overview.write_claims,
         "table1": lambda results: join_parts(
             write_grid_part(results["table1"], FIVE),
+            write_losses(results["table1"]),
             write_local_work(results["table1"]),
             write_target_costs(results["table1"], (0.5, 0.55, 0.6)),
         ),
         "older": write_older_part,
         "table2": lambda results: join_parts(
             write_grid_part(results["table2"], FIVE),
+            write_losses(results["table2"]),
             write_local_work(results["table2"]),
             write_equal_examples(results["table2"]),
             write_target_costs(results["table2"], (0.15, 0.2, 0.25)),

@@ -10,6 +10,7 @@ from results_page.cells import CPU_MARK, explain_marks
 from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
 from results_page.local_work import write_equal_examples, write_local_work
+from results_page.losses import write_losses
 from results_page.round_tables import list_best_alphas
 from results_page.setting_tables import write_decay_table
 from results_page.studies import ROOT
@@ -226,3 +227,24 @@ def test_a_tuning_that_was_not_run_has_its_command(tmp_path: Path) -> None:
     assert write_tuned_part(tmp_path).startswith(
         "Not run yet: `fedcm tune experiments/mini/tuned.toml --algorithms fedcm,"
     )
+
+
+def test_losses_at_the_end_are_means_over_seeds(tmp_path: Path) -> None:
+    """Seeds 0 to 2 end with training losses of 0, 1 and 2, and with test losses of 3, 4 and 5."""
+
+    def make(run: GridRun) -> Digest | None:
+        digest = make_planned_digest(run, 0.3)
+        count = len(digest.curve.round)
+        losses = {
+            name: [9.0] * (count - 1) + [start + run.experiment.seed]
+            for name, start in (("train_loss", 0.0), ("test_loss", 3.0))
+        }
+        digest = digest.model_copy(update={"curve": digest.curve.model_copy(update=losses)})
+        if "scaffold" in run.name:
+            return digest.model_copy(update={"state": "diverged", "summary": digest.summary | {"divergence_round": 7}})
+        return digest if get_setting(run) == "II" else None
+
+    rows = write_losses(write_study(tmp_path, "table2", make)).splitlines()
+    both = "1.00 / 4.00, n = 3"
+    assert f"| FedCM | not run | not run | {both} | {both} |" in rows
+    assert "| SCAFFOLD | diverged | diverged | diverged | diverged |" in rows
