@@ -7,24 +7,19 @@ tests/docs/test_generated_tables.py fails if a page is out of date.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+import augmentation_table
 import numpy as np
+import text_tables
 from marked_text import replace_marked
+from recorded import ROOT, read_digests
 from results_page.cells import write_table
 
 from fedcm.core.topology import TOPOLOGIES, compute_mixing_matrix
-from fedcm.reports.digest import Digest, read_digest
 
-ROOT = Path(__file__).parents[2]
-RESULTS, BENCHMARKS = ROOT / "results", ROOT / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NAMES = {"fedavg": "FedAvg", "fednova": "FedNova", "fedcm": "FedCM"}
-
-
-def read_digests(name: str) -> list[Digest]:
-    """Return the digests of a folder of results/, by name of the run."""
-    return [read_digest(path) for path in sorted((RESULTS / name).glob("*.json"))]
 
 
 def format_share(share: float, digits: int = 2) -> str:
@@ -128,7 +123,21 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "guides/heterogeneity.md": {"stragglers": write_stragglers},
     "guides/personal-layers.md": {"personal": write_personal},
     "guides/own-loss.md": {"own-loss": write_own_loss},
-    "guides/federation.md": {"rounded-messages": lambda: copy_tables("ROUNDING.md", "Rounded messages, digits")},
+    "guides/federation.md": {
+        "rounded-messages": lambda: copy_tables("ROUNDING.md", "Rounded messages, digits"),
+        "rounded-messages-cifar10": lambda: copy_tables("ROUNDING.md", "Rounded messages, cifar10"),
+    },
+    "decisions/0006-rounded-client-states.md": {
+        "rounded-states": lambda: copy_tables(
+            "ROUNDING.md", "Rounded client states, digits", "Rounded client states, cifar10"
+        )
+    },
+    "guides/text.md": {
+        "text-grid": text_tables.write_grid,
+        "text-rates": text_tables.write_rates,
+        "text-result": text_tables.write_result,
+    },
+    "guides/cifar-augmentation.md": {"augmentation": augmentation_table.write_runs},
     "guides/robustness.md": {
         "norm-ratios": lambda: copy_tables("NORM_RATIOS.md", "Largest norms, largest shares and lowest cosines")
     },

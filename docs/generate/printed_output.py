@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^```(python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # by name of the guide: the beginnings of its commands; "blocks" runs each of its Python blocks
 COMMANDS = {
     "evaluation": ["fedcm run demo --set rounds=200"],
+    "fine-tuning": ["python docs/examples/lora_shakespeare.py"],
     "local-training": ["blocks"],
     "own-loss": ["python same.py", "fedcm run traits.toml", "python diabetes.py"],
     "tuning": ["fedcm tune demo --set rounds=100"],
@@ -49,7 +50,8 @@ def read_guide(name: str) -> str:
 
 
 def write_files(name: str, folder: Path) -> None:
-    """Write the files of the guide, and its Python blocks by number."""
+    """Write the files of the guide, and its Python blocks by number; `docs` is the folder of the pages."""
+    (folder / "docs").symlink_to(ROOT / "docs")
     blocks = BLOCK.findall(read_guide(name))
     for _, text in blocks:
         if named := re.match(r"# ([\w-]+\.\w+)\n", text):
@@ -69,7 +71,7 @@ def run_commands(name: str, folder: Path) -> str:
         done = subprocess.run(
             [*program, *words[1:]],
             cwd=folder,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},  # a warning shows a path
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

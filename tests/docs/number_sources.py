@@ -36,6 +36,7 @@ SOURCES: Mapping[str, tuple[str | Callable[[], str], ...]] = {
     "docs/get-started.md": (list_demo_rows,),
     "docs/decisions/0001-where-the-paper-is-silent.md": ("src/fedcm/data/sources/cifar.py",),
     "docs/guides/evaluation.md": (f"{PRINTED}/evaluation.txt",),
+    "docs/guides/fine-tuning.md": (f"{PRINTED}/fine-tuning.txt",),
     "docs/guides/local-training.md": (f"{PRINTED}/local-training.txt",),
     "docs/guides/own-loss.md": (f"{PRINTED}/own-loss.txt",),
     "docs/guides/secure-aggregation.md": ("benchmarks/SECURE_AGGREGATION.md",),
@@ -54,17 +55,8 @@ class Unchecked:
     reason: str
 
 
-SHAKESPEARE = "the plays are a download"
-AGAIN = "its benchmark now writes a page, which needs a quiet hour"
 UNCHECKED = [
-    Unchecked("docs/decisions/0006-rounded-client-states.md", "Context", AGAIN),
-    Unchecked("docs/guides/cifar-augmentation.md", "Four runs", "the runs need digests, and a quiet hour"),
-    Unchecked("docs/guides/federation.md", "Rounding on CIFAR-10", AGAIN),
     Unchecked("docs/guides/diagnosis.md", "How often it is right", "the benchmark takes hours"),
-    Unchecked("docs/guides/text.md", "Two models", SHAKESPEARE),
-    Unchecked("docs/guides/text.md", "Choosing the learning rate and α", SHAKESPEARE),
-    Unchecked("docs/guides/text.md", "The result", SHAKESPEARE),
-    Unchecked("docs/guides/fine-tuning.md", "LoRA", SHAKESPEARE),
     Unchecked("docs/testing.md", "Mutation testing", "an hour or more, on an earlier tree"),
 ]
 
