@@ -59,8 +59,11 @@ PAGES: Mapping[str, Parts] = {
         "weight-decay": write_decay_part,
         "heterogeneity": write_heterogeneity_part,
         "resnet8": lambda results: write_resnet_part(results["resnet8"]),
-        "resnet18": lambda results: write_grid_part(
-            results["resnet18"], "Accuracy against rounds with ResNet-18, without and with augmentation"
+        "resnet18": lambda results: join_parts(
+            write_grid_part(
+                results["resnet18"], "Accuracy against rounds with ResNet-18, without and with augmentation"
+            ),
+            write_losses(results["resnet18"]),
         ),
         "cnn": lambda results: write_grid_part(results["cnn"], "Accuracy against rounds with the CNN"),
         "fashion": lambda results: write_fashion_part(results["fashion"]),

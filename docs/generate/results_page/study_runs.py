@@ -42,7 +42,9 @@ class StudyCell:
     @property
     def column(self) -> str:
         """The conditions in words."""
-        return " · ".join(self.labels.values())
+        return " · ".join(
+            "no augmentation" if one == ("augmentation", "none") else one[1] for one in self.labels.items()
+        )
 
 
 @final
