@@ -133,8 +133,9 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         )
     },
     "guides/text.md": {
-        "text-grid": text_tables.write_grid,
+        "text-alphas": text_tables.write_alphas,
         "text-rates": text_tables.write_rates,
+        "text-server-rates": text_tables.write_server_rates,
         "text-result": text_tables.write_result,
     },
     "guides/cifar-augmentation.md": {"augmentation": augmentation_table.write_runs},

@@ -12,7 +12,7 @@ from fedcm.reports.digest import Digest
 
 FOLDER = "text"
 SHORT, LONG = 40, 100  # rounds
-TITLES = {"fedcm": "FedCM", "fedavg": "FedAvg"}
+TITLES = {"fedcm": "FedCM", "fedavg": "FedAvg", "fedadam": "FedAdam"}
 
 
 def list_runs(algorithm: str, model: str, rounds: int) -> list[Digest]:
@@ -40,16 +40,26 @@ def _write_perplexity(perplexity: float, best: float) -> str:
     return f"**{text}**" if perplexity == best else text
 
 
-def write_grid() -> str:
+def write_alphas() -> str:
     """Return the validation perplexity of FedCM for every α and η_l."""
-    runs = list_runs("fedcm", "lstm", SHORT)
-    found = {
-        (run.experiment["algorithm"]["alpha"], _get_lr(run)): get_last(run, "validation_perplexity") for run in runs
-    }
-    alphas, rates = (sorted(set(values)) for values in zip(*found, strict=True))
+    return _write_grid("fedcm", "α", ("algorithm", "alpha"))
+
+
+def write_server_rates() -> str:
+    """Return the validation perplexity of FedAdam for every rate of the server and of the clients."""
+    return _write_grid("fedadam", "server.lr", ("server", "lr"))
+
+
+def _write_grid(algorithm: str, symbol: str, setting: tuple[str, str]) -> str:
+    runs = list_runs(algorithm, "lstm", SHORT)
+    section, key = setting
+    found = {(run.experiment[section][key], _get_lr(run)): get_last(run, "validation_perplexity") for run in runs}
+    values, rates = (sorted(set(column)) for column in zip(*found, strict=True))
     best = min(found.values())
-    rows = [[f"α = {alpha:g}", *(_write_perplexity(found[alpha, rate], best) for rate in rates)] for alpha in alphas]
-    return write_table(["FedCM", f"η_l = {rates[0]:g}", *(f"{rate:g}" for rate in rates[1:])], rows)
+    rows = [
+        [f"{symbol} = {value:g}", *(_write_perplexity(found[value, rate], best) for rate in rates)] for value in values
+    ]
+    return write_table([TITLES[algorithm], f"η_l = {rates[0]:g}", *(f"{rate:g}" for rate in rates[1:])], rows)
 
 
 def write_rates() -> str:
@@ -65,11 +75,13 @@ def write_rates() -> str:
 def write_result() -> str:
     """Return the test scores of the runs of 100 rounds."""
     rows, rounds = [], []
-    for algorithm, title in TITLES.items():
+    for algorithm in ("fedcm", "fedavg"):
         (run,) = list_runs(algorithm, "lstm", LONG)
         perplexities, accuracies = (run.curve.get_column(f"test_{name}") for name in ("perplexity", "accuracy"))
         rounds = run.curve.round
-        rows.append([f"{title}, test perplexity", *(f"{value:.3f}" for value in perplexities if value is not None)])
+        rows.append(
+            [f"{TITLES[algorithm]}, test perplexity", *(f"{value:.3f}" for value in perplexities if value is not None)]
+        )
         accuracy = [f"{100 * value:.2f}" for value in accuracies if value is not None]
-        rows.append([f"{title}, test accuracy in percent", *accuracy])
+        rows.append([f"{TITLES[algorithm]}, test accuracy in percent", *accuracy])
     return write_table(["after rounds", *map(str, rounds)], rows)
