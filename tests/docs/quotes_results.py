@@ -1,0 +1,63 @@
+"""Numbers in sentences about the results on CIFAR, from the recorded digests."""
+
+from functools import cache
+
+from quotes import Quote
+from results_page.effects import list_closest
+from results_page.study_runs import Results, read_results
+
+RESULTS = "docs/results.md"
+
+
+@cache
+def read_all() -> Results:
+    """Return all recorded runs."""
+    return read_results()
+
+
+def get_leads(study: str, rival: str, *columns: str, of_rival: bool = False) -> list[float]:
+    """Return by how many points FedCM leads the best other method in some cells, or that method leads FedCM.
+
+    Args:
+        study: The name of the study.
+        rival: The best other method in all of these cells.
+        columns: The cells.
+        of_rival: Whether the other method is ahead.
+    """
+    title = read_all()[study].study.title
+    found = {(one.study, one.column): one for one in list_closest(read_all())}
+    effects = [found[title, column] for column in columns]
+    assert {one.other for one in effects} == {rival}
+    leads = [one.contrast.difference * (-1 if of_rival else 1) for one in effects]
+    assert min(leads) > 0
+    return leads
+
+
+def round_leads(leads: list[float]) -> float:
+    """Return the lead in whole points, which must be the same in all cells."""
+    (lead,) = {round(lead) for lead in leads}
+    return lead
+
+
+QUOTES = [
+    Quote(
+        RESULTS,
+        r"the best other method by (\d+) points on both",
+        lambda: round_leads(get_leads("table1", "fedadam", "II · dirichlet", "II · iid")),
+    ),
+    Quote(
+        RESULTS,
+        r"SCAFFOLD leads by (\d+) points on both",
+        lambda: round_leads(get_leads("table2", "scaffold", "I · iid", "I · dirichlet", of_rival=True)),
+    ),
+    Quote(
+        RESULTS,
+        r"FedCM leads SCAFFOLD by ([\d.]+) points on Dirichlet",
+        lambda: get_leads("table1", "scaffold", "I · dirichlet"),
+    ),
+    Quote(
+        RESULTS,
+        r"FedAvg leads by ([\d.]+) points after 400",
+        lambda: get_leads("resnet18", "fedavg", "no augmentation", of_rival=True),
+    ),
+]
