@@ -71,6 +71,11 @@ def test_renyi_divergences_give_a_little_more(sampling: Sampling) -> None:
     assert pld <= rdp <= 1.25 * pld
 
 
+def test_orders_that_cannot_be_computed_give_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    assert Accountant(poisson(0.1), 0.936, 1e-5).compute_rdp_epsilon(100) > 0
+    assert not caplog.records
+
+
 def test_a_discrete_gaussian_has_the_renyi_divergences_of_a_continuous_one() -> None:
     """Σ_x P(x − μ)^α / P(x)^(α−1) = exp(α(α−1)μ² / 2σ²) for whole α and μ, so sampled rounds have the same RDP too."""
     sigma, reach = 3, range(-200, 201)

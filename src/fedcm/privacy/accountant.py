@@ -7,7 +7,10 @@ are those of the continuous Gaussian exactly, and the PLD treats it as continuou
 Rényi divergences alone.
 """
 
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, final
@@ -34,6 +37,18 @@ def import_accounting() -> Any:
             "`pip install 'fedcm[privacy]'`"
         ) from None
     return dp_accounting
+
+
+@contextmanager
+def _leave_out_warnings() -> Iterator[None]:
+    """Leave out the library's warnings of orders that it cannot compute: without them ε is larger, never too small."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @final
@@ -122,7 +137,8 @@ class Accountant:
         if self.sampling.probability < 1:
             event = dp.PoissonSampledDpEvent(self.sampling.probability, event)
         accountant = dp.rdp.RdpAccountant()
-        accountant.compose(event, rounds)
+        with _leave_out_warnings():
+            accountant.compose(event, rounds)
         return float(accountant.get_epsilon(self.delta))
 
     def count_rounds(self, budget: float, most: int) -> int:
