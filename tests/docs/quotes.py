@@ -30,10 +30,13 @@ class Quote:
         """Return the numbers that are not the computed ones, rounded as in the page."""
         found, values = self.find(page), self.compute()
         values = [values] if isinstance(values, int | float) else list(values)
-        texts = found.groups()
-        assert len(texts) == len(values), self.pattern
-        pairs = zip(texts, values, strict=True)
-        return [f"{text} instead of {value:.6g}" for text, value in pairs if not is_rounded(text, value)]
+        assert len(found.groups()) == len(values), self.pattern
+        wrong = []
+        for place, value in enumerate(values, start=1):
+            text, has_minus = found[place], found.string[found.start(place) - 1] == "−"
+            if not is_rounded(text, -value if has_minus else value):
+                wrong.append(f"{text} instead of {value:.6g}")
+        return wrong
 
 
 def is_rounded(text: str, value: float) -> bool:
@@ -42,7 +45,7 @@ def is_rounded(text: str, value: float) -> bool:
     assert mantissa, text
     unit = to_float(text) / to_float(mantissa[0]) if to_float(mantissa[0]) else 1.0
     digits = len(mantissa[0].partition(".")[2])
-    return abs(abs(value) - to_float(text)) <= 0.5001 * unit * 10.0**-digits
+    return abs(value - to_float(text)) <= 0.5001 * unit * 10.0**-digits
 
 
 def read_code(path: str, pattern: str) -> float:

@@ -68,7 +68,7 @@ QUOTES = [
     ),
     Quote(
         "docs/algorithms/fedcm.md",
-        r"to (\S+) of Δ's norm at η_l = ([\d.]+), (\S+) and",
+        r"to (\S+) of Δ's norm, for each of the rates η_l = ([\d.]+), (\S+) and",
         lambda: [
             read_code(RATES, pattern) for pattern in (r"CLOSE = (\S+)", r"RATES = \[(\S+)", r"RATES = \[\S+ (\S+)")
         ],

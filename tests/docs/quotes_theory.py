@@ -95,7 +95,7 @@ QUOTES = [
             get("strongly-convex-T", "errors")[0] / get("strongly-convex-T", "errors")[-1],
         ),
     ),
-    Quote(PAGE, r"−log 12 / log 16 = −([\d.]+\d)", lambda: math.log(12) / math.log(16)),
+    Quote(PAGE, r"−log 12 / log 16 = −([\d.]+\d)", lambda: -math.log(12) / math.log(16)),
     Quote(PAGE, r"The fit over all five points is −([\d.]+\d)", lambda: get("strongly-convex-T", "slope")),
     Quote(PAGE, r"has the exponent −([\d.]+\d)", lambda: get("strongly-convex-T", "proven_with_log")),
     Quote(PAGE, r"In the example it is −([\d.]+\d) to −([\d.]+\d)", get_band),
@@ -168,7 +168,7 @@ QUOTES = [
         r"Momentum gains at most (\d+) % in either",
         lambda: get_extremes("momentum-unaligned", "momentum-no-spread")[1],
     ),
-    Quote(PAGE, r"error is (\d+) % \*below\*", lambda: get_ratios("momentum-equal-clients")[0]),
+    Quote(PAGE, r"error is (\d+) % \*below\*", lambda: -get_ratios("momentum-equal-clients")[0]),
     Quote(
         PAGE,
         r"From T = 250 on it is within (\d+) %",

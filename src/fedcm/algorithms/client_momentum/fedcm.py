@@ -1,7 +1,7 @@
 """FedCM: every local step mixes the client's gradient with Δ, the mean direction of the previous round.
 
     client   v = α·g + (1−α)·Δ,  y ← y − η_l·v                  K_i times from y = x
-    report   direction = mean of the K_i vectors v = (x − y) / (η_l·K_i)
+    report   direction = (x − y) / (η_l·K_i), the mean of the K_i vectors v
     server   Δ ← mean(direction),  x ← x − s·η_l·K·Δ            K = mean of the K_i; s = 1 is plain averaging
 
 Invariant: Δ_{t+1} = α·(mean minibatch gradient of the round) + (1−α)·Δ_t, also if η_l changes between rounds. With

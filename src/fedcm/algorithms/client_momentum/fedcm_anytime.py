@@ -2,7 +2,7 @@
 
     server   sends x, Δ and α_t = max(α, 1/(t+1)) after t updates       Δ starts at 0
     client   v = α_t·g + (1−α_t)·Δ,  y ← y − η_l·v                      K_i times from y = x
-    report   direction = mean of the K_i vectors v = (x − y) / (η_l·K_i)
+    report   direction = (x − y) / (η_l·K_i), the mean of the K_i vectors v
     server   Δ ← mean(direction),  x ← x − s·η_l·K·Δ                    K = mean of the K_i; s = 1 is plain averaging
              x̄ ← x̄ + γ_t·(x − x̄),  γ_t = (k+1) / (t+1+k)               γ_0 = 1, so x̄ = x after the first update
     result   x̄, which is evaluated and saved; clients never receive it
