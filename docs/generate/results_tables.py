@@ -17,7 +17,6 @@ from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
 from results_page.local_work import write_equal_examples, write_local_work
 from results_page.losses import write_losses
-from results_page.older_runs import write_older_part
 from results_page.round_tables import write_alpha_part, write_family_part, write_resnet_part
 from results_page.search_table import write_search_part
 from results_page.setting_tables import write_decay_part, write_setting_part
@@ -46,7 +45,6 @@ PAGES: Mapping[str, Parts] = {
             write_local_work(results["table1"]),
             write_target_costs(results["table1"], (0.5, 0.55, 0.6)),
         ),
-        "older": write_older_part,
         "table2": lambda results: join_parts(
             write_grid_part(results["table2"], FIVE),
             write_losses(results["table2"]),

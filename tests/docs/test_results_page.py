@@ -75,7 +75,7 @@ def test_every_run_has_the_settings_of_its_study(results: Results) -> None:
 def test_every_digest_is_in_a_table(results: Results) -> None:
     for study in STUDIES:
         runs = results[study.name]
-        shown = {run.name for cell in (*runs.cells, *runs.older) for run in cell.runs}
+        shown = {run.name for cell in runs.cells for run in cell.runs}
         assert {run.name for run in runs.digests} <= shown
     known = {study.name for study in STUDIES} | {"demo"}
     folders = {path.parent.name for path in RESULTS.glob("*/mini-*.json")}
@@ -110,17 +110,12 @@ def test_another_accuracy_changes_the_page_and_the_figure(tmp_path: Path, result
     assert make_note(before) != make_note(after)
 
 
-def test_runs_of_another_length_are_not_in_the_cell(tmp_path: Path, results: Results) -> None:
+def test_a_run_of_another_length_than_planned_is_an_error(tmp_path: Path) -> None:
     folder = copy_results(tmp_path)
     path = next((folder / "table1").glob("*-ii-dirichlet-fedcm-seed0.json"))
     change_digest(path, experiment={"rounds": 123})
-    runs = read_results(folder)["table1"]
-    cell = runs.find("fedcm", "II · dirichlet")
-    known = results["table1"].find("fedcm", "II · dirichlet")
-    assert cell
-    assert known
-    assert len(cell.runs) == len(known.runs) - 1
-    assert [run.name for one in runs.older if one.rounds == 123 for run in one.runs] == [path.stem]
+    with pytest.raises(ValueError, match=r"has 123 rounds, but table1.toml plans 500"):
+        read_results(folder)
 
 
 def test_a_digest_without_a_cell_is_an_error(tmp_path: Path) -> None:
@@ -140,7 +135,6 @@ def test_a_study_without_runs_says_how_to_run_it(tmp_path: Path) -> None:
             assert f"Not run yet: `{study.shown_command}`." in text
         else:
             assert text == ""
-    assert parts["older"](nothing) == ""
     assert list_figures(nothing) == {}
     assert all("|" in page for page in fill_all(nothing).values())
 
@@ -157,6 +151,5 @@ def test_a_complete_record_fills_every_table(tmp_path: Path) -> None:
     generated = "".join(text for name, text in parts if name != "tuned")  # a tuning plans no cells
     assert "not run" not in generated.lower()
     assert "paired over 3 seeds" in generated
-    assert "Older runs" not in generated
     with_file = {study.name for study in STUDIES if study.path.exists() and not study.shown_in}
     assert set(list_figures(complete)) == with_file | {"claims"}

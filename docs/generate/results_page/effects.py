@@ -74,15 +74,13 @@ def compute_cohens_d(first: Sequence[float], second: Sequence[float]) -> float |
 def list_effects(runs: StudyRuns) -> list[Effect]:
     """Return FedCM against every other algorithm in every cell that has both."""
     effects = []
-    for cells in (runs.cells, runs.older):
-        own = [cell for cell in cells if cell.algorithm == _OWN and cell.entry]
-        for cell in own:
-            same = [one for one in cells if (one.column, one.rounds) == (cell.column, cell.rounds)]
-            effects += [
-                Effect(runs.study.title, cell.column, cell.rounds, other.algorithm, cell.entry, other.entry)
-                for other in same
-                if other.algorithm != _OWN and cell.entry and other.entry
-            ]
+    for cell in (cell for cell in runs.cells if cell.algorithm == _OWN):
+        same = [one for one in runs.cells if (one.column, one.rounds) == (cell.column, cell.rounds)]
+        effects += [
+            Effect(runs.study.title, cell.column, cell.rounds, other.algorithm, cell.entry, other.entry)
+            for other in same
+            if other.algorithm != _OWN and cell.entry and other.entry
+        ]
     return effects
 
 

@@ -10,7 +10,7 @@ from fedcm.reports.digest import Digest
 from fedcm.reports.groups import get_algorithm_title
 from fedcm.system.formatting import format_signed
 from results_page.cells import NOT_PLANNED, format_interval, join_parts, write_table
-from results_page.study_runs import Results, StudyCell, StudyRuns
+from results_page.study_runs import StudyCell, StudyRuns
 
 _WINDOW = (100, 200)  # rounds that both settings have
 _HEADER = ("setting I", "setting II", "change in points", "n in I and II", "FedCM loses more by", "95 % interval")
@@ -30,49 +30,31 @@ class Fall(NamedTuple):
         return not all(map(math.isfinite, (*self.first.values(), *self.second.values())))
 
 
-def write_older_window(results: Results) -> str:
-    """Return what every algorithm loses from setting I to II in the older runs of Table 1; empty without runs."""
-    falls = []
-    for cell, other in _list_pairs(results["table1"].older, results["table1"].cells):
-        falls.append(_measure_fall(get_algorithm_title(cell.algorithm), cell.runs, other.runs))
-        if cell.algorithm == _OWN:
-            falls += _measure_equal_alpha(cell.runs, results["table3"])
-    return _write_table("on Dirichlet", ("algorithm", *_HEADER), _write_falls(falls))
-
-
 def write_window(runs: StudyRuns) -> str:
     """Return what every algorithm loses from setting I to II, by split; empty without runs."""
     by_split: dict[str, list[Fall]] = {}
-    for cell, other in _list_pairs(runs.cells, runs.cells):
+    for cell, other in _list_pairs(runs.cells):
         fall = _measure_fall(get_algorithm_title(cell.algorithm), cell.runs, other.runs)
         by_split.setdefault(cell.labels["split"], []).append(fall)
     rows = [[split, *row] for split, falls in by_split.items() for row in _write_falls(falls)]
-    return _write_table("by split", ("split", "algorithm", *_HEADER), rows, texts=2)
+    if not rows:
+        return ""
+    text = f"Mean accuracy in % over rounds {_WINDOW[0] + 1} to {_WINDOW[1]} of both settings, by split:"
+    return join_parts(text, write_table(("split", "algorithm", *_HEADER), rows, texts=2))
 
 
-def _list_pairs(first: Sequence[StudyCell], second: Sequence[StudyCell]) -> list[tuple[StudyCell, StudyCell]]:
+def _list_pairs(cells: Sequence[StudyCell]) -> list[tuple[StudyCell, StudyCell]]:
     """Return the cells of setting I, each with the same cell of setting II, if both have runs."""
     return [
         (cell, other)
-        for cell in first
-        for other in second
+        for cell in cells
+        for other in cells
         if cell.labels.get("setting") == "I"
         and other.algorithm == cell.algorithm
         and other.labels == {**cell.labels, "setting": "II"}
         and cell.runs
         and other.runs
     ]
-
-
-def _write_table(place: str, header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
-    text = f"Mean accuracy in % over rounds {_WINDOW[0] + 1} to {_WINDOW[1]} of both settings, {place}:"
-    return join_parts(text, write_table(header, rows, texts)) if rows else ""
-
-
-def _measure_equal_alpha(runs: Sequence[Digest], alphas: StudyRuns) -> list[Fall]:
-    alpha = runs[0].experiment["algorithm"]["alpha"]
-    cell = alphas.find(_OWN, f"{alpha:g}")
-    return [_measure_fall(f"FedCM, α {alpha:g} in both", runs, cell.runs)] if cell and cell.runs else []
 
 
 def _measure_fall(label: str, first: Sequence[Digest], second: Sequence[Digest]) -> Fall:

@@ -31,9 +31,6 @@ def list_figures(results: Results) -> dict[str, Figure]:
     for name, title in _GRID_TITLES.items():
         if panels := _list_panels(results[name].cells, lambda cell: get_algorithm_title(cell.algorithm)):
             figures[name] = CurveFigure(title, panels, _list_algorithms(results[name].cells))
-    older = results["table1"].older
-    if panels := _list_panels(older, lambda cell: get_algorithm_title(cell.algorithm)):
-        figures["table1-older"] = CurveFigure("CIFAR-10, LeNet, older runs", panels, _list_algorithms(older))
     for name, title, describe in (
         ("table3", "FedCM by α: CIFAR-10, LeNet, setting II, Dirichlet-0.6", _describe_alpha),
         ("weight-decay", "FedCM by the place of weight decay", _describe_decay),

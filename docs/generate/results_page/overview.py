@@ -23,10 +23,9 @@ def write_studies(results: Results) -> str:
         if not planned:
             continue
         done = sum(len(cell.runs) for cell in runs.cells)
-        older = sum(len(cell.runs) for cell in runs.older)
         cpus = Counter(map(name_cpu, runs.digests))
         title = f"[{runs.study.title}](#{runs.study.anchor})"
-        count = f"{done} of {planned}" + (f", and {older} older" if older else "")
+        count = f"{done} of {planned}"
         machines = ", ".join(f"{name} {number}" for name, number in cpus.items()) or NOT_PLANNED
         seconds = sum(run.summary["seconds"] for run in runs.digests)
         time = format_duration(seconds) if runs.digests else NOT_PLANNED

@@ -78,7 +78,7 @@ def write_start(results: Results) -> str:
     rows = []
     for name in GRIDS:
         runs = results[name]
-        for own, other in _list_pairs((*runs.cells, *runs.older)):
+        for own, other in _list_pairs(runs.cells):
             where = ", ".join(filter(None, (runs.study.title, own.column, f"{own.rounds} rounds")))
             values = [
                 " / ".join(_format(get_accuracy(cell.entry, round)) for cell in (own, other)) for round in _START_ROUNDS

@@ -54,7 +54,6 @@ class StudyRuns:
 
     study: Study
     cells: tuple[StudyCell, ...]
-    older: tuple[StudyCell, ...] = ()  # runs of another length than planned
     digests: tuple[Digest, ...] = ()
 
     @property
@@ -102,7 +101,7 @@ def read_results(folder: Path = RESULTS) -> Results:
     """Read the digests of all studies.
 
     Raises:
-        ValueError: If a digest belongs to no cell of its study.
+        ValueError: If a digest belongs to no cell of its study, or has another length than planned.
     """
     digests = {
         study.name: [run for path in sorted((folder / study.name).glob("*.json")) if _is_over(run := read_digest(path))]
@@ -119,16 +118,17 @@ def _fill_study(study: Study, digests: Mapping[str, Sequence[Digest]]) -> StudyR
     own = digests[study.name]
     planned = _list_planned_cells(study, own)
     for run in own:
-        if not any(_is_in_cell(run, cell) for cell in planned):
+        cell = next((cell for cell in planned if _is_in_cell(run, cell)), None)
+        if cell is None:
             raise ValueError(f"{run.name} belongs to no cell of {study.path.name}")
+        if _get_rounds(run) != cell.rounds:
+            raise ValueError(f"{run.name} has {_get_rounds(run)} rounds, but {study.path.name} plans {cell.rounds}")
     reused = [run for name, runs in digests.items() if name != study.name for run in _list_reused(runs, planned)]
-    cells, older = [], []
+    cells = []
     for cell in planned:
         runs = [run for run in (*own, *reused) if _is_in_cell(run, cell)]
-        by_length = {length: [run for run in runs if _get_rounds(run) == length] for length in map(_get_rounds, runs)}
-        cells.append(_fill_cell(cell, cell.rounds, by_length.pop(cell.rounds, [])))
-        older += [_fill_cell(cell, length, rest) for length, rest in sorted(by_length.items())]
-    return StudyRuns(study, tuple(cells), tuple(older), tuple(own))
+        cells.append(replace(cell, runs=tuple(keep_one_run_per_seed(runs))))
+    return StudyRuns(study, tuple(cells), tuple(own))
 
 
 def _list_planned_cells(study: Study, runs: Sequence[Digest]) -> list[StudyCell]:
@@ -186,7 +186,3 @@ def _list_reused(runs: Sequence[Digest], cells: Sequence[StudyCell]) -> list[Dig
         for run in placements
         if any(_is_in_cell(run, cell) and run.labels and _get_rounds(run) == cell.rounds for cell in cells)
     ]
-
-
-def _fill_cell(cell: StudyCell, rounds: int, runs: Sequence[Digest]) -> StudyCell:
-    return replace(cell, rounds=rounds, runs=tuple(keep_one_run_per_seed(runs)))
