@@ -5,14 +5,14 @@ fedcm report RUNS --digests results/text      RUNS is the folder of the guide's 
 
 from collections.abc import Mapping
 
-from recorded import read_digests
+from recorded import get_last, read_digests
 from results_page.cells import write_table
 
 from fedcm.reports.digest import Digest
+from fedcm.reports.groups import get_algorithm_title
 
 FOLDER = "text"
 SHORT, LONG = 40, 100  # rounds
-TITLES = {"fedcm": "FedCM", "fedavg": "FedAvg", "fedadam": "FedAdam"}
 
 
 def list_runs(algorithm: str, model: str, rounds: int) -> list[Digest]:
@@ -22,13 +22,6 @@ def list_runs(algorithm: str, model: str, rounds: int) -> list[Digest]:
         for run in read_digests(FOLDER)
         if (run.algorithm, run.experiment["model"]["name"], run.experiment["rounds"]) == (algorithm, model, rounds)
     ]
-
-
-def get_last(run: Digest, column: str) -> float:
-    """Return the value of the last evaluation."""
-    value = run.curve.get_column(column)[-1]
-    assert value is not None
-    return value
 
 
 def _get_lr(run: Digest) -> float:
@@ -59,7 +52,9 @@ def _write_grid(algorithm: str, symbol: str, setting: tuple[str, str]) -> str:
     rows = [
         [f"{symbol} = {value:g}", *(_write_perplexity(found[value, rate], best) for rate in rates)] for value in values
     ]
-    return write_table([TITLES[algorithm], f"η_l = {rates[0]:g}", *(f"{rate:g}" for rate in rates[1:])], rows)
+    return write_table(
+        [get_algorithm_title(algorithm), f"η_l = {rates[0]:g}", *(f"{rate:g}" for rate in rates[1:])], rows
+    )
 
 
 def write_rates() -> str:
@@ -80,8 +75,11 @@ def write_result() -> str:
         perplexities, accuracies = (run.curve.get_column(f"test_{name}") for name in ("perplexity", "accuracy"))
         rounds = run.curve.round
         rows.append(
-            [f"{TITLES[algorithm]}, test perplexity", *(f"{value:.3f}" for value in perplexities if value is not None)]
+            [
+                f"{get_algorithm_title(algorithm)}, test perplexity",
+                *(f"{value:.3f}" for value in perplexities if value is not None),
+            ]
         )
         accuracy = [f"{100 * value:.2f}" for value in accuracies if value is not None]
-        rows.append([f"{TITLES[algorithm]}, test accuracy in percent", *accuracy])
+        rows.append([f"{get_algorithm_title(algorithm)}, test accuracy in percent", *accuracy])
     return write_table(["after rounds", *map(str, rounds)], rows)

@@ -28,7 +28,7 @@ def get_leads(study: str, rival: str, *columns: str, of_rival: bool = False) -> 
     found = {(one.study, one.column): one for one in list_closest(read_all())}
     effects = [found[title, column] for column in columns]
     assert {one.other for one in effects} == {rival}
-    leads = [one.contrast.difference * (-1 if of_rival else 1) for one in effects]
+    leads = [one.difference.contrast.difference * (-1 if of_rival else 1) for one in effects]
     assert min(leads) > 0
     return leads
 

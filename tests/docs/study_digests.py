@@ -34,6 +34,20 @@ def make_planned_digest(run: GridRun, accuracy: float) -> Digest:
     )
 
 
+def make_diverged(run: Digest, evaluations: int) -> Digest:
+    """Return the run as if it had diverged after a number of evaluations."""
+    done = 0 if evaluations == 0 else run.curve.round[evaluations - 1]
+    summary = {key: value for key, value in run.summary.items() if key != "accuracy"}
+    if evaluations:
+        last = run.curve.test_accuracy[evaluations - 1]
+        summary["accuracy"] = {"mean_last_rounds": done} | dict.fromkeys(("mean_last", "last", "best"), last)
+    columns = {
+        name: column[:evaluations] for name in type(run.curve).model_fields if (column := getattr(run.curve, name))
+    }
+    changes = {"state": "diverged", "summary": summary | {"rounds": done, "divergence_round": done}}
+    return run.model_copy(update=changes | {"curve": run.curve.model_copy(update=columns)})
+
+
 def write_study(folder: Path, name: str, make: Callable[[GridRun], Digest | None]) -> StudyRuns:
     """Write a digest for every planned run of a study for which `make` returns one, and read the study."""
     study = next(study for study in STUDIES if study.name == name)

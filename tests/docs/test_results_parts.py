@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 import results_tables
-from made_digests import make_curve
-from results_page.cells import CPU_MARK, explain_marks
+from results_page.cells import CPU_MARK, PAIR_MARK, explain_marks
 from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
 from results_page.local_work import write_equal_examples, write_local_work
 from results_page.losses import write_losses
 from results_page.round_tables import list_best_alphas
+from results_page.search_table import describe_variant
 from results_page.setting_tables import write_decay_table
-from results_page.studies import ROOT
+from results_page.studies import ROOT, STUDIES
 from results_page.study_runs import read_results
 from results_page.target_costs import write_target_costs
 from results_page.tuned import write_tuned_part
-from study_digests import make_planned_digest, write_study
+from study_digests import make_diverged, make_planned_digest, write_study
 
 from fedcm.algorithms.registry import get_algorithm_name
 from fedcm.reports.digest import Digest, write_digest
@@ -49,7 +49,7 @@ def test_a_row_of_fashion_mnist_has_its_difference_from_fedavg(tmp_path: Path) -
 def test_a_run_that_diverged_before_its_first_evaluation_has_no_curve(tmp_path: Path) -> None:
     def make(run: GridRun) -> Digest:
         digest = make_planned_digest(run, 0.75)
-        return digest.model_copy(update={"curve": make_curve([])}) if "lr-0.3-fedavg" in run.name else digest
+        return make_diverged(digest, evaluations=0) if "lr-0.3-fedavg" in run.name else digest
 
     write_study(tmp_path, "fashion", make)
     list_figures(read_results(tmp_path))["fashion"].draw(tmp_path / "figure.png")
@@ -97,13 +97,13 @@ def test_without_runs_of_fedcm_there_is_nothing_to_compare_a_fall_with(tmp_path:
 def test_a_diverged_run_has_no_fall(tmp_path: Path) -> None:
     def make(run: GridRun) -> Digest:
         digest = make_planned_digest(run, 0.3)
-        if "ii-iid-scaffold-seed1" not in run.name:
-            return digest
-        return digest.model_copy(update={"state": "diverged", "summary": digest.summary | {"divergence_round": 7}})
+        return make_diverged(digest, evaluations=7) if "ii-iid-scaffold-seed1" in run.name else digest
 
-    rows = write_window(write_study(tmp_path, "table2", make)).splitlines()
-    row = next(row for row in rows if row.startswith("| iid | SCAFFOLD |"))
+    runs = write_study(tmp_path, "table2", make)
+    row = next(row for row in write_window(runs).splitlines() if row.startswith("| iid | SCAFFOLD |"))
     assert row.endswith("| diverged | – | 3 and 3 | – | – |")
+    work = next(row for row in write_equal_examples(runs).splitlines() if row.startswith("| SCAFFOLD |"))
+    assert work.endswith("| diverged | 30.00, n = 3 |")
 
 
 def test_local_work_is_counted_from_the_settings(tmp_path: Path) -> None:
@@ -138,6 +138,115 @@ def test_the_place_of_decay_is_compared_on_one_kind_of_cpu(tmp_path: Path) -> No
     write_study(tmp_path, "weight-decay", make)
     rows = write_decay_table(read_results(tmp_path)).splitlines()
     assert rows[2].endswith("| +10.00 points (one seed) |")
+    assert PAIR_MARK not in "".join(rows)
+
+
+def test_the_place_of_decay_is_compared_with_the_runs_of_the_same_study_first(tmp_path: Path) -> None:
+    def make(run: GridRun) -> Digest:
+        place = run.experiment.cell.labels.get("decay")
+        return make_planned_digest(run, {"loss": 0.7, "step": 0.5}.get(place or "", 0.6))
+
+    for study in ("table3", "weight-decay"):
+        write_study(tmp_path, study, make)
+    assert write_decay_table(read_results(tmp_path)).splitlines()[2].endswith("| +20.00 points (one seed) |")
+
+
+def test_a_decay_that_can_only_be_compared_across_cpus_is_marked(tmp_path: Path) -> None:
+    def make(run: GridRun) -> Digest:
+        digest = make_planned_digest(run, 0.5)
+        return digest.model_copy(update={"cpu": {}}) if run.experiment.cell.labels["decay"] == "step" else digest
+
+    write_study(tmp_path, "weight-decay", make)
+    text = write_decay_table(read_results(tmp_path))
+    assert text.splitlines()[2].endswith(f"| +0.00 points (one seed) {PAIR_MARK} |")
+    assert text.endswith("so they are not paired exactly.")
+
+
+@pytest.mark.parametrize("epyc", ["one-setting", "table3"])
+def test_the_marks_of_clipping_are_those_of_all_shown_runs(epyc: str, tmp_path: Path) -> None:
+    """The sentence below the table has runs of two studies, of which one has the other CPU."""
+
+    def make(run: GridRun) -> Digest:
+        return make_planned_digest(run, 0.5).model_copy(update={} if epyc == study else {"cpu": {}})
+
+    for study in ("table1", "table3", "one-setting"):
+        write_study(tmp_path, study, make)
+    text = results_tables.PAGES["in-practice.md"]["clipping"](read_results(tmp_path))
+    assert text.endswith("† On an AMD EPYC; all other runs on an Intel Xeon.")
+    plain, clipped = ("50.00, n = 1", "50.00, n = 1 †") if epyc == "one-setting" else ("50.00, n = 1 †", "50.00, n = 1")
+    assert f"FedCM with α = 0.1 has {plain} without clipping and {clipped} with it." in text
+
+
+def test_a_method_that_is_ahead_of_fedcm_is_said_to_be(tmp_path: Path) -> None:
+    write_study(tmp_path, "table1", lambda run: make_planned_digest(run, 0.5 if is_fedcm(run) else 0.6))
+    write_study(tmp_path, "one-setting", lambda run: make_planned_digest(run, 0.5 if is_fedcm(run) else 0.55))
+    text = results_tables.PAGES["results.md"]["one-setting"](read_results(tmp_path))
+    assert "FedCM (50.00) is 10.00 points behind FedAvg, 10.00 points behind FedAdam," in text
+
+
+def test_a_run_that_diverged_has_no_accuracy_in_the_table_of_equal_runs(tmp_path: Path) -> None:
+    """The run of one CPU is also recorded for the other one, in the study of weight decay."""
+
+    def make(run: GridRun) -> Digest | None:
+        if run.experiment.cell.labels.get("decay") == "step":
+            return None
+        digest = make_diverged(make_planned_digest(run, 0.5), evaluations=3)
+        return digest.model_copy(update={"cpu": {}}) if run.name.startswith("mini-decay") else digest
+
+    for study in ("table3", "weight-decay"):
+        write_study(tmp_path, study, make)
+    rows = results_tables.PAGES["results.md"]["equal-runs"](read_results(tmp_path)).splitlines()[2:]
+    assert len(rows) == 4
+    assert all("| diverged | diverged | diverged |" in row for row in rows)
+
+
+def test_a_seed_that_was_not_planned_does_not_stand_for_a_missing_run(tmp_path: Path) -> None:
+    """Of the six runs of Table 3, one is missing; another one has two seeds."""
+    missing, twice, *_ = expand_grid(next(study for study in STUDIES if study.name == "table3").path)
+    write_study(tmp_path, "table3", lambda run: None if run.name == missing.name else make_planned_digest(run, 0.5))
+    more = make_planned_digest(twice, 0.5)
+    write_digest(
+        more.model_copy(update={"experiment": more.experiment | {"seed": 7}}), tmp_path / "table3" / "seed7.json"
+    )
+    assert "| 5 of 6 |" in results_tables.PAGES["results.md"]["studies"](read_results(tmp_path))
+
+
+def test_a_run_that_another_study_has_fills_a_cell(tmp_path: Path) -> None:
+    """The digest of a run that a grid found finished in the folder of another one records this grid's cell."""
+    planned = expand_grid(next(study for study in STUDIES if study.name == "precision").path)
+    reused = next(run for run in planned if "resnet8" in run.name and "float32" in run.name)
+    cell = reused.experiment.cell
+
+    def make(run: GridRun) -> Digest | None:
+        return make_planned_digest(run, 0.5).model_copy(update={"other_cells": [cell]}) if is_fedcm(run) else None
+
+    write_study(tmp_path, "resnet8", make)
+    runs = read_results(tmp_path)["precision"]
+    assert runs.has_runs
+    assert [run.labels for run in runs.list_runs()] == [cell.labels]
+
+
+def test_the_start_is_compared_over_common_seeds(tmp_path: Path) -> None:
+    """FedCM has three seeds and FedAvg one. FedCM of seed 0 is ahead at every evaluation."""
+
+    def make(run: GridRun) -> Digest | None:
+        if is_fedcm(run):
+            return make_planned_digest(run, 0.4 if run.experiment.seed else 0.6)
+        return make_planned_digest(run, 0.3) if run.name.endswith("fedavg-seed0") else None
+
+    write_study(tmp_path, "table1", make)
+    text = results_tables.PAGES["in-practice.md"]["start"](read_results(tmp_path))
+    row = next(line for line in text.splitlines() if "II · dirichlet" in line)
+    first = 100 * 10 / 500  # of the last accuracy in %, after ten rounds
+    assert f"| {0.6 * first:.2f} / {0.3 * first:.2f} |" in row
+    assert row.endswith("| 10 | 1 |")
+
+
+def test_a_variant_with_a_scale_is_described_with_it() -> None:
+    algorithm = {"alpha": 0.05, "adapt": False, "scale": 0.1, "power": 0.5, "average": 0.0}
+    experiment = {"algorithm": algorithm, "client": {"lr": 0.1, "lr_decay": 0.998}}
+    assert describe_variant(experiment) == "max(0.05, 0.1·(t+1)^−0.5)"
+    assert describe_variant(experiment | {"algorithm": algorithm | {"scale": 1.0}}) == "max(0.05, (t+1)^−0.5)"
 
 
 def test_local_work_says_which_setting_was_not_run(tmp_path: Path) -> None:
@@ -212,8 +321,10 @@ def test_methods_with_equal_budgets_are_compared_by_their_further_seeds(tmp_path
     for name, finals in (("fedcm", (0.62, 0.63, 0.64)), ("fedavg", (0.50, 0.51, 0.55))):
         for seed, final in enumerate(finals, start=1):
             digest = make_planned_digest(made, final)
-            settings = digest.experiment | {"algorithm": {"name": name}, "seed": seed}
+            client = digest.experiment["client"] | {"lr": 1.1}
+            settings = digest.experiment | {"algorithm": {"name": name}, "seed": seed, "client": client}
             write_digest(digest.model_copy(update={"experiment": settings}), tmp_path / f"best-{name}-seed{seed}.json")
+    write_digest(make_planned_digest(made, 0.99), tmp_path / "trial-1-fedcm.json")  # a trial is no further seed
     lines = write_tuned_part(tmp_path).splitlines()
     rows = [line for line in lines if line.startswith("| Fed")]
     assert rows[0].startswith("| FedCM | client.lr = 1.1 | 61.00 | **63.00 ± 1.00**, n = 3 | 2 | – | – | – |")
@@ -221,6 +332,9 @@ def test_methods_with_equal_budgets_are_compared_by_their_further_seeds(tmp_path
     reach = STUDENT_2 * statistics.stdev([12, 12, 9]) / 3**0.5
     assert f"| {11 - reach:.2f} to {11 + reach:.2f} | paired over 3 seeds |" in rows[1]
     assert lines[-1].startswith("Of 4 trials, 0 were stopped early because they were behind, and 1 diverged.")
+    write_digest(make_planned_digest(made, 0.99), tmp_path / f"best-{made.experiment.algorithm}-seed9.json")
+    with pytest.raises(ValueError, match="settings of the best trial"):
+        write_tuned_part(tmp_path)
 
 
 def test_a_tuning_that_was_not_run_has_its_command(tmp_path: Path) -> None:
@@ -241,7 +355,7 @@ def test_losses_at_the_end_are_means_over_seeds(tmp_path: Path) -> None:
         }
         digest = digest.model_copy(update={"curve": digest.curve.model_copy(update=losses)})
         if "scaffold" in run.name:
-            return digest.model_copy(update={"state": "diverged", "summary": digest.summary | {"divergence_round": 7}})
+            return make_diverged(digest, evaluations=7)
         return digest if get_setting(run) == "II" else None
 
     rows = write_losses(write_study(tmp_path, "table2", make)).splitlines()

@@ -81,7 +81,7 @@ def _describe_decay(cell: StudyCell) -> str:
 
 def _make_label_figure(runs: StudyRuns, title: str, describe: Callable[[StudyCell], str]) -> CurveFigure | None:
     """Return a figure with one panel and one curve per cell; None without runs."""
-    curves = {describe(cell): list_points(cell.entry) for cell in runs.cells if cell.entry}
+    curves = {describe(cell): points for cell in runs.cells if cell.entry and (points := list_points(cell.entry))}
     # a label in brackets is a setting, which gives the curves the colours of a sweep
     labels = {label: f"FedCM ({label})" for label in curves}
     panels = {f"{runs.cells[0].rounds} rounds": {labels[label]: points for label, points in curves.items()}}
@@ -131,8 +131,8 @@ def _make_family_figure(runs: StudyRuns) -> DotFigure:
 def _make_lead_figure(results: Results) -> DotFigure:
     rows: dict[str, dict[str, tuple[float, float, float]]] = {}
     for effect in list_closest(results):
-        contrast = effect.contrast
-        if effect.rival.mean() is None or effect.own.mean() is None:
+        contrast = effect.difference.contrast
+        if effect.difference.has_diverged:
             continue
         ends = contrast.interval() or (contrast.difference, contrast.difference)
         value, low, high = (round(number, 4) for number in (contrast.difference, *ends))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fedcm.reports.groups import get_algorithm_title
-from results_page.cells import NOT_RUN, join_parts, write_table
+from results_page.cells import NOT_PLANNED, NOT_RUN, join_parts, write_table
 from results_page.round_tables import get_accuracy
 from results_page.study_runs import StudyCell, StudyRuns
 
@@ -20,13 +20,13 @@ _EQUAL = (
 
 def write_local_work(runs: StudyRuns) -> str:
     """Return the local work of every algorithm in both settings; empty without runs."""
+    if not runs.has_runs:
+        return ""
     settings = sorted({cell.labels["setting"] for cell in runs.cells})
     rows = [
         [get_algorithm_title(name), *(_describe(_find_cell(runs, name, setting)) for setting in settings)]
         for name in runs.list_algorithms()
     ]
-    if not runs.has_runs:
-        return ""
     return join_parts(_CAPTION, write_table(("algorithm", *(f"setting {name}" for name in settings)), rows))
 
 
@@ -47,9 +47,16 @@ def write_equal_examples(runs: StudyRuns) -> str:
     for name in runs.list_algorithms():
         rounds = budget // work[name]
         own = [cell for column in columns for cell in cells if (cell.algorithm, cell.column) == (name, column)]
-        accuracies = [f"{get_accuracy(cell.entry, rounds):.2f}, n = {len(cell.runs)}" for cell in own]
+        accuracies = [_format_accuracy(cell, rounds) for cell in own]
         rows.append([get_algorithm_title(name), str(rounds), f"{budget:,}", *accuracies])
     return join_parts(_EQUAL, write_table(("algorithm", "rounds", "gradients", *columns), rows))
+
+
+def _format_accuracy(cell: StudyCell, rounds: int) -> str:
+    if cell.entry and cell.entry.divergence:
+        return "diverged"
+    accuracy = get_accuracy(cell.entry, rounds)
+    return NOT_PLANNED if accuracy is None else f"{accuracy:.2f}, n = {len(cell.runs)}"
 
 
 def _find_cell(runs: StudyRuns, algorithm: str, setting: str) -> StudyCell | None:

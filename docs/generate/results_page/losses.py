@@ -2,7 +2,8 @@
 
 from statistics import fmean
 
-from fedcm.reports.digest import Digest
+from recorded import get_last
+
 from fedcm.reports.groups import get_algorithm_title
 from results_page.cells import NOT_PLANNED, NOT_RUN, join_parts, write_table
 from results_page.study_runs import StudyCell, StudyRuns
@@ -32,11 +33,5 @@ def _format_cell(cell: StudyCell | None) -> str:
         return NOT_RUN
     if any(run.divergence_round is not None for run in cell.runs):
         return "diverged"
-    train, test = (fmean(_get_last(run, name) for run in cell.runs) for name in ("train_loss", "test_loss"))
+    train, test = (fmean(get_last(run, name) for run in cell.runs) for name in ("train_loss", "test_loss"))
     return f"{train:.2f} / {test:.2f}, n = {len(cell.runs)}"
-
-
-def _get_last(run: Digest, column: str) -> float:
-    value = run.curve.get_column(column)[-1]
-    assert value is not None
-    return value

@@ -20,16 +20,13 @@ def write_studies(results: Results) -> str:
     rows = []
     for runs in results.studies.values():
         planned = sum(cell.seeds for cell in runs.cells)
-        if not planned:
-            continue
-        done = sum(len(cell.runs) for cell in runs.cells)
+        done = sum(min(len(cell.runs), cell.seeds) for cell in runs.cells)
         cpus = Counter(map(name_cpu, runs.digests))
         title = f"[{runs.study.title}](#{runs.study.anchor})"
-        count = f"{done} of {planned}"
         machines = ", ".join(f"{name} {number}" for name, number in cpus.items()) or NOT_PLANNED
         seconds = sum(run.summary["seconds"] for run in runs.digests)
         time = format_duration(seconds) if runs.digests else NOT_PLANNED
-        rows.append((title, f"`{runs.study.shown_command}`", count, machines, time))
+        rows.append((title, f"`{runs.study.shown_command}`", f"{done} of {planned}", machines, time))
     versions = sorted({run.versions["torch"] for run in results.list_digests() if "torch" in run.versions})
     return join_parts(
         write_table(("study", "command", "runs", "runs by CPU", "recorded time"), rows, texts=2),
@@ -75,6 +72,6 @@ def write_equal_runs(results: Results) -> str:
 
 
 def _write_run(run: Digest) -> tuple[str, ...]:
-    accuracy = run.accuracy or {}
+    accuracy = run.accuracy if run.divergence_round is None else None
     scores = [f"{100 * accuracy[key]:.2f}" if accuracy else "diverged" for key in ("mean_last", "last", "best")]
     return (f"`{run.name}`", name_cpu(run), *scores, f"`{run.summary['params_sha256'][:8]}…`")

@@ -8,13 +8,13 @@ import torch
 from fedcm.algorithms import ALGORITHMS
 from fedcm.core.contract.costs import measure_costs
 from fedcm.reports.digest import Digest
+from fedcm.reports.entry import Entry
 from fedcm.reports.groups import get_algorithm_title
 from fedcm.reports.metric import ACCURACY
 from fedcm.system.formatting import format_bytes
 from results_page.cells import (
     NOT_PLANNED,
     NOT_RUN,
-    PAIR_NOTE,
     explain_marks,
     format_interval,
     format_mean,
@@ -22,7 +22,8 @@ from results_page.cells import (
     mark_cpu,
     write_table,
 )
-from results_page.effects import GRIDS, describe_seeds, format_points, list_closest
+from results_page.difference import describe_seeds, explain_pairs, format_lead
+from results_page.effects import GRIDS, list_closest
 from results_page.round_tables import get_accuracy, list_best_alphas
 from results_page.setting_tables import (
     BASE_COLUMN,
@@ -46,17 +47,16 @@ def write_leads(results: Results) -> str:
     rows = [
         (
             effect.where,
-            format_mean(effect.own),
-            f"{get_algorithm_title(effect.other)} {format_mean(effect.rival)}",
-            format_points(effect),
-            format_interval(effect.contrast),
-            describe_seeds(effect),
+            format_mean(effect.difference.own),
+            f"{get_algorithm_title(effect.other)} {format_mean(effect.difference.other)}",
+            format_lead(effect.difference),
+            format_interval(effect.difference.contrast),
+            describe_seeds(effect.difference),
         )
         for effect in effects
     ]
     header = ("cell", "FedCM", "best other", "difference in points", "95 % interval", "seeds")
-    note = PAIR_NOTE if any(effect.is_across_cpus for effect in effects) else ""
-    return join_parts(write_table(header, rows), note)
+    return join_parts(write_table(header, rows), explain_pairs(effect.difference for effect in effects))
 
 
 def find_lasting_lead(own: Digest, other: Digest) -> int | None:
@@ -79,15 +79,18 @@ def write_start(results: Results) -> str:
     for name in GRIDS:
         runs = results[name]
         for own, other in _list_pairs(runs.cells):
+            seeds = {run.seed for run in own.runs} & {run.seed for run in other.runs}
+            if not seeds:
+                continue
+            pair = [Entry(tuple(run for run in cell.runs if run.seed in seeds)) for cell in (own, other)]
             where = ", ".join(filter(None, (runs.study.title, own.column, f"{own.rounds} rounds")))
-            values = [
-                " / ".join(_format(get_accuracy(cell.entry, round)) for cell in (own, other)) for round in _START_ROUNDS
-            ]
-            rows.append([where, *values, *_describe_lasting_leads(own, other)])
+            values = [" / ".join(_format(get_accuracy(entry, round)) for entry in pair) for round in _START_ROUNDS]
+            leads = [_describe_lasting_lead(*runs) for runs in zip(pair[0].runs, pair[1].runs, strict=True)]
+            rows.append([where, *values, ", ".join(leads), str(len(seeds))])
     header = ["cell", *(f"after {round}" for round in _START_ROUNDS), "FedCM stays ahead from round", "n"]
     text = (
-        "Test accuracy in % of FedCM / FedAvg, means over n seeds. The round from which FedCM stays ahead is given for "
-        "each seed."
+        "Test accuracy in % of FedCM / FedAvg, means over the n seeds that both have. The round from which FedCM stays "
+        "ahead is given for each seed."
     )
     return join_parts(text, write_table(header, rows))
 
@@ -100,10 +103,12 @@ def _list_pairs(cells: tuple[StudyCell, ...]) -> Iterator[tuple[StudyCell, Study
                 yield own, other
 
 
-def _describe_lasting_leads(own: StudyCell, other: StudyCell) -> tuple[str, str]:
-    others = {run.seed: run for run in other.runs}
-    leads = [find_lasting_lead(run, others[run.seed]) for run in own.runs if run.seed in others]
-    return ", ".join("never" if lead is None else str(lead) for lead in leads), str(len(leads))
+def _describe_lasting_lead(own: Digest, other: Digest) -> str:
+    for name, run in (("FedCM", own), ("FedAvg", other)):
+        if run.divergence_round is not None:
+            return f"{name} diverged"
+    lead = find_lasting_lead(own, other)
+    return "never" if lead is None else str(lead)
 
 
 def _format(value: float | None) -> str:
@@ -181,7 +186,8 @@ def write_clipping(results: Results) -> str:
         return table
     values = [f"{format_mean(entry)}{mark_cpu(entry.runs)}" for entry in (plain, clipped)]
     more = f"FedCM with α = 0.1 has {values[0]} without clipping and {values[1]} with it."
-    return explain_marks(join_parts(table, more), (*plain.runs, *clipped.runs))
+    shown = (*list_setting_runs(results, ("clip 10",)), *plain.runs, *clipped.runs)
+    return explain_marks(join_parts(table, more), shown)
 
 
 def write_rates(results: Results) -> str:

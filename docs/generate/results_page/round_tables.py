@@ -114,7 +114,7 @@ def write_alpha_part(runs: StudyRuns) -> str:
     ]
     return join_parts(
         "Test accuracy in % after a number of rounds, mean over n seeds. Published: ResNet-18, setting I.",
-        explain_marks(write_round_table("α", rows, ALPHA_ROUNDS, ["published"]), runs.digests),
+        explain_marks(write_round_table("α", rows, ALPHA_ROUNDS, ["published"]), runs.list_runs()),
         write_figure_link("table3", "Accuracy against rounds, one curve per α"),
     )
 
@@ -126,7 +126,7 @@ def write_resnet_part(runs: StudyRuns) -> str:
     rows = [Row(get_algorithm_title(cell.algorithm), cell.entry) for cell in runs.cells]
     return join_parts(
         "Test accuracy in % after a number of rounds, mean over n seeds.",
-        explain_marks(write_round_table("algorithm", rows, RESNET_ROUNDS), runs.digests),
+        explain_marks(write_round_table("algorithm", rows, RESNET_ROUNDS), runs.list_runs()),
         write_figure_link("resnet8", "Accuracy of FedCM and FedAvg against rounds with ResNet-8"),
         write_effects(runs),
     )
@@ -146,7 +146,7 @@ def write_family_part(runs: StudyRuns) -> str:
     header = ["group", "method", *(f"after {round}" for round in FAMILY_ROUNDS), "n", "down", "up"]
     return join_parts(
         "Test accuracy in % after a number of rounds over n seeds, and what a federation would send in the whole run.",
-        explain_marks(write_table(header, body, texts=2), runs.digests),
+        explain_marks(write_table(header, body, texts=2), runs.list_runs()),
         write_figure_link("family", "The accuracy of every method after 50 rounds, by group"),
     )
 

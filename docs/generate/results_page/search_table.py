@@ -49,7 +49,8 @@ def describe_variant(experiment: Mapping[str, Mapping[str, float]]) -> str:
     if own["adapt"]:
         words = [f"cosine, at least {alpha}"]
     elif own["power"]:
-        words = [f"max({alpha}, {own['scale']:g}·(t+1)^−{own['power']:g})".replace("1·", "")]
+        scale = "" if own["scale"] == 1 else f"{own['scale']:g}·"
+        words = [f"max({alpha}, {scale}(t+1)^−{own['power']:g})"]
     else:
         words = [f"{alpha}, which is {'FedAvg' if own['alpha'] == 1 else 'FedCM'}"]
     words += [f"average k = {own['average']:g}"] if own["average"] else []

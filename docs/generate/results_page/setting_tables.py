@@ -1,8 +1,8 @@
 """Tables of studies that change one setting: where weight decay acts, and one setting at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from fedcm.reports.claims.contrast import compare, format_difference
+from fedcm.reports.claims.contrast import format_difference
 from fedcm.reports.digest import Digest
 from fedcm.reports.entry import Entry
 from fedcm.reports.groups import get_algorithm_title
@@ -15,9 +15,9 @@ from results_page.cells import (
     format_mean,
     join_parts,
     mark_cpu,
-    name_cpu,
     write_table,
 )
+from results_page.difference import Difference, explain_pairs, mark_pair
 from results_page.study_parts import write_figure_link, write_not_run
 from results_page.study_runs import Results, StudyCell
 
@@ -28,19 +28,17 @@ _BASE = "as in Table 1, seed 0"
 def write_decay_table(results: Results) -> str:
     """Return the table of where weight decay acts: in the loss or in the step."""
     runs, others = results["weight-decay"], results["table3"]
-    rows = []
+    rows, differences = [], []
     for alpha in dict.fromkeys(cell.labels["alpha"] for cell in runs.cells):
         loss, step = (runs.get_entry("fedcm", f"{place} · {alpha}") for place in ("loss", "step"))
         other = others.get_entry("fedcm", alpha)
-        same = next((one for one in (other, loss) if one and step and _list_cpus(one) == _list_cpus(step)), loss)
-        difference = "" if same is None or step is None else _format_difference(same, step)
-        rows.append([alpha, *map(_format, (other, loss, step)), difference])
+        possible = [Difference(one, step) for one in (loss, other) if one and step]
+        chosen = next((one for one in possible if not one.is_across_cpus), next(iter(possible), None))
+        text = "" if chosen is None else mark_pair(format_difference(chosen.contrast) or "diverged", chosen)
+        rows.append([alpha, *map(_format, (other, loss, step)), text])
+        differences += [] if chosen is None else [chosen]
     header = ("α", "in the loss, the runs of Table 3", "in the loss", "in the step", "loss − step")
-    return write_table(header, rows)
-
-
-def _list_cpus(entry: Entry) -> set[str]:
-    return {name_cpu(run) for run in entry.counted_runs}
+    return join_parts(write_table(header, rows), explain_pairs(differences))
 
 
 def list_decay_runs(results: Results) -> list[Digest]:
@@ -58,20 +56,17 @@ def write_decay_part(results: Results) -> str:
         return write_not_run(runs)
     averaged = describe_rounds(cell.entry for cell in runs.cells)
     plain = results["table1"].get_entry("fedavg", BASE_COLUMN)
+    compared = "" if plain is None else f"For comparison: FedAvg of Table 1 has {_format(plain)}."
+    shown = [*list_decay_runs(results), *(plain.counted_runs if plain else ())]
     return join_parts(
         f"Test accuracy in % of FedCM, {averaged}: mean ± standard deviation over n seeds.",
-        explain_marks(write_decay_table(results), list_decay_runs(results)),
-        "" if plain is None else f"For comparison: FedAvg of Table 1 has {format_mean(plain)}{mark_cpu(plain.runs)}.",
+        explain_marks(join_parts(write_decay_table(results), compared), shown),
         write_figure_link("weight-decay", "Accuracy against rounds with weight decay in the loss and in the step"),
     )
 
 
 def _format(entry: Entry | None) -> str:
     return NOT_PLANNED if entry is None else f"{format_mean(entry)}{mark_cpu(entry.counted_runs)}"
-
-
-def _format_difference(first: Entry, second: Entry) -> str:
-    return format_difference(compare([(1, first.list_gains()), (-1, second.list_gains())])) or "diverged"
 
 
 def list_base_cells(results: Results) -> dict[str, StudyCell]:
@@ -129,15 +124,23 @@ def write_setting_part(results: Results) -> str:
         for name in runs.list_algorithms()
         if (value := find_best(row[name].entry for row in rows.values() if name in row)) is not None
     }
-    leads = [
-        f"{best['fedcm'] - value:.2f} points ahead of {get_algorithm_title(name)}"
-        for name, value in sorted(best.items(), key=lambda item: -item[1])
-        if name != "fedcm"
-    ]
     averaged = describe_rounds(cell.entry for cell in runs.cells)
     return join_parts(
         f"Test accuracy in %, {averaged}. {NOT_PLANNED}: not part of the study, or the same as in Table 1.",
         explain_marks(write_setting_table(results), list_setting_runs(results)),
-        f"With every algorithm at the best of its column, FedCM ({best['fedcm']:.2f}) is {', '.join(leads)}.",
+        _describe_leads(best),
         write_figure_link("one-setting", "The accuracy of five algorithms for every change of a setting"),
     )
+
+
+def _describe_leads(best: Mapping[str, float]) -> str:
+    """Return by how much FedCM's best is ahead of the others' or behind; empty without FedCM or without others."""
+    own = best.get("fedcm")
+    if own is None or len(best) == 1:
+        return ""
+    leads = [
+        f"{abs(own - value):.2f} points {'ahead of' if own >= value else 'behind'} {get_algorithm_title(name)}"
+        for name, value in sorted(best.items(), key=lambda item: -item[1])
+        if name != "fedcm"
+    ]
+    return f"With every algorithm at the best of its column, FedCM ({own:.2f}) is {', '.join(leads)}."

@@ -29,11 +29,10 @@ def write_grid_part(runs: StudyRuns, figure_text: str, beside: Sequence[StudyCel
     if not runs.has_runs:
         return write_not_run(runs)
     cells = (*runs.cells, *beside)
-    has_current = any(cell.runs for cell in runs.cells)
     return join_parts(
-        write_caption(cells) if has_current else "",
-        explain_marks(write_grid(cells), [run for cell in cells for run in cell.runs]) if has_current else "",
-        write_figure_link(runs.study.name, figure_text) if has_current else "",
+        write_caption(cells),
+        explain_marks(write_grid(cells), [run for cell in cells for run in cell.runs]),
+        write_figure_link(runs.study.name, figure_text),
         write_effects(runs),
         write_orders(runs),
     )

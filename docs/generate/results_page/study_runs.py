@@ -1,7 +1,6 @@
 """The runs of the studies, in the cells that their files plan.
 
-A cell has the runs of one algorithm that differ only in their seed and have the planned number of rounds. Runs of
-another length are kept apart.
+A cell has the runs of one algorithm that differ only in their seed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +58,11 @@ class StudyRuns:
     @property
     def has_runs(self) -> bool:
         """Whether at least one run is over."""
-        return bool(self.digests)
+        return bool(self.list_runs())
+
+    def list_runs(self) -> list[Digest]:
+        """Return the runs of all cells, also those that are in the folder of another study."""
+        return [run for cell in self.cells for run in cell.runs]
 
     def list_columns(self) -> list[str]:
         """Return the conditions, in the order of the file."""
@@ -104,19 +107,20 @@ def read_results(folder: Path = RESULTS) -> Results:
         ValueError: If a digest belongs to no cell of its study, or has another length than planned.
     """
     digests = {
-        study.name: [run for path in sorted((folder / study.name).glob("*.json")) if _is_over(run := read_digest(path))]
+        study.name: [run for path in sorted((folder / study.name).glob("*.json")) if is_over(run := read_digest(path))]
         for study in STUDIES
     }
     return Results({study.name: _fill_study(study, digests) for study in STUDIES})
 
 
-def _is_over(run: Digest) -> bool:
+def is_over(run: Digest) -> bool:
+    """Return whether a run finished or diverged."""
     return run.state in _OVER
 
 
 def _fill_study(study: Study, digests: Mapping[str, Sequence[Digest]]) -> StudyRuns:
     own = digests[study.name]
-    planned = _list_planned_cells(study, own)
+    planned = _list_planned_cells(study)
     for run in own:
         cell = next((cell for cell in planned if _is_in_cell(run, cell)), None)
         if cell is None:
@@ -131,14 +135,7 @@ def _fill_study(study: Study, digests: Mapping[str, Sequence[Digest]]) -> StudyR
     return StudyRuns(study, tuple(cells), tuple(own))
 
 
-def _list_planned_cells(study: Study, runs: Sequence[Digest]) -> list[StudyCell]:
-    """Return the cells of the file; those of the runs if there is no file."""
-    if not study.path.exists():
-        found = {(run.algorithm, *run.labels.values()): run for run in runs}
-        return [
-            StudyCell(run.algorithm, run.labels, _get_rounds(run), 1, run.published, _get_data_and_model(run))
-            for run in found.values()
-        ]
+def _list_planned_cells(study: Study) -> list[StudyCell]:
     cells: dict[tuple[str, ...], list[GridRun]] = {}
     for run in _expand(study.path):
         labels = run.experiment.cell.labels

@@ -3,14 +3,14 @@
 results/tuned has the record of `fedcm tune` (trials.jsonl) and the digests of the winners' runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from fedcm.reports.digest import read_digest
+from fedcm.reports.digest import Digest, read_digest
 from fedcm.reports.entry import Entry
 from fedcm.reports.groups import get_algorithm_title
 from fedcm.reports.metric import ACCURACY
+from fedcm.system.formatting import flatten_table
 from fedcm.tuning.trials import TrialLog, TuningTrial, find_best
 from results_page.cells import (
     NOT_PLANNED,
@@ -25,8 +25,9 @@ from results_page.cells import (
     write_table,
 )
 from results_page.cells import find_best as find_highest
-from results_page.effects import Effect, describe_seeds, format_points
+from results_page.difference import Difference, describe_seeds, explain_pairs, format_lead
 from results_page.studies import ROOT
+from results_page.study_runs import is_over
 
 FOLDER = ROOT / "results" / "tuned"
 EXPERIMENT = ROOT / "experiments" / "mini" / "tuned.toml"
@@ -48,7 +49,7 @@ def write_tuned_part(folder: Path = FOLDER) -> str:
     log = TrialLog(folder / "trials.jsonl")
     if not log.trials:
         return f"Not run yet: `{read_command()}`."
-    entries = _read_entries(folder)
+    entries = _read_entries(folder, log)
     highest = find_highest(entries.values())
     names = sorted({trial.algorithm for trial in log.trials}, key=lambda name: _rank(entries.get(name)))
     rows = [_write_row(name, log.list_trials(name), entries, highest) for name in names]
@@ -57,7 +58,9 @@ def write_tuned_part(folder: Path = FOLDER) -> str:
         f"{describe_rounds(entries.values())}, mean ± standard deviation over n further seeds."
     )
     runs = [run for entry in entries.values() for run in entry.runs]
-    return join_parts(caption, explain_marks(write_table(_HEADER, rows, texts=2), runs), _count_trials(log.trials))
+    pairs = explain_pairs(_compare(name, entries) for name in entries if name != _OWN and _OWN in entries)
+    table = join_parts(write_table(_HEADER, rows, texts=2), pairs)
+    return join_parts(caption, explain_marks(table, runs), _count_trials(log.trials))
 
 
 def read_command() -> str:
@@ -66,12 +69,25 @@ def read_command() -> str:
     return next(line.strip("# ") for line in lines if line.startswith("#   fedcm tune"))
 
 
-def _read_entries(folder: Path) -> dict[str, Entry]:
-    runs: dict[str, list[Any]] = {}
-    for path in sorted(folder.glob("*.json")):
+def _read_entries(folder: Path, log: TrialLog) -> dict[str, Entry]:
+    """Return the runs of the winners with further seeds, by algorithm.
+
+    Raises:
+        ValueError: If a run is not over, or has not the settings of the best trial.
+    """
+    runs: dict[str, list[Digest]] = {}
+    for path in sorted(folder.glob("best-*.json")):
         run = read_digest(path)
+        best = find_best(log.list_trials(run.algorithm))
+        own = flatten_table(run.experiment)
+        if not is_over(run) or best is None or any(own.get(key) != value for key, value in best.settings.items()):
+            raise ValueError(f"{path.name} is not a run with the settings of the best trial of {run.algorithm}")
         runs.setdefault(run.algorithm, []).append(run)
     return {name: Entry(tuple(own)) for name, own in runs.items()}
+
+
+def _compare(name: str, entries: Mapping[str, Entry]) -> Difference:
+    return Difference(entries[_OWN], entries[name])
 
 
 def _rank(entry: Entry | None) -> float:
@@ -79,15 +95,17 @@ def _rank(entry: Entry | None) -> float:
     return 0.0 if mean is None else -mean
 
 
-def _write_row(name: str, trials: Sequence[TuningTrial], entries: dict[str, Entry], highest: float | None) -> list[str]:
-    best, entry, own = find_best(trials), entries.get(name), entries.get(_OWN)
+def _write_row(
+    name: str, trials: Sequence[TuningTrial], entries: Mapping[str, Entry], highest: float | None
+) -> list[str]:
+    best, entry = find_best(trials), entries.get(name)
     settings = ", ".join(f"{path} = {value}" for path, value in best.settings.items()) if best else NOT_PLANNED
     validation = ACCURACY.format(100 * best.score) if best and best.score is not None else NOT_PLANNED
     row = [get_algorithm_title(name), settings, validation, _format_test(entry, highest), str(len(trials))]
-    if entry is None or own is None or name == _OWN:
+    if entry is None or _OWN not in entries or name == _OWN:
         return [*row, NOT_PLANNED, NOT_PLANNED, NOT_PLANNED]
-    effect = Effect("", "", 0, name, own, entry)
-    return [*row, format_points(effect), format_interval(effect.contrast), describe_seeds(effect)]
+    difference = _compare(name, entries)
+    return [*row, format_lead(difference), format_interval(difference.contrast), describe_seeds(difference)]
 
 
 def _format_test(entry: Entry | None, highest: float | None) -> str:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from fedcm.reports.claims.contrast import compare
 from fedcm.reports.groups import get_algorithm_title
 from fedcm.system.formatting import format_signed
 from results_page.cells import (
@@ -16,7 +15,7 @@ from results_page.cells import (
     join_parts,
     write_table,
 )
-from results_page.effects import Effect, format_points
+from results_page.difference import Difference, describe_seeds, explain_pairs, format_size, mark_pair
 from results_page.study_parts import write_figure_link, write_grid_part, write_not_run
 from results_page.study_runs import Results, StudyCell, StudyRuns
 
@@ -51,45 +50,53 @@ def write_fashion_part(runs: StudyRuns) -> str:
     if not runs.has_runs:
         return write_not_run(runs)
     known = [cell.entry for cell in runs.cells]
+    plain = runs.get_entry("fedavg", "lr 0.1")
+    differences = {
+        (cell.algorithm, cell.column): Difference(cell.entry, plain)
+        for cell in runs.cells
+        if cell.entry and plain and (cell.algorithm, cell.column) != ("fedavg", "lr 0.1")
+    }
     caption = f"Test accuracy in %, {describe_rounds(known)}: mean ± standard deviation over n seeds."
     header = ("algorithm", "settings", "accuracy", "minus FedAvg with η_l 0.1", "95 % interval")
-    table = write_table(header, [_write_fashion_row(runs, cell, find_best(known)) for cell in runs.cells], texts=2)
+    best = find_best(known)
+    rows = [_write_fashion_row(cell, best, differences.get((cell.algorithm, cell.column))) for cell in runs.cells]
+    table = join_parts(write_table(header, rows, texts=2), explain_pairs(differences.values()))
     return join_parts(
         caption,
-        explain_marks(table, [run for cell in runs.cells for run in cell.runs]),
+        explain_marks(table, runs.list_runs()),
         write_figure_link(runs.study.name, "Accuracy against rounds on Fashion-MNIST"),
     )
 
 
-def _write_fashion_row(runs: StudyRuns, cell: StudyCell, best: float | None) -> tuple[str, ...]:
+def _write_fashion_row(cell: StudyCell, best: float | None, difference: Difference | None) -> tuple[str, ...]:
     names = get_algorithm_title(cell.algorithm), describe_fashion_cell(cell), format_cell(cell, best)
-    plain = runs.get_entry("fedavg", "lr 0.1")
-    is_plain = (cell.algorithm, cell.column) == ("fedavg", "lr 0.1")
-    if is_plain or cell.entry is None or plain is None or cell.entry.divergence or plain.divergence:
+    if difference is None or difference.has_diverged:
         return (*names, NOT_PLANNED, NOT_PLANNED)
-    contrast = compare([(1, cell.entry.list_gains()), (-1, plain.list_gains())])
-    return (*names, format_signed(contrast.difference), format_interval(contrast))
+    contrast = difference.contrast
+    return (*names, format_signed(contrast.difference), mark_pair(format_interval(contrast), difference))
 
 
 def write_precision_part(runs: StudyRuns) -> str:
     """Return the study of bfloat16, with the differences from float32."""
     part = write_grid_part(runs, "Accuracy against rounds in float32 and bfloat16")
-    rows = []
+    rows, differences = [], []
     for cell in runs.cells:
-        entry, exact = cell.entry, runs.get_entry(cell.algorithm, cell.column.replace("bf16", "float32"))
-        if cell.labels.get("precision") == "bf16" and entry and exact and not (entry.divergence or exact.divergence):
-            contrast = compare([(1, entry.list_gains()), (-1, exact.list_gains())])
-            numbers = format_signed(contrast.difference), format_interval(contrast), contrast.seeds
+        exact = runs.get_entry(cell.algorithm, cell.column.replace("bf16", "float32"))
+        if cell.labels.get("precision") != "bf16" or cell.entry is None or exact is None:
+            continue
+        difference = Difference(cell.entry, exact)
+        if not difference.has_diverged:
+            contrast = difference.contrast
+            numbers = format_signed(contrast.difference), format_interval(contrast), describe_seeds(difference)
             rows.append((cell.labels["model"], get_algorithm_title(cell.algorithm), *numbers))
+            differences.append(difference)
     header = ("model", "algorithm", "bfloat16 − float32, points", "95 % interval", "seeds")
-    return join_parts(part, write_table(header, rows, texts=2) if rows else "")
+    return join_parts(part, write_table(header, rows, texts=2) if rows else "", explain_pairs(differences))
 
 
 def write_variants_part(results: Results) -> str:
-    """Return the section about variants of FedCM with its heading; empty if the study is neither planned nor run."""
+    """Return the section about variants of FedCM with its heading."""
     runs = results["momentum"]
-    if not runs.cells:
-        return ""
     part = write_grid_part(runs, "Accuracy against rounds for variants of FedCM")
     command = f"`{runs.study.shown_command}`." if runs.has_runs else ""
     return join_parts("## Variants of FedCM", command, part, _write_first_try(results))
@@ -101,10 +108,14 @@ def _write_first_try(results: Results) -> str:
     own = results["momentum"].get_entry("fedcm", "cifar100")
     if entry is None or own is None:
         return ""
-    effect = Effect("", "cifar100", 0, "fedcm", entry, own)
-    size = "–" if effect.cohens_d is None else f"{effect.cohens_d:.2f}"
-    return (
-        f"The first try on CIFAR-100, `{results['momentum-first'].study.shown_command}`: `fedcm-anytime` "
-        f"{format_mean(entry)}, which is {format_points(effect)} points from FedCM (95 % interval "
-        f"{format_interval(effect.contrast)}, Cohen's d {size})."
+    tried = f"The first try on CIFAR-100, `{results['momentum-first'].study.shown_command}`: `fedcm-anytime`"
+    difference = Difference(entry, own)
+    if difference.has_diverged:
+        return f"{tried} {format_mean(entry)}, FedCM {format_mean(own)}."
+    contrast = difference.contrast
+    points = mark_pair(f"{format_signed(contrast.difference)} points", difference)
+    text = (
+        f"{tried} {format_mean(entry)}, which is {points} from FedCM (95 % interval {format_interval(contrast)}, "
+        f"Cohen's d {format_size(difference)})."
     )
+    return join_parts(text, explain_pairs([difference]))
