@@ -46,6 +46,16 @@ def test_a_row_of_fashion_mnist_has_its_difference_from_fedavg(tmp_path: Path) -
     assert "All runs used an AMD EPYC." in rows
 
 
+def test_a_pair_on_two_kinds_of_cpu_is_marked_on_fashion_mnist(tmp_path: Path) -> None:
+    def make(run: GridRun) -> Digest:
+        return make_planned_digest(run, 0.75).model_copy(update={"cpu": {}} if "alpha-0.3" in run.name else {})
+
+    write_study(tmp_path, "fashion", make)
+    rows = results_tables.PAGES["results.md"]["fashion"](read_results(tmp_path)).splitlines()
+    assert f"| FedCM | α 0.3, η_l 0.1 | **75.00 ± 0.00**, n = 3 | +0.00 | 0.00 to 0.00 {PAIR_MARK} |" in rows
+    assert "| FedCM | α 0.1, η_l 0.1 | **75.00 ± 0.00**, n = 3 † | +0.00 | 0.00 to 0.00 |" in rows
+
+
 def test_a_run_that_diverged_before_its_first_evaluation_has_no_curve(tmp_path: Path) -> None:
     def make(run: GridRun) -> Digest:
         digest = make_planned_digest(run, 0.75)
@@ -162,19 +172,21 @@ def test_a_decay_that_can_only_be_compared_across_cpus_is_marked(tmp_path: Path)
     assert text.endswith("so they are not paired exactly.")
 
 
-@pytest.mark.parametrize("epyc", ["one-setting", "table3"])
-def test_the_marks_of_clipping_are_those_of_all_shown_runs(epyc: str, tmp_path: Path) -> None:
-    """The sentence below the table has runs of two studies, of which one has the other CPU."""
+@pytest.mark.parametrize("is_table_on_epyc", [True, False])
+def test_the_marks_of_clipping_are_those_of_all_shown_runs(is_table_on_epyc: bool, tmp_path: Path) -> None:
+    """The two runs in the sentence below the table have another CPU than the runs of the table."""
 
     def make(run: GridRun) -> Digest:
-        return make_planned_digest(run, 0.5).model_copy(update={} if epyc == study else {"cpu": {}})
+        is_in_sentence = run.experiment.cell.labels.get("change") == "alpha 0.1, clip 10" or "alpha-0.1" in run.name
+        is_on_epyc = is_table_on_epyc != is_in_sentence
+        return make_planned_digest(run, 0.5).model_copy(update={} if is_on_epyc else {"cpu": {}})
 
     for study in ("table1", "table3", "one-setting"):
         write_study(tmp_path, study, make)
     text = results_tables.PAGES["in-practice.md"]["clipping"](read_results(tmp_path))
     assert text.endswith("† On an AMD EPYC; all other runs on an Intel Xeon.")
-    plain, clipped = ("50.00, n = 1", "50.00, n = 1 †") if epyc == "one-setting" else ("50.00, n = 1 †", "50.00, n = 1")
-    assert f"FedCM with α = 0.1 has {plain} without clipping and {clipped} with it." in text
+    value = "50.00, n = 1" if is_table_on_epyc else "50.00, n = 1 †"
+    assert f"FedCM with α = 0.1 has {value} without clipping and {value} with it." in text
 
 
 def test_a_method_that_is_ahead_of_fedcm_is_said_to_be(tmp_path: Path) -> None:
@@ -313,7 +325,7 @@ def test_methods_with_equal_budgets_are_compared_by_their_further_seeds(tmp_path
     log = TrialLog(tmp_path / "trials.jsonl")
     metric = ValidationMetric("validation_accuracy", higher_is_better=True, is_share=True)
     for name, number, score in (("fedcm", 0, 0.55), ("fedcm", 1, 0.61), ("fedavg", 0, None), ("fedavg", 1, 0.49)):
-        trial = TuningTrial(name, number, {"client.lr": 0.1 + number}, f"trial-{number}-{name}")
+        trial = TuningTrial(name, number, {"client.lr": 0.1 + number, "rounds": 200}, f"trial-{number}-{name}")
         log.begin(trial)
         trial.state, trial.score, trial.metric = "diverged" if score is None else "finished", score, metric
         log.end(trial)
@@ -327,12 +339,14 @@ def test_methods_with_equal_budgets_are_compared_by_their_further_seeds(tmp_path
     write_digest(make_planned_digest(made, 0.99), tmp_path / "trial-1-fedcm.json")  # a trial is no further seed
     lines = write_tuned_part(tmp_path).splitlines()
     rows = [line for line in lines if line.startswith("| Fed")]
-    assert rows[0].startswith("| FedCM | client.lr = 1.1 | 61.00 | **63.00 ± 1.00**, n = 3 | 2 | – | – | – |")
-    assert rows[1].startswith("| FedAvg | client.lr = 1.1 | 49.00 | 52.00 ± 2.65, n = 3 | 2 | +11.00 |")
+    assert rows[0].startswith(
+        "| FedCM | client.lr = 1.1, rounds = 200 | 61.00 | **63.00 ± 1.00**, n = 3 | 2 | – | – | – |"
+    )
+    assert rows[1].startswith("| FedAvg | client.lr = 1.1, rounds = 200 | 49.00 | 52.00 ± 2.65, n = 3 | 2 | +11.00 |")
     reach = STUDENT_2 * statistics.stdev([12, 12, 9]) / 3**0.5
     assert f"| {11 - reach:.2f} to {11 + reach:.2f} | paired over 3 seeds |" in rows[1]
     assert lines[-1].startswith("Of 4 trials, 0 were stopped early because they were behind, and 1 diverged.")
-    write_digest(make_planned_digest(made, 0.99), tmp_path / f"best-{made.experiment.algorithm}-seed9.json")
+    write_digest(make_planned_digest(made, 0.99), tmp_path / "best-fedcm-seed9.json")  # with another client.lr
     with pytest.raises(ValueError, match="settings of the best trial"):
         write_tuned_part(tmp_path)
 
