@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import results_tables
-from results_page.cells import CPU_MARK, PAIR_MARK, explain_marks
+from results_page.cells import CPU_MARK, PAIR_MARK, PAIR_NOTE, explain_marks
 from results_page.equal_rounds import write_window
 from results_page.figure_data import list_figures
 from results_page.local_work import write_equal_examples, write_local_work
@@ -54,6 +54,17 @@ def test_a_pair_on_two_kinds_of_cpu_is_marked_on_fashion_mnist(tmp_path: Path) -
     rows = results_tables.PAGES["results.md"]["fashion"](read_results(tmp_path)).splitlines()
     assert f"| FedCM | α 0.3, η_l 0.1 | **75.00 ± 0.00**, n = 3 | +0.00 | 0.00 to 0.00 {PAIR_MARK} |" in rows
     assert "| FedCM | α 0.1, η_l 0.1 | **75.00 ± 0.00**, n = 3 † | +0.00 | 0.00 to 0.00 |" in rows
+
+
+def test_a_pair_on_two_kinds_of_cpu_is_marked_in_the_study_of_precision(tmp_path: Path) -> None:
+    def make(run: GridRun) -> Digest:
+        precision = run.experiment.cell.labels["precision"]
+        return make_planned_digest(run, 0.5).model_copy(update={"cpu": {}} if precision == "float32" else {})
+
+    write_study(tmp_path, "precision", make)
+    text = results_tables.PAGES["results.md"]["precision"](read_results(tmp_path))
+    assert f"| lenet | FedCM | +0.00 | 0.00 to 0.00 | paired over 3 seeds {PAIR_MARK} |" in text
+    assert PAIR_NOTE in text
 
 
 def test_a_run_that_diverged_before_its_first_evaluation_has_no_curve(tmp_path: Path) -> None:
