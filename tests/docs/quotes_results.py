@@ -52,8 +52,8 @@ QUOTES = [
     ),
     Quote(
         RESULTS,
-        r"FedCM leads SCAFFOLD by ([\d.]+) points on Dirichlet",
-        lambda: get_leads("table1", "scaffold", "I · dirichlet"),
+        r"FedCM leads FedDyn by ([\d.]+) points on Dirichlet",
+        lambda: get_leads("table1", "feddyn", "I · dirichlet"),
     ),
     Quote(
         RESULTS,
