@@ -57,7 +57,7 @@ QUOTES = [
     ),
     Quote(
         RESULTS,
-        r"FedAvg leads by ([\d.]+) points after 400",
-        lambda: get_leads("resnet18", "fedavg", "no augmentation", of_rival=True),
+        r"SCAFFOLD leads FedCM by ([\d.]+) points after 400",
+        lambda: get_leads("resnet18", "scaffold", "no augmentation", of_rival=True),
     ),
 ]
