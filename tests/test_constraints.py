@@ -18,7 +18,7 @@ def test_pinned_versions_accept_the_oldest_supported_python() -> None:
     needed = {}
     for name in pins:
         try:
-            needed[name] = metadata(name).get("Requires-Python") or ""
+            needed[name] = str(metadata(name).json.get("requires_python", ""))
         except PackageNotFoundError:  # of an extra that is not installed here
             continue
     assert len(needed) > len(pins) / 2
