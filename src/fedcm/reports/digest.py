@@ -18,9 +18,9 @@ from pydantic import (
     model_validator,
 )
 
+from fedcm.config.defaults import fill_in_defaults
 from fedcm.config.schema import Section
 from fedcm.errors import UserError
-from fedcm.reports.defaults import fill_in_defaults
 from fedcm.reports.metric import (
     Metric,
     find_divergence_round,

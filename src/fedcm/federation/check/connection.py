@@ -51,7 +51,7 @@ def do_handshake(kit: Kit) -> Handshake:
     except ssl.SSLCertVerificationError as error:
         message = f"the server's certificate is not accepted here: {error.verify_message}"
         return Handshake(message, (), untrusted=True)
-    except ssl.SSLEOFError:
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):  # which of them depends on the Python
         return Handshake(f"{_REJECTED}: it closed the connection", ())
     except ssl.SSLError as error:
         return Handshake(_describe_tls_error(error), ())

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from made_digests import make_test_digest
 
+from fedcm.config.defaults import fill_in_defaults
 from fedcm.config.sections import ClientSection, ServerSection
-from fedcm.reports.defaults import fill_in_defaults
 from fedcm.reports.digest import Digest
 from fedcm.reports.groups import group_runs
 
