@@ -76,6 +76,11 @@ QUOTES = [
     Quote(RESULTS, r"each other method at least ([\d.]+) points", get_least_loss),
     Quote(
         RESULTS,
+        r"FedAdam leads FedCM by ([\d.]+) points \(three",
+        lambda: get_leads("shakespeare", "fedadam", "", of_rival=True),
+    ),
+    Quote(
+        RESULTS,
         r"SCAFFOLD leads FedCM by ([\d.]+) points after 400",
         lambda: get_leads("resnet18", "scaffold", "no augmentation", of_rival=True),
     ),
