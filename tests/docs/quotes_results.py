@@ -71,7 +71,7 @@ QUOTES = [
         r"FedDyn by ([\d.]+) points on Dirichlet and FedAdam by ([\d.]+) points on IID",
         lambda: [*get_leads("table1", "feddyn", "I · dirichlet"), *get_leads("table1", "fedadam", "I · iid")],
     ),
-    Quote(RESULTS, r"each other method at least ([\d.]+) points", get_least_loss),
+    Quote(RESULTS, r"each other method loses at least ([\d.]+) points", get_least_loss),
     Quote(
         RESULTS,
         r"FedAdam leads FedCM by ([\d.]+) points \(three",

@@ -179,6 +179,23 @@ def test_a_certificate_that_the_server_rejects_fails(
     assert "does not accept this kit's certificate" in result.message
 
 
+@pytest.mark.parametrize("error", [ssl.SSLEOFError, ssl.SSLZeroReturnError])
+def test_a_server_that_closes_the_connection_rejects_the_certificate(
+    site: Kit, server: Kit, monkeypatch: pytest.MonkeyPatch, error: type[ssl.SSLError]
+) -> None:
+    """Versions of Python raise different errors for it."""
+
+    def close(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("fedcm.federation.check.connection.ssl.SSLContext.wrap_socket", close)
+    with listening(server):
+        result = check_all(site)["mutual TLS"]
+    assert result.state == "failed"
+    assert "does not accept this kit's certificate" in result.message
+    assert "it closed the connection" in result.message
+
+
 def test_an_expired_certificate_fails(tmp_path: Path, root: Root, server: Kit) -> None:
     made = make_kit(tmp_path / "kit", "site", root, server.port, starts=NOW - 9 * DAY, ends=NOW - DAY)
     site = with_data(made)

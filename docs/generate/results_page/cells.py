@@ -35,6 +35,7 @@ def explain_marks(text: str, runs: Iterable[Digest]) -> str:
     names = sorted({name_cpu(run) for run in runs})
     others = [name for name in names if name != FIRST_CPU]
     if not others:
+        assert CPU_MARK not in text, "a marked run is not among the runs of this text"
         return text
     if len(names) == 1:
         return join_parts(text.replace(f" {CPU_MARK}", ""), f"All runs used an {names[0]}.")

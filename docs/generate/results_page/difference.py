@@ -8,11 +8,11 @@ from typing import NamedTuple
 from fedcm.reports.claims.contrast import Contrast, compare
 from fedcm.reports.entry import Entry
 from fedcm.system.formatting import format_signed
-from results_page.cells import PAIR_MARK, PAIR_NOTE, name_cpu
+from results_page.cells import NOT_PLANNED, PAIR_MARK, PAIR_NOTE, name_cpu
 
 
 class Difference(NamedTuple):
-    """The runs of one side and of the other, by which the first side's lead is measured."""
+    """Two sides of a comparison; the lead is that of the first."""
 
     own: Entry
     other: Entry
@@ -64,7 +64,7 @@ def format_lead(difference: Difference) -> str:
 def format_size(difference: Difference) -> str:
     """Format Cohen's d."""
     size = difference.cohens_d
-    return "–" if size is None else format_signed(size).removeprefix("+")
+    return NOT_PLANNED if size is None else format_signed(size).removeprefix("+")
 
 
 def describe_seeds(difference: Difference) -> str:

@@ -136,6 +136,7 @@ def _fill_study(study: Study, digests: Mapping[str, Sequence[Digest]]) -> StudyR
 
 
 def _list_planned_cells(study: Study) -> list[StudyCell]:
+    """Return the cells of the study's file, without runs."""
     cells: dict[tuple[str, ...], list[GridRun]] = {}
     for run in _expand(study.path):
         labels = run.experiment.cell.labels

@@ -3,7 +3,7 @@
 results/tuned has the record of `fedcm tune` (trials.jsonl) and the digests of the winners' runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedcm.reports.digest import Digest, read_digest
@@ -50,16 +50,19 @@ def write_tuned_part(folder: Path = FOLDER) -> str:
     if not log.trials:
         return f"Not run yet: `{read_command()}`."
     entries = _read_entries(folder, log)
-    highest = find_highest(entries.values())
+    own, highest = entries.get(_OWN), find_highest(entries.values())
+    differences = {name: Difference(own, entry) for name, entry in entries.items() if own and name != _OWN}
     names = sorted({trial.algorithm for trial in log.trials}, key=lambda name: _rank(entries.get(name)))
-    rows = [_write_row(name, log.list_trials(name), entries, highest) for name in names]
+    rows = [
+        [*_write_settings(name, log.list_trials(name), entries.get(name), highest), *_compare(differences.get(name))]
+        for name in names
+    ]
     caption = (
         f"`{read_command()}`. Validation: accuracy of the best trial, of one seed. Test: "
         f"{describe_rounds(entries.values())}, mean ± standard deviation over n further seeds."
     )
     runs = [run for entry in entries.values() for run in entry.runs]
-    pairs = explain_pairs(_compare(name, entries) for name in entries if name != _OWN and _OWN in entries)
-    table = join_parts(write_table(_HEADER, rows, texts=2), pairs)
+    table = join_parts(write_table(_HEADER, rows, texts=2), explain_pairs(differences.values()))
     return join_parts(caption, explain_marks(table, runs), _count_trials(log.trials))
 
 
@@ -86,26 +89,24 @@ def _read_entries(folder: Path, log: TrialLog) -> dict[str, Entry]:
     return {name: Entry(tuple(own)) for name, own in runs.items()}
 
 
-def _compare(name: str, entries: Mapping[str, Entry]) -> Difference:
-    return Difference(entries[_OWN], entries[name])
-
-
 def _rank(entry: Entry | None) -> float:
     mean = round_mean(entry)
     return 0.0 if mean is None else -mean
 
 
-def _write_row(
-    name: str, trials: Sequence[TuningTrial], entries: Mapping[str, Entry], highest: float | None
-) -> list[str]:
-    best, entry = find_best(trials), entries.get(name)
+def _write_settings(
+    name: str, trials: Sequence[TuningTrial], entry: Entry | None, highest: float | None
+) -> tuple[str, ...]:
+    best = find_best(trials)
     settings = ", ".join(f"{path} = {value}" for path, value in best.settings.items()) if best else NOT_PLANNED
     validation = ACCURACY.format(100 * best.score) if best and best.score is not None else NOT_PLANNED
-    row = [get_algorithm_title(name), settings, validation, _format_test(entry, highest), str(len(trials))]
-    if entry is None or _OWN not in entries or name == _OWN:
-        return [*row, NOT_PLANNED, NOT_PLANNED, NOT_PLANNED]
-    difference = _compare(name, entries)
-    return [*row, format_lead(difference), format_interval(difference.contrast), describe_seeds(difference)]
+    return (get_algorithm_title(name), settings, validation, _format_test(entry, highest), str(len(trials)))
+
+
+def _compare(difference: Difference | None) -> tuple[str, ...]:
+    if difference is None:
+        return (NOT_PLANNED, NOT_PLANNED, NOT_PLANNED)
+    return (format_lead(difference), format_interval(difference.contrast), describe_seeds(difference))
 
 
 def _format_test(entry: Entry | None, highest: float | None) -> str:

@@ -27,6 +27,9 @@ FASHION_SETTINGS = {  # settings of a cell, by its label; the first of each algo
 }
 
 
+_PLAIN = ("fedavg", "lr 0.1")  # the cell of Fashion-MNIST that others are compared with
+
+
 def write_heterogeneity_part(results: Results) -> str:
     """Return the study of more unequal data, with the cells of Table 1 in the same table."""
     known = {"dirichlet": "dirichlet 0.6, Table 1", "iid": "iid, Table 1"}
@@ -50,11 +53,11 @@ def write_fashion_part(runs: StudyRuns) -> str:
     if not runs.has_runs:
         return write_not_run(runs)
     known = [cell.entry for cell in runs.cells]
-    plain = runs.get_entry("fedavg", "lr 0.1")
+    plain = runs.get_entry(*_PLAIN)
     differences = {
-        (cell.algorithm, cell.column): Difference(cell.entry, plain)
+        place: Difference(cell.entry, plain)
         for cell in runs.cells
-        if cell.entry and plain and (cell.algorithm, cell.column) != ("fedavg", "lr 0.1")
+        if cell.entry and plain and (place := (cell.algorithm, cell.column)) != _PLAIN
     }
     caption = f"Test accuracy in %, {describe_rounds(known)}: mean ± standard deviation over n seeds."
     header = ("algorithm", "settings", "accuracy", "minus FedAvg with η_l 0.1", "95 % interval")
